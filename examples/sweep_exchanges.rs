@@ -26,6 +26,8 @@ struct Contents {
     /// The words for the end, for a refusal and for errors.
     ends: Vec<String>,
     has_error: bool,
+    /// The output of a model that its provider has rejected.
+    failed: Option<String>,
 }
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -105,10 +107,9 @@ fn judge(reply: &Reply) -> Result<String, String> {
     if reply.status != 200 {
         let failure = Failure { status: reply.status, after: None, body: &reply.text };
         return match failure.classify() {
-            Ok(read) if reply.text.contains("failed_generation") => Ok(format!(
-                "the model's own output, {} characters",
-                if read.text.is_empty() { "no" } else { "some" }
-            )),
+            Ok(read) if !read.text.is_empty() && reply.text.contains("failed_generation") => {
+                Ok("the model's own output".to_owned())
+            }
             Ok(read) => Err(format!("status {} was read as {:?}", reply.status, read.text)),
             Err(error)
                 if error.to_string().contains("without a message") && !reply.text.is_empty() =>
@@ -120,6 +121,9 @@ fn judge(reply: &Reply) -> Result<String, String> {
     }
     let contents = contents(reply);
     match reply.protocol.read_text(&reply.text) {
+        Ok(read) if contents.failed.as_ref().is_some_and(|it| *it == read.text) => {
+            Ok("the model's own output".to_owned())
+        }
         Ok(read) => compare(&contents, &read).map(|()| "answer".to_owned()),
         Err(error) => {
             explain(&contents, &error).map(|()| format!("error {}", error.kind().as_str()))
@@ -196,6 +200,8 @@ impl Contents {
             !it.is_null() && *it != "" && it.as_object().is_none_or(|it| !it.is_empty())
         };
         self.has_error |= is_error(&value["error"]) || value["type"] == "error";
+        self.failed =
+            value["error"]["failed_generation"].as_str().map(str::to_owned).or(self.failed.take());
         match protocol {
             Protocol::Chat => self.add_chat(value),
             Protocol::Responses => self.add_response(value),

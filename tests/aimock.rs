@@ -53,7 +53,8 @@ async fn a_refused_key_stops_a_run_that_another_key_resumes() {
     assert_eq!(refused.code, Some(5), "{}", refused.stderr);
     let report = refused.report();
     assert_eq!(report["status"], "failed");
-    let reason = "`greet` failed: the provider refuses the credentials: Invalid API key";
+    let reason =
+        "`greet` failed: openai/stand-in: the provider refuses the credentials: Invalid API key";
     assert_eq!(report["reason"], reason);
     assert_eq!(report["trace"][0]["attempt"], 1, "a key does not get better by waiting");
 

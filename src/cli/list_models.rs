@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::future::join_all;
 use serde::Serialize;
 
 use super::{
@@ -152,10 +153,12 @@ impl Args {
         let mut rows: Vec<ModelRow> =
             models.into_iter().map(|(name, nodes)| row(name, nodes, &settings, config)).collect();
         if self.is_trial {
+            // At once, so that a silent server delays no other trial.
+            let trials = rows.iter_mut().filter(|it| it.usable).map(|row| async {
+                row.trial = Some(trial(&row.name, row.purpose, &settings).await);
+            });
             block_on(async {
-                for row in rows.iter_mut().filter(|it| it.usable) {
-                    row.trial = Some(trial(&row.name, row.purpose, &settings).await);
-                }
+                join_all(trials).await;
                 Ok(())
             })?;
         }
@@ -265,7 +268,7 @@ async fn embed(model: &str, settings: &Settings) -> Result<(), ModelError> {
 }
 
 fn unusable(error: &ConfigError) -> ModelError {
-    ModelError::Auth { message: error.to_string() }
+    ModelError::Unavailable { message: error.to_string() }
 }
 
 async fn ask(model: &str, settings: &Settings) -> Result<(), ModelError> {

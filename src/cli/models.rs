@@ -228,7 +228,7 @@ impl Providers {
 
 impl ModelSource for Providers {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
-        let unusable = |message: String| ModelError::Auth { message };
+        let unusable = |message: String| ModelError::Unavailable { message };
         match self.models.get(name) {
             Some(model) => model.clone().map_err(|it| match it {
                 Obstacle::Model(problem) | Obstacle::Recording(problem) => unusable(problem),
@@ -238,7 +238,7 @@ impl ModelSource for Providers {
     }
 
     fn embeddings(&self, name: &str) -> Result<Arc<dyn EmbeddingModel>, ModelError> {
-        let unusable = || ModelError::Auth { message: format!("`{name}` is not connected") };
+        let unusable = || ModelError::Unavailable { message: format!("`{name}` is not connected") };
         self.embeddings.get(name).cloned().ok_or_else(unusable)
     }
 

@@ -141,14 +141,14 @@ fn each_failure_on_the_way_of_a_standard_task_is_recovered_from() {
         warnings[0]
             .as_str()
             .unwrap()
-            .starts_with("the complexity is a guess: the provider refuses"),
+            .starts_with("the complexity is a guess: openai/gpt-5-mini: the provider refuses"),
         "{ended}"
     );
     assert!(
         warnings[1]
             .as_str()
             .unwrap()
-            .starts_with("the phase context is skipped: the model refuses"),
+            .starts_with("the phase context is skipped: openai/gpt-5: the model refuses"),
         "{ended}"
     );
 

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write as _,
     net::TcpListener,
     sync::{
         Arc,
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use crate::cli::{
     killed::killed,
     program::{Ended, Place, workflow},
-    provider::answer,
+    provider::{answer, read_request},
 };
 
 const TABLE: &str = r#"
@@ -171,6 +172,29 @@ fn results_of_another_version_are_not_mixed_with_new_ones() {
 }
 
 #[test]
+fn a_run_is_shown_where_it_is_kept() {
+    let place = graded();
+    let shown = eval(&place, &["--db", "sqlite:other.db", "--results", "a.jsonl"]);
+    let command = shown.stdout.lines().find(|it| it.contains("runs show")).expect("a row failed");
+    let words: Vec<&str> = command.split_whitespace().skip(1).collect();
+    assert_eq!(words[3..], ["--db", "sqlite:other.db"], "{shown}");
+    assert_eq!(place.run(words).code, 0);
+    let shown = eval(&place, &["--db", "memory:", "--results", "b.jsonl"]);
+    assert!(!shown.stdout.contains("runs show"), "{shown}");
+}
+
+#[test]
+fn models_that_differ_are_not_said_to_be_equal() {
+    let place = graded();
+    assert_eq!(eval(&place, &["--models", "x/a,x/b", "--results", "a.jsonl"]).code, 0);
+    assert_eq!(eval(&place, &["--models", "x/c,x/d", "--results", "b.jsonl"]).code, 0);
+    let compared = place.run(["eval", "compare", "a.jsonl", "b.jsonl"]);
+    let text = "the two have no model in common, so no row is compared";
+    assert!(compared.stdout.contains(text), "{compared}");
+    assert!(!compared.stdout.contains("more or less often"), "{compared}");
+}
+
+#[test]
 fn a_table_is_checked_before_the_first_run() {
     let place = graded();
     let bad = [
@@ -291,13 +315,47 @@ fn a_run_that_a_dead_provider_stops_has_no_result_yet() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     drop(listener);
-    let args = ["eval", "agent.yaml", "table.jsonl", "--model", "ollama/x", "--wait", "1s"];
+    // The first wait has a random part, and is longer than this.
+    let args = ["eval", "agent.yaml", "table.jsonl", "--model", "ollama/x", "--wait", "1ms"];
     let ended = place.run_with(args, [("OLLAMA_BASE_URL", &*url)]);
     assert_eq!(ended.code, 3, "{ended}");
     assert!(ended.stderr.contains("`1` has no result yet"), "{ended}");
     assert!(ended.stderr.contains("the same command continues the evaluation"), "{ended}");
     let results = fs::read_to_string(place.path("agent.eval.jsonl")).unwrap();
     assert_eq!(results.lines().count(), 1, "{results}");
+}
+
+/// Every further run would end as the first ones: with a dead provider, each takes minutes.
+#[test]
+fn an_evaluation_without_results_is_given_up() {
+    let place = Place::new();
+    fs::copy(workflow("agent"), place.path("agent.yaml")).unwrap();
+    let row = |it: u8| json!({"input": {"brief": it.to_string()}}).to_string() + "\n";
+    fs::write(place.path("table.jsonl"), (0..12).map(row).collect::<String>()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let refusing = format!("http://{}/v1", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for call in listener.incoming() {
+            let mut call = call.unwrap();
+            read_request(&mut call);
+            call.write_all(b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n").unwrap();
+        }
+    });
+    let eval = |url: &str| {
+        let args = ["eval", "agent.yaml", "table.jsonl", "--model", "ollama/x", "--jobs", "2"];
+        place.run_with(args, [("OLLAMA_BASE_URL", url)])
+    };
+    let given_up = eval(&refusing);
+    assert_eq!(given_up.code, 5, "{given_up}");
+    let without = given_up.stderr.matches("has no result yet").count();
+    assert!((5..=6).contains(&without), "the other run was under way: {given_up}");
+    let rest = format!("{} runs not started: the last 5 runs have no result", 12 - without);
+    assert!(given_up.stderr.contains(&rest), "{given_up}");
+    let (url, count) = provider();
+    let continued = eval(&url);
+    assert_eq!(continued.code, 0, "{continued}");
+    assert!(continued.stdout.contains("12/12 passed"), "{continued}");
+    assert_eq!(count.load(Ordering::SeqCst), 12);
 }
 
 #[test]

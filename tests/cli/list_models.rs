@@ -79,6 +79,24 @@ fn the_models_of_a_workflow_are_tried() {
 }
 
 #[test]
+fn a_slow_server_delays_no_other_trial() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/v1", server.local_addr().unwrap());
+    let place = place_with(&format!("[providers.lab]\nbase_url = \"{address}\"\n"));
+    let server = thread::spawn(move || {
+        // The first request is not answered before the second has arrived.
+        let mut calls = [server.accept().unwrap().0, server.accept().unwrap().0];
+        for call in &mut calls {
+            answer_with(call, "OK");
+        }
+    });
+    let args = ["models", "--model", "lab/a", "--model", "lab/b", "--try", "--output", "json"];
+    let ended = place.run(args);
+    assert_eq!(ended.code, 0, "{ended}");
+    server.join().unwrap();
+}
+
+#[test]
 fn each_model_has_its_figures_and_their_sources() {
     let own = "[context]\n\"lab/small\" = 9_000\n[prices.\"openai/gpt-5\"]\ninput_per_million = 1\n\
                output_per_million = 2\nlong = { over = 5, input_per_million = 3, output_per_million = 4 }\n";

@@ -175,7 +175,9 @@ fn the_lock_shows_each_tool_that_is_new_or_changed() {
     let listed: Vec<Value> = serde_json::from_str(&listed.stdout).unwrap();
     let names: Vec<String> =
         listed.iter().map(|it| format!("{} {}", it["kind"], it["name"]).replace('"', "")).collect();
-    assert_eq!(names, ["tool add", "tool echo", "resource note://one", "prompt greet"]);
+    let expected =
+        "tool add, tool echo, resource note://one, resource file:///etc/hosts, prompt greet";
+    assert_eq!(names.join(", "), expected);
 }
 
 #[test]

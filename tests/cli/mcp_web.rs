@@ -180,8 +180,8 @@ fn the_session_of_a_server_ends_with_the_run() {
         let ended = execute(&place, &ALLOWED);
         assert_eq!(ended.json()["state"], json!({"sum": 3, "reason": "none"}), "{ended}");
     }
-    // With the headers of the server, once for each run.
-    assert_eq!(server.end(), "/ending one True\n/keeping one True\n");
+    // With the headers of the server, once for each run, which waits for the answer.
+    assert_eq!(server.end(), "/ending one True True\n/keeping one True True\n");
 }
 
 /// Its session ends without its answer.

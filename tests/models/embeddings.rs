@@ -165,7 +165,7 @@ async fn a_reply_without_usable_vectors_is_transient() {
 #[tokio::test]
 async fn failures_have_the_classes_of_chats() {
     type Check = fn(&ModelError) -> bool;
-    let cases: [(u16, &str, Check); 6] = [
+    let cases: [(u16, &str, Check); 7] = [
         (401, "no", |it| matches!(it, ModelError::Auth { .. })),
         (404, "no", |it| matches!(it, ModelError::NotFound { .. })),
         (429, "slow down", |it| matches!(it, ModelError::RateLimited { .. })),
@@ -175,6 +175,9 @@ async fn failures_have_the_classes_of_chats() {
         }),
         (200, "{\"error\": {\"code\": 429, \"message\": \"slow down\"}}", |it| {
             matches!(it, ModelError::RateLimited { .. })
+        }),
+        (200, "{\"data\": [], \"error\": {\"code\": 401, \"message\": \"no\"}}", |it| {
+            matches!(it, ModelError::Auth { .. })
         }),
     ];
     for (status, body, is_right) in cases {

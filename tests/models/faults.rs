@@ -212,6 +212,34 @@ async fn a_redirect_takes_the_conversation_nowhere() {
     let error = peer.client().chat(&request("Which colour?")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadRequest, "{error}");
     assert_eq!((peer.seen().len(), elsewhere.seen().len()), (1, 0));
+    let target = elsewhere.base_url.trim_end_matches("/v1");
+    let places = format!("({}/chat/completions to {target})", peer.base_url);
+    assert!(error.to_string().ends_with(&places), "{error}");
+}
+
+#[tokio::test]
+async fn a_wrong_address_or_protocol_is_named() {
+    let peer = Peer::start(|seen| match &*seen.path {
+        "/v1/messages" => (StatusCode::METHOD_NOT_ALLOWED, "no").into_response(),
+        "/v1/responses" => completion("Teal."),
+        _ => (StatusCode::NOT_FOUND, "404 page not found").into_response(),
+    })
+    .await;
+    let with_password = peer.base_url.replace("http://", &format!("http://user:{KEY}@"));
+    let gone = client_of(&format!("{with_password}?key={KEY}")).chat(&request("Hi")).await;
+    let expected = format!("404 page not found ({}/chat/completions)", peer.base_url);
+    let gone = gone.unwrap_err();
+    assert!(matches!(gone, ModelError::NotFound { .. }), "{gone}");
+    assert!(gone.to_string().ends_with(&expected), "{gone}");
+    let refused = peer.client_with(Protocol::Anthropic).chat(&request("Hi")).await.unwrap_err();
+    assert!(
+        refused.to_string().ends_with(&format!("no ({}/messages)", peer.base_url)),
+        "{refused}"
+    );
+    let other = peer.client_with(Protocol::Responses).chat(&request("Hi")).await.unwrap_err();
+    let expected = "not one of the protocol `responses` (it has [\"model\", \"choices\", \"usage\"]); \
+                    check `base_url` and `protocol` of the provider";
+    assert!(other.to_string().ends_with(expected), "{other}");
 }
 
 #[tokio::test]

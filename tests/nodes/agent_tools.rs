@@ -426,6 +426,34 @@ async fn a_call_is_not_made_again_by_the_next_attempt() {
     assert_eq!(told(&model.asked()[2])[0], r#"{"sum":1}"#);
 }
 
+/// The request of a saved answer contains the failure: with another result, the next attempt would not find the answer.
+#[tokio::test]
+async fn a_failure_that_the_model_has_answered_to_stays() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Nothing {}
+    let made = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&made);
+    let look = move |_: Nothing, _: ToolContext| {
+        let first = counted.fetch_add(1, Ordering::SeqCst) == 0;
+        async move { if first { Err(ToolError::transient("busy")) } else { Ok("there") } }
+    };
+    let model = Scripted::new([
+        calls([call("", "look", "{}")]),
+        calls([call("", "look", "{}")]),
+        Err(ModelError::Transient { after: None, message: "gone".into() }),
+        says("seen"),
+    ]);
+    let node = "writes: text, retry: { attempts: 2, initial: 1ms }";
+    let text = Adder { agent: "tools: look", node, ..Adder::default() }.text();
+    let registry = registry().tool(Arc::new(tool_fn("look", "Looks.", look)));
+    let ended = run_with(&text, json!({}), model.services(), registry).await;
+    assert_eq!(ended.state("text"), &json!("seen"), "{}", ended.reason());
+    let asked = model.asked();
+    assert_eq!((asked.len(), made.load(Ordering::SeqCst)), (4, 2), "nothing is paid for again");
+    let results = ["error: busy; it may work at another time", "there"];
+    assert_eq!((told(&asked[2]), told(&asked[3])), (results.to_vec(), results.to_vec()));
+}
+
 #[tokio::test]
 async fn a_call_that_the_provider_could_not_read_is_sent_back() {
     let broken = ChatReply {

@@ -54,7 +54,7 @@ impl ModelSource for Models {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let known = self.replies.get_key_value(name).filter(|it| !it.1.is_empty());
         let Some((name, replies)) = known else {
-            return Err(ModelError::Auth { message: format!("no key for {name}") });
+            return Err(ModelError::Unavailable { message: format!("no key for {name}") });
         };
         let (replies, asked) = (replies.clone(), Arc::clone(&self.asked));
         Ok(Arc::new(Scripted { name, replies, asked }))
@@ -105,7 +105,7 @@ async fn a_model_that_cannot_be_connected_is_skipped() {
     assert_eq!((ended.state("text"), asked), (&json!("teal"), vec!["lab/b"; 2]));
 
     let (ended, asked) = run(models([]), RETRY).await;
-    let reason = "`a` failed: the provider refuses the credentials: no key for lab/a";
+    let reason = "`a` failed: lab/a: no key for lab/a";
     assert_eq!((ended.end.status, ended.reason(), asked.len()), (Status::Failed, reason, 0));
 }
 
@@ -155,7 +155,7 @@ async fn a_request_that_is_too_long_falls_back_and_is_not_retried() {
     assert_eq!((ended.state("text"), asked), (&json!("teal"), vec!["lab/a", "lab/b"]));
 
     let (ended, asked) = run(models([("lab/a", vec![too_long()])]), RETRY).await;
-    let reason = "`a` failed: the request is too long for the model: 9 > 8";
+    let reason = "`a` failed: lab/a: the request is too long for the model: 9 > 8";
     assert_eq!((ended.end.status, ended.reason(), asked.len()), (Status::Failed, reason, 1));
 
     let caught = r#", writes: text, catch: { context_overflow: b } }

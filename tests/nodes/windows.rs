@@ -118,7 +118,7 @@ async fn an_agent_cuts_a_request_until_its_model_takes_it() {
 async fn a_request_that_cannot_be_cut_further_fails() {
     let never = fallback::models([("lab/a", vec![too_long()])]);
     let (ended, sent) = run_cutting("lab/a", never, 100_000).await;
-    let reason = "`a` failed: the request is too long for the model: 9 > 8";
+    let reason = "`a` failed: lab/a: the request is too long for the model: 9 > 8";
     assert_eq!((ended.end.status, ended.reason()), (Status::Failed, reason));
     assert_eq!(sent.last(), Some(&("cut-5".to_owned(), 1_000)), "a start and an end stay");
     assert_eq!(sent.len(), 6);

@@ -45,10 +45,16 @@ pub enum ModelError {
         /// The limit that was reached.
         after: Duration,
     },
-    /// The key is missing, wrong, or not allowed to use the model.
+    /// The key is wrong, or not allowed to use the model.
     #[error("the provider refuses the credentials: {message}")]
     Auth {
         /// The provider's message.
+        message: String,
+    },
+    /// The model cannot be asked here: its provider is unknown, or has no key or address. Nothing was sent.
+    #[error("{message}")]
+    Unavailable {
+        /// The reason, and what to do.
         message: String,
     },
     /// The account has no credit left. Waiting does not help; a person has to act.
@@ -273,7 +279,7 @@ impl ModelError {
             | Self::StreamTruncated { .. }
             | Self::ReplyTooLarge { .. } => ErrorKind::Provider,
             Self::Timeout { .. } => ErrorKind::Timeout,
-            Self::Auth { .. } => ErrorKind::Auth,
+            Self::Auth { .. } | Self::Unavailable { .. } => ErrorKind::Auth,
             Self::Quota { .. } => ErrorKind::Quota,
             Self::ContextOverflow { .. } => ErrorKind::ContextOverflow,
             Self::BadRequest { .. } | Self::NotFound { .. } | Self::Attachment { .. } => {
@@ -300,6 +306,7 @@ impl ModelError {
             | Self::StreamTruncated { .. } => true,
             Self::Program { failure, .. } => failure.transient,
             Self::Auth { .. }
+            | Self::Unavailable { .. }
             | Self::Quota { .. }
             | Self::ContextOverflow { .. }
             | Self::BadRequest { .. }

@@ -11,7 +11,7 @@ use graphrun_guard::redact::{redact, redact_value};
 use serde_json::Value;
 
 use super::retry_after::read_retry_delay;
-use super::{ChatReply, Finish, ModelError, TokenUsage};
+use super::{ChatReply, Finish, ModelError, Protocol, TokenUsage};
 /// The longest message: an HTML page has no more information after its first lines.
 const MESSAGE_CHARS_MAX: usize = 500;
 
@@ -91,9 +91,9 @@ fn overflow(message: String) -> ModelError {
     ModelError::ContextOverflow { message, usage: TokenUsage::default() }
 }
 
-/// Classifies the body of a 200 that is no chat completion: an error in disguise, or another service's page.
-pub(super) fn not_a_completion(body: &Value) -> ModelError {
-    not_a(body, "a chat completion")
+/// Classifies the body of a 200 that is no reply of its protocol: an error in disguise, or the answer of another service.
+pub(super) fn not_a_reply(body: &Value, protocol: Protocol) -> ModelError {
+    not_a(body, &format!("one of the protocol `{}`", protocol.as_str()))
 }
 
 /// Classifies the body of a 200 that has something else than the request asks for.
@@ -101,7 +101,9 @@ pub(super) fn not_a(body: &Value, wanted: &str) -> ModelError {
     let Some(error) = body.get("error").filter(|_| has_error(body)) else {
         let keys: Vec<&str> =
             body.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).take(8).collect();
-        let message = format!("the reply is not {wanted} (it has {keys:?}); check the base URL");
+        let message = format!(
+            "the reply is not {wanted} (it has {keys:?}); check `base_url` and `protocol` of the provider"
+        );
         return ModelError::Transient { after: None, message };
     };
     let said = ErrorText::of_json(body);

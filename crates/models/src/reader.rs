@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::calls::read_calls;
 use super::failure::{self, readable};
 use super::thoughts::{TextParts, part_text};
-use super::{ChatReply, Finish, ModelError, TokenUsage, ToolCall};
+use super::{ChatReply, Finish, ModelError, Protocol, TokenUsage, ToolCall};
 
 /// Reads the body of a successful reply. Calls are those that the provider names, offered or not.
 ///
@@ -18,19 +18,19 @@ use super::{ChatReply, Finish, ModelError, TokenUsage, ToolCall};
 /// a reply without a usable answer, and a classified error for a body that is no chat completion.
 pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
     let Some(choices) = body.get("choices").and_then(Value::as_array) else {
-        return Err(failure::not_a_completion(body));
+        return Err(failure::not_a_reply(body, Protocol::Chat));
     };
     let usage = read_usage(body.get("usage"));
     let Some(choice) = choices.first() else {
         return Err(if failure::has_error(body) {
-            failure::not_a_completion(body)
+            failure::not_a_reply(body, Protocol::Chat)
         } else {
             ModelError::EmptyResponse { usage }
         });
     };
     // A provider that fails during the answer puts the error into the choice or beside it.
     if let Some(failed) = [choice, body].into_iter().find(|it| failure::has_error(it)) {
-        return Err(failure::not_a_completion(failed));
+        return Err(failure::not_a_reply(failed, Protocol::Chat));
     }
     let rest = Rest {
         usage,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_openai::error::OpenAIError;
 use async_openai::middleware::HttpRequestFactory;
 use jiff::Timestamp;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response};
 use rustls::{ClientConfig, crypto::ring};
 use rustls_platform_verifier::BuilderVerifierExt as _;
@@ -207,7 +207,27 @@ impl Transport {
         let body = self.read_start(&mut response, deadline).await;
         let body = String::from_utf8_lossy(&body);
         let failure = Failure { status: status.as_u16(), after, body: &body };
-        failure.classify().map(|reply| completion(&reply))
+        let classified = failure.classify().map(|reply| completion(&reply));
+        classified.map_err(|error| self.with_address(error, &response))
+    }
+
+    /// Adds the address to an error that a wrong `base_url` causes most often, without its password and its query.
+    fn with_address(&self, error: ModelError, response: &Response) -> ModelError {
+        let address = readable(&format!("{}{}", self.origin, response.url().path()));
+        match error {
+            ModelError::NotFound { message } => {
+                ModelError::NotFound { message: format!("{message} ({address})") }
+            }
+            ModelError::BadRequest { status: status @ (300..400 | 405), message } => {
+                let target = response.headers().get(LOCATION).and_then(|it| it.to_str().ok());
+                let target = target.and_then(|it| reqwest::Url::parse(it).ok());
+                // The path and the query of the target may hold a key.
+                let to = target.map(|it| format!(" to {}", it.origin().ascii_serialization()));
+                let message = format!("{message} ({address}{})", to.unwrap_or_default());
+                ModelError::BadRequest { status, message }
+            }
+            error => error,
+        }
     }
 
     /// Reads a reply. In a stream, only data counts as a sign of life, not what keeps the connection open. Before its

@@ -371,8 +371,10 @@ impl<'a> Candidates<'a> {
                     continue;
                 }
             };
-            if let Some((_, error)) = self.failed.last().or(self.skipped.as_ref()) {
-                let message = format!("{error}; falling back to {name}");
+            // A model that cannot be connected stays so, and one warning is enough.
+            let skipped = self.skipped.as_ref().filter(|_| ctx.attempt == 1);
+            if let Some((failed, error)) = self.failed.last().or(skipped) {
+                let message = format!("{failed}: {error}; falling back to {name}");
                 ctx.report(Report::Warning { message }).await;
             }
             return Some((name, model));
@@ -388,7 +390,7 @@ impl<'a> Candidates<'a> {
     pub(super) fn failed(&mut self, name: &str, error: ModelError) -> Result<(), NodeError> {
         let (is_last, stands) = (!may_fall_back(&error), is_answer(&error));
         if is_last && stands {
-            return Err(failure_of(&error).into());
+            return Err(failure_of_model(name, &error).into());
         }
         self.failed.push((name.to_owned(), error));
         if is_last { Err(self.failure()) } else { Ok(()) }
@@ -408,11 +410,11 @@ impl<'a> Candidates<'a> {
         let (failed, skipped) = (std::mem::take(&mut self.failed), self.skipped.take());
         let failed = if failed.is_empty() { Vec::from_iter(skipped) } else { failed };
         let errors = || failed.iter().map(|it| &it.1);
+        if let [(name, error)] = failed.as_slice() {
+            return Some(failure_of_model(name, error));
+        }
         let soonest = errors().filter(|it| it.is_retryable()).min_by_key(|it| it.retry_after());
         let failure = failure_of(soonest.or(failed.last().map(|it| &it.1))?);
-        if failed.len() == 1 {
-            return Some(failure);
-        }
         let each = failed.iter().map(|(name, error)| format!("{name}: {error}"));
         Some(Failure { message: each.collect::<Vec<_>>().join("; "), ..failure })
     }
@@ -461,6 +463,16 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
         retry_after_ms: after,
         raw,
         ..Failure::of(kind, error)
+    }
+}
+
+/// The failure of a node whose only model did not answer: the reader of the message may have several nodes and providers.
+fn failure_of_model(name: &str, error: &ModelError) -> Failure {
+    let failure = failure_of(error);
+    match error.kind() {
+        // These name the file, or the program that answers in place of a model.
+        ModelErrorKind::Recording | ModelErrorKind::Program => failure,
+        _ => Failure { message: format!("{name}: {}", failure.message), ..failure },
     }
 }
 

@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::{
     results::{self, Line},
-    summary::{ModelSummary, name, percent, summaries},
+    summary::{ModelSummary, name, percent, show_command, summaries},
 };
 use crate::cli::{
+    database::Database,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
@@ -70,7 +71,7 @@ impl Args {
         let comparison = Comparison::of(before, after);
         let text = match globals.output {
             Output::Json => to_json(&comparison)?,
-            _ => comparison.draw(globals.stdout),
+            _ => comparison.draw(&globals.database()?, globals.stdout),
         };
         print_result(&text).map_err(CliError::write)?;
         Ok(Exit::Done)
@@ -129,7 +130,12 @@ impl Comparison {
         Self { models, changed, only_before, only_after }
     }
 
-    fn draw(&self, paint: Paint) -> String {
+    /// Whether a model of the first evaluation is compared with one of the second.
+    fn is_comparable(&self) -> bool {
+        self.models.iter().any(|it| it.before.is_some() && it.after.is_some())
+    }
+
+    fn draw(&self, database: &Database, paint: Paint) -> String {
         let mut text = table(&self.models.iter().map(ModelPair::cells).collect::<Vec<_>>());
         for row in &self.changed {
             let model = row.model.as_ref().map(|it| format!(" with {}", clean(it)));
@@ -138,9 +144,11 @@ impl Comparison {
             let problem = row.problem.as_ref().map(|it| format!(": {}", clean(it)));
             let (model, problem) = (model.unwrap_or_default(), problem.unwrap_or_default());
             text.extend(["\n", &clean(&row.row), &model, "  ", &rates, &problem]);
-            text.extend(["\n  graphrun runs show ", &row.run, "\n"]);
+            text.extend(["\n", &show_command(database, &row.run)]);
         }
-        if self.changed.is_empty() {
+        if !self.is_comparable() {
+            text += "\nthe two have no model in common, so no row is compared\n";
+        } else if self.changed.is_empty() {
             text += "\nno row passes more or less often\n";
         }
         for (rows, which) in [(&self.only_before, "first"), (&self.only_after, "second")] {

@@ -10,6 +10,7 @@ mod run;
 mod summary;
 
 use std::{
+    cell::Cell,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -38,12 +39,16 @@ use super::{
     runtime::block_on,
     signals::Signal,
     terminal::{print_message, print_result},
+    words::count,
 };
 use crate::{
     checkpoint::Outline,
     engine::Stop,
     workflow::case_file::{Row, read_table},
 };
+
+/// How many runs in a row may end without a result before no further one is started, unless more run at once.
+const UNSETTLED_MAX: usize = 5;
 
 /// Run a workflow on every row of a table, and compare models and versions
 #[derive(Debug, clap::Args)]
@@ -134,7 +139,7 @@ impl EvaluateArgs {
                 Output::Json => print_result(&to_json(&summary)?),
                 Output::Jsonl => Ok(()),
                 Output::Text | Output::Sarif | Output::Github => {
-                    print_result(&summary.draw(globals.stdout))
+                    print_result(&summary.draw(&database, globals.stdout))
                 }
             }
             .map_err(CliError::write)?;
@@ -175,14 +180,14 @@ impl EvaluateArgs {
     }
 
     /// Runs every attempt that has no result yet; returns an exit code if some have none in the end.
-    async fn evaluate(
+    async fn evaluate<'a>(
         &self,
         globals: &Globals,
         database: &Database,
         results: &Results,
-        attempts: &[Arc<Attempt>],
+        attempts: &'a [Arc<Attempt>],
     ) -> Result<Option<Exit>, CliError> {
-        let open: Vec<&Arc<Attempt>> =
+        let open: Vec<&'a Arc<Attempt>> =
             attempts.iter().filter(|it| results.get(it).is_none()).collect();
         let known = attempts.len() - open.len();
         if known > 0 {
@@ -198,10 +203,17 @@ impl EvaluateArgs {
         let mut signals = listen()?;
         let mut first = None;
         let mut unsettled = None;
-        let mut running = stream::iter(open)
-            .map(|it| it.run(&place, stop.clone()))
-            .buffer_unordered(usize::from(self.jobs));
-        let mut number = known;
+        // With a dead provider or a wrong key, all other runs would end as the last ones.
+        let (patience, in_a_row) = (usize::from(self.jobs).max(UNSETTLED_MAX), Cell::new(0));
+        let start = |attempt: &'a Arc<Attempt>| {
+            let is_hopeless = in_a_row.get() >= patience;
+            let (place, stop) = (&place, stop.clone());
+            async move {
+                if is_hopeless { Ok(Judged::NotStarted) } else { attempt.run(place, stop).await }
+            }
+        };
+        let mut running = stream::iter(open).map(start).buffer_unordered(usize::from(self.jobs));
+        let (mut number, mut left_out) = (known, 0_u64);
         loop {
             let judged = tokio::select! {
                 judged = running.next() => judged,
@@ -219,6 +231,7 @@ impl EvaluateArgs {
             match judged.transpose()? {
                 None => break,
                 Some(Judged::Result(line)) => {
+                    in_a_row.set(0);
                     number += 1;
                     if globals.output == Output::Jsonl {
                         print_result(&(json!(line).to_string() + "\n")).map_err(CliError::write)?;
@@ -230,13 +243,19 @@ impl EvaluateArgs {
                     results.append(*line)?;
                 }
                 Some(Judged::Unsettled { exit, message }) => {
+                    in_a_row.update(|it| it + 1);
                     unsettled = unsettled.or(Some(exit));
                     if first.is_none() {
                         print_message(&globals.stderr.loud(&message));
                     }
                 }
-                Some(Judged::NotStarted) => (),
+                Some(Judged::NotStarted) => left_out += 1,
             }
+        }
+        if left_out > 0 && first.is_none() {
+            let runs = count(left_out, "run");
+            let message = format!("{runs} not started: the last {patience} runs have no result");
+            print_message(&globals.stderr.loud(&message));
         }
         if first.is_some() || unsettled.is_some() {
             print_message("the same command continues the evaluation");

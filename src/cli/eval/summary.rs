@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::results::{Evaluation, Line};
 use crate::{
     cli::{
+        database::Database,
         terminal::Paint,
         words::{clean, cost, count, duration, table, tokens},
     },
@@ -60,7 +61,7 @@ impl<'a> Summary<'a> {
     }
 
     /// Returns a table of the models, then the rows that did not always pass.
-    pub(super) fn draw(&self, paint: Paint) -> String {
+    pub(super) fn draw(&self, database: &Database, paint: Paint) -> String {
         let mut text = table(&self.models.iter().map(ModelSummary::cells).collect::<Vec<_>>());
         let mut missed: BTreeMap<(&str, &Option<String>), Vec<&Line>> = BTreeMap::new();
         for line in &self.results {
@@ -74,11 +75,16 @@ impl<'a> Summary<'a> {
                 "\n",
                 &paint.bad(&format!("{} with {}", clean(row), name(model.as_ref()))),
                 &format!(": {passed} of {} passed; {}\n", lines.len(), clean(first)),
-                &format!("  graphrun runs show {}\n", failed.run),
             ]);
+            text += &show_command(database, failed.run.as_str());
         }
         text
     }
+}
+
+/// Returns the line with the command that shows a run, if the run can be shown later.
+pub(super) fn show_command(database: &Database, run: &str) -> String {
+    database.command("runs show", run).map(|it| format!("  {it}\n")).unwrap_or_default()
 }
 
 /// Sums up the results of each model.

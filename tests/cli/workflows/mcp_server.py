@@ -117,9 +117,11 @@ def answer(behaviour, note, message, token):
     if method == "tools/call":
         return call(behaviour, note, params["name"], params.get("arguments") or {}, token)
     if method == "resources/list":
-        return {"resources": [{"uri": "note://one", "name": "one"}]}
+        hosts = {"uri": "file:///etc/hosts", "name": "hosts"}
+        return {"resources": [{"uri": "note://one", "name": "one"}, hosts]}
     if method == "resources/templates/list":
-        return {"resourceTemplates": [{"uriTemplate": "note://{name}", "name": "notes"}]}
+        files = {"uriTemplate": "file:///{path}", "name": "files"}
+        return {"resourceTemplates": [{"uriTemplate": "note://{name}", "name": "notes"}, files]}
     if method == "resources/read":
         return {"contents": [{"uri": params["uri"], "text": "the note"}]}
     if method == "prompts/list":

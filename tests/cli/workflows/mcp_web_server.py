@@ -2,6 +2,8 @@
 
 import http.server
 import json
+import select
+import socket
 import time
 
 import mcp_server
@@ -31,8 +33,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             time.sleep(600)
         if self.path in ("/ending", "/keeping"):
             is_allowed = self.headers.get("Authorization") == "Bearer canary-of-mcp-71aa"
-            print(self.path, self.headers.get("Mcp-Session-Id"), is_allowed, flush=True)
+            words = [self.headers.get("Mcp-Session-Id"), is_allowed, self.is_awaited()]
+            print(self.path, *words, flush=True)
         self.reply(405 if self.path == "/keeping" else 200)
+
+    def is_awaited(self):
+        """Whether the client still waits for the answer after a moment: it may have ended instead."""
+        ready, _, _ = select.select([self.connection], [], [], 0.5)
+        return not ready or self.connection.recv(1, socket.MSG_PEEK) != b""
 
     def do_POST(self):
         behaviour = self.path.strip("/")

@@ -11,8 +11,8 @@ use super::{
     stream::{Fold, append, send},
 };
 use crate::{
-    Attachment, AttachmentKind, ChatReply, ChatRequest, Finish, Message, ModelError, Role,
-    TokenUsage, ToolCall, ToolChoice,
+    Attachment, AttachmentKind, ChatReply, ChatRequest, Finish, Message, ModelError, Protocol,
+    Role, TokenUsage, ToolCall, ToolChoice,
     calls::OfferedTools,
     deltas::AnswerSink,
     failure,
@@ -180,7 +180,7 @@ fn assistant_blocks(message: &Message, offered: &OfferedTools<'_>) -> Vec<Value>
 pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
     let content = body.get("content").and_then(Value::as_array);
     let Some(content) = content.filter(|_| !failure::has_error(body)) else {
-        return Err(failure::not_a_completion(body));
+        return Err(failure::not_a_reply(body, Protocol::Anthropic));
     };
     let mut answer = Answer::default();
     let mut reasoning = String::new();

@@ -11,8 +11,8 @@ use super::{
     stream::{Fold, append, send},
 };
 use crate::{
-    Attachment, ChatReply, ChatRequest, Finish, Message, ModelError, Role, TokenUsage, ToolCall,
-    ToolChoice,
+    Attachment, ChatReply, ChatRequest, Finish, Message, ModelError, Protocol, Role, TokenUsage,
+    ToolCall, ToolChoice,
     calls::OfferedTools,
     deltas::AnswerSink,
     failure,
@@ -164,7 +164,7 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
     let usage = usage_of(body.get("usageMetadata"));
     let candidates = body.get("candidates").and_then(Value::as_array);
     if failure::has_error(body) {
-        return Err(failure::not_a_completion(body));
+        return Err(failure::not_a_reply(body, Protocol::Gemini));
     }
     if let Some(word) = body.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
         let text = format!("the provider blocks the prompt ({})", failure::readable(word));
@@ -175,7 +175,7 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
         return Err(if is_empty {
             ModelError::EmptyResponse { usage }
         } else {
-            failure::not_a_completion(body)
+            failure::not_a_reply(body, Protocol::Gemini)
         });
     };
     let Some(candidate) = candidates.first() else {

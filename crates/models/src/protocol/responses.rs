@@ -11,8 +11,8 @@ use super::{
     stream::{Fold, send},
 };
 use crate::{
-    Attachment, AttachmentKind, ChatReply, ChatRequest, Finish, Message, ModelError, Role,
-    ToolCall, ToolChoice,
+    Attachment, AttachmentKind, ChatReply, ChatRequest, Finish, Message, ModelError, Protocol,
+    Role, ToolCall, ToolChoice,
     calls::{OfferedTools, wire_name},
     deltas::AnswerSink,
     failure,
@@ -143,7 +143,7 @@ fn text_part(text: &str) -> Value {
 pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
     let output = body.get("output").and_then(Value::as_array);
     let Some(output) = output.filter(|_| !failure::has_error(body)) else {
-        return Err(failure::not_a_completion(body));
+        return Err(failure::not_a_reply(body, Protocol::Responses));
     };
     let mut answer = Answer::default();
     let mut reasoning = String::new();

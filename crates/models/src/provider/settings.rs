@@ -107,7 +107,15 @@ impl ProviderSettings {
                 "rename" => settings.rename = reader.renamed(key, item),
                 _ => {
                     let span = table.get_key_value(key).and_then(|(key, _)| key.span());
-                    reader.unknown(span, "setting of a provider", key, Self::KEYS);
+                    if ["key", "api_key", "apikey", "token", "api_token"].contains(&key) {
+                        let message = format!(
+                            "a key does not stand in the file, as in `{key}`: put it into an environment variable, and \
+                             name the variable, as in `key_variable = \"LAB_API_KEY\"`"
+                        );
+                        reader.problem(span, message);
+                    } else {
+                        reader.unknown(span, "setting of a provider", key, Self::KEYS);
+                    }
                 }
             }
         }
@@ -439,10 +447,14 @@ mod tests {
             format!("headers = {{ x-note = '{key}' }}"),
             format!("headers = {{ authorization = 'Bearer {key}' }}"),
             "headers = { x-api-key = 'hunter2' }".to_owned(),
+            format!("api_key = '{key}'"),
         ] {
             let found = problems(&text);
             assert_eq!(found.len(), 1, "{text}");
-            assert!(!found[0].contains(key) && found[0].contains("variable"), "{found:?}");
+            assert!(
+                !found[0].contains(key) && found[0].contains("environment variable"),
+                "{found:?}"
+            );
         }
     }
 }

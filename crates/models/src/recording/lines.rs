@@ -250,7 +250,7 @@ impl ErrorLine {
             ModelError::RateLimited { .. } => ErrorWord::RateLimited,
             ModelError::Overloaded { .. } => ErrorWord::Overloaded,
             ModelError::Timeout { .. } => ErrorWord::Timeout,
-            ModelError::Auth { .. } => ErrorWord::Auth,
+            ModelError::Auth { .. } | ModelError::Unavailable { .. } => ErrorWord::Auth,
             ModelError::Quota { .. } => ErrorWord::Quota,
             ModelError::ContextOverflow { .. } => ErrorWord::ContextOverflow,
             ModelError::Refused { .. } => ErrorWord::Refused,
@@ -275,6 +275,7 @@ impl ErrorLine {
             | ModelError::Transient { after, message } => (*after, message.clone()),
             ModelError::Timeout { after, .. } => (Some(*after), String::new()),
             ModelError::Auth { message }
+            | ModelError::Unavailable { message }
             | ModelError::Quota { message }
             | ModelError::ContextOverflow { message, .. }
             | ModelError::NotFound { message }

@@ -131,8 +131,18 @@ struct Exchange {
     /// The number of requests for each call, by name and arguments.
     counts: BTreeMap<(String, String), u32>,
     ids: BTreeSet<String>,
+    /// The results that may differ at another time. They are saved once the model has answered to them.
+    unsaved: Vec<UnsavedResult>,
     /// Whether the model repeats itself.
     is_stuck: bool,
+}
+
+/// A result of a call that is not saved yet.
+#[derive(Debug)]
+struct UnsavedResult {
+    /// The name of the result in the task.
+    memo: String,
+    result: String,
 }
 
 impl<'a> WithTools<'a> {
@@ -179,8 +189,12 @@ impl<'a> WithTools<'a> {
             planned.push(self.plan(call, at, again).await?);
         }
         let results = join_all(planned.into_iter().map(|it| self.result(it))).await;
-        let messages = calls.iter().zip(results).map(|(call, it)| Message::tool(&call.id, it));
-        exchange.messages.extend(messages);
+        for (call, (result, memo)) in calls.iter().zip(results) {
+            exchange
+                .unsaved
+                .extend(memo.map(|memo| UnsavedResult { memo, result: result.clone() }));
+            exchange.messages.push(Message::tool(&call.id, result));
+        }
         if exchange.is_stuck {
             let message = "the model repeats the same call; it must answer now";
             self.warn(message.to_owned()).await;
@@ -230,10 +244,10 @@ impl<'a> WithTools<'a> {
         })
     }
 
-    /// Returns the result of a call for the model.
-    async fn result(&self, planned: Planned<'_>) -> String {
+    /// Returns the result of a call for the model, and its name if it is not saved yet.
+    async fn result(&self, planned: Planned<'_>) -> (String, Option<String>) {
         match planned {
-            Planned::Known(result) => result,
+            Planned::Known(result) => (result, None),
             Planned::Call { tool, input, memo, is_changed } => {
                 self.call(tool, input, memo, is_changed).await
             }
@@ -242,7 +256,16 @@ impl<'a> WithTools<'a> {
 
     /// Calls a tool and saves the result, under a name that counts equal calls. A retry of the task
     /// reuses saved results; a call without one is made again, with the same idempotency key.
-    async fn call(&self, tool: &Checked, input: Value, memo: String, is_changed: bool) -> String {
+    ///
+    /// A failure that may pass is not saved, and its name is returned: the next attempt makes the call again, unless the
+    /// model has answered to the failure.
+    async fn call(
+        &self,
+        tool: &Checked,
+        input: Value,
+        memo: String,
+        is_changed: bool,
+    ) -> (String, Option<String>) {
         let given = input.to_string();
         let key = format!("{}/{memo}", self.ctx.idempotency_key());
         let tool_ctx = ToolContext { key, ..self.tool_ctx.clone() };
@@ -266,11 +289,16 @@ impl<'a> WithTools<'a> {
             let given = cut(&given, RESULT_CHARACTERS_MAX);
             result = format!("(a person changed the arguments of this call to {given})\n{result}");
         }
-        if is_final {
-            // Saving fails when the run has ended; then the result of this node is not needed.
-            drop(self.ctx.save_memo(&memo, &result).await);
+        if !is_final {
+            return (result, Some(memo));
         }
-        result
+        self.save(&memo, &result).await;
+        (result, None)
+    }
+
+    async fn save(&self, memo: &str, result: &str) {
+        // Saving fails when the run has ended; then the result of this node is not needed.
+        drop(self.ctx.save_memo(memo, &result).await);
     }
 
     /// Returns the question of a person, or another reason to end the attempt, that stands behind the last error.
@@ -288,6 +316,11 @@ impl ChatModel for WithTools<'_> {
                 && exchange.rounds < self.rounds_max
                 && !exchange.is_stuck;
             let reply = self.model.chat(&exchange.request(request, may_call)).await?;
+            // The answer is saved under its request, which contains these results: with other ones, the resumed run would
+            // not find it.
+            for UnsavedResult { memo, result } in std::mem::take(&mut exchange.unsaved) {
+                self.save(&memo, &result).await;
+            }
             let is_broken = reply.finish.is_failed_generation();
             if reply.tool_calls.is_empty() && !(is_broken && may_call) {
                 return Ok(reply);

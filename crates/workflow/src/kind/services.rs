@@ -34,7 +34,7 @@ pub trait ModelSource: fmt::Debug + Send + Sync {
     fn embeddings(&self, name: &str) -> Result<Arc<dyn EmbeddingModel>, ModelError> {
         let message =
             format!("no models for embeddings are connected here, so `{name}` is unavailable");
-        Err(ModelError::Auth { message })
+        Err(ModelError::Unavailable { message })
     }
 
     /// Returns the model that answers in place of the programs of agents, if there is one.
@@ -136,6 +136,6 @@ struct NoModels;
 impl ModelSource for NoModels {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let message = format!("no models are connected here, so `{name}` is unavailable");
-        Err(ModelError::Auth { message })
+        Err(ModelError::Unavailable { message })
     }
 }
