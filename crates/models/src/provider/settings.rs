@@ -451,7 +451,10 @@ mod tests {
         ] {
             let found = problems(&text);
             assert_eq!(found.len(), 1, "{text}");
-            assert!(!found[0].contains(key) && found[0].contains("variable"), "{found:?}");
+            assert!(
+                !found[0].contains(key) && found[0].contains("environment variable"),
+                "{found:?}"
+            );
         }
     }
 }
