@@ -285,8 +285,12 @@ impl Machine {
         has_begun
     }
 
-    /// Adds a summary to the last `EndStep` of these actions, before the position moves on. Runs with storage have none.
+    /// Adds a summary to the last `EndStep` of these actions, before the position moves on.
     fn summarize_last_step(&self, actions: &mut [Action]) {
+        // A run with storage has no `EndStep`, and maybe a hundred thousand actions.
+        if !self.is_in_process {
+            return;
+        }
         let last = actions.iter_mut().rev().find_map(|it| match it {
             Action::EndStep(ended) => Some(ended),
             _ => None,

@@ -107,7 +107,7 @@ pub struct DriverLink {
     pub deltas: Option<Arc<dyn DeltaReader>>,
     /// Wakes the driver when a permitted call has ended.
     pub call_ended: Notify,
-    /// The attempt whose nested run the driver drives. What happens in the run is progress of the attempt.
+    /// The attempt whose nested run the driver drives. Each sign of work in the run counts for the attempt, too.
     pub outer: Option<Reporter>,
 }
 

@@ -40,7 +40,7 @@ impl Machine {
         actions
     }
 
-    /// Returns a copy of the run that continues at `limits.exhausted` as if a limit were reached before the open step, with
+    /// Returns a copy of the run that continues at `limits.exhausted`, because a limit is reached before the open step, with
     /// its first actions; nothing if that cannot be. Only explorations of a graph use this.
     pub fn branch_at_limit(&self, reason: String) -> Option<(Self, Vec<Action>)> {
         if !self.can_route_to_exhausted() {
