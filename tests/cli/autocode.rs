@@ -246,15 +246,17 @@ fn each_phase_has_the_effort_of_its_agent() {
     let root = env!("CARGO_MANIFEST_DIR");
     let read = |name: &str| fs::read_to_string(format!("{root}/graphs/{name}.yaml")).unwrap();
     let (whole, part) = (read("autocode"), read("autocode_subtask"));
-    let with = |text: &str, line: &str, effort: &str| {
-        let found = text.lines().find(|it| it.trim_start().starts_with(line)).expect(line);
-        assert!(found.contains(effort), "{found}");
+    let with = |text: &str, name: &str, effort: &str| {
+        let lines = text.lines().skip_while(|it| !it.starts_with(&format!("  {name}:")));
+        let (first, rest) = (lines.clone().take(1), lines.skip(1));
+        let section: Vec<&str> = first.chain(rest.take_while(|it| it.starts_with("   "))).collect();
+        assert!(section.join("\n").contains(effort), "{name}: {section:?}");
     };
     for (agent, effort) in [("planner", "high"), ("reviewer", "high"), ("fixer", "medium")] {
-        with(&whole, &format!("{agent}: "), &format!("effort: {effort},"));
+        with(&whole, agent, &format!("effort: {effort},"));
     }
-    with(&part, "coder: ", "effort: none,");
-    with(&whole, "plan: ", "agent: planner,");
+    with(&part, "coder", "effort: none,");
+    with(&whole, "plan", "agent: planner");
 }
 
 /// The moments at which a run is killed, after the work of tasks before it is durable, and after it is. Most are while

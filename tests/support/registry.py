@@ -151,7 +151,9 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        print(self.path, flush=True)
+        # One write, because requests are answered side by side.
+        sys.stdout.write(f"{self.path}\n")
+        sys.stdout.flush()
         parts = self.path.strip("/").split("/")
         origin = f"https://localhost:{self.server.server_address[1]}"
         if parts[0] == "private":

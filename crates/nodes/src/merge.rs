@@ -179,7 +179,8 @@ fn check_branch(reader: &mut NodeReader<'_>, yaml: &Yaml, branch: &Expression) {
 /// Whether git allows a branch of this name (`git check-ref-format`).
 fn is_branch_name(name: &str) -> bool {
     let is_refused = |it: char| it.is_ascii_control() || " ~^:?*[\\".contains(it);
-    let is_part = |it: &str| !it.is_empty() && !it.starts_with('.') && !it.ends_with(".lock");
+    let is_part =
+        |it: &str| !it.is_empty() && !it.starts_with('.') && it.strip_suffix(".lock").is_none();
     !name.contains(is_refused)
         && !name.contains("..")
         && !name.contains("@{")

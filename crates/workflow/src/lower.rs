@@ -356,18 +356,16 @@ fn warn_of_unread_fields(
         }
         let writes = |it: &&NodeName| env.flow.may_write(it, name);
         let place = report.place(&key.range);
-        report.push(match env.declarations.nodes.iter().find(writes) {
-            Some(node) => {
-                let message = format!("nothing reads the field `{name}`, which `{node}` writes");
-                let finding = Diagnostic::hint("GR140", message).at(place, "only written");
-                finding
-                    .help("read it in a prompt or an expression, add it to `output`, or remove it")
-            }
-            None => {
-                let message = format!("nothing uses the field `{name}`");
-                Diagnostic::warning("GR018", message).at(place, "not used")
-            }
-        });
+        let finding = if let Some(node) = env.declarations.nodes.iter().find(writes) {
+            let message = format!("nothing reads the field `{name}`, which `{node}` writes");
+            Diagnostic::hint("GR140", message)
+                .at(place, "only written")
+                .help("read it in a prompt or an expression, add it to `output`, or remove it")
+        } else {
+            let message = format!("nothing uses the field `{name}`");
+            Diagnostic::warning("GR018", message).at(place, "not used")
+        };
+        report.push(finding);
     }
 }
 

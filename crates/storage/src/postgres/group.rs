@@ -34,8 +34,8 @@ use crate::{
 
 /// A write that a run waits for.
 pub(super) enum Waiting {
-    Run(Create),
-    Entry(Append),
+    Run(Box<Create>),
+    Entry(Box<Append>),
 }
 
 /// A write, and the sender of its result.
@@ -70,8 +70,8 @@ impl Writer {
             let (mut runs, mut entries) = (Vec::new(), Vec::new());
             for Job { work, done } in jobs {
                 match work {
-                    Waiting::Run(work) => runs.push(Pending { work, done }),
-                    Waiting::Entry(work) => entries.push(Pending { work, done }),
+                    Waiting::Run(work) => runs.push(Pending { work: *work, done }),
+                    Waiting::Entry(work) => entries.push(Pending { work: *work, done }),
                 }
             }
             join(self.create(since, runs), self.append(since, entries)).await;
@@ -133,7 +133,7 @@ impl Writer {
                     appends.push(append);
                     replies.push(done);
                 }
-                Err(work) => rest.push(Pending { work, done }),
+                Err(work) => rest.push(Pending { work: *work, done }),
             }
         }
         if appends.is_empty() {

@@ -172,12 +172,12 @@ impl RunJournal for PostgresStorage {
         let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
         let server = Arc::clone(&self.runs);
         let create = Create { info, json, claim, first, server };
-        group::save(&self.runs, Waiting::Run(create)).await
+        group::save(&self.runs, Waiting::Run(Box::new(create))).await
     }
 
     async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
         let append = Append::new(hold.clone(), entry.clone(), Arc::clone(&self.runs));
-        group::save(&self.runs, Waiting::Entry(append)).await.map(drop)
+        group::save(&self.runs, Waiting::Entry(Box::new(append))).await.map(drop)
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {

@@ -114,12 +114,12 @@ struct NewRun<'a> {
 impl CachedAppend {
     /// Encodes an entry that needs nothing of the database but a cached head. Gives back any other one, also one that
     /// does not follow the cached head, which may be out of date.
-    pub(super) fn encode(server: &RunServer, append: Append) -> Result<Self, Append> {
+    pub(super) fn encode(server: &RunServer, append: Append) -> Result<Self, Box<Append>> {
         if append.entry.migration.is_some() {
-            return Err(append);
+            return Err(Box::new(append));
         }
         let Some(CachedHead { run, stored }) = server.heads().take(&append.hold.run) else {
-            return Err(append);
+            return Err(Box::new(append));
         };
         let next =
             NextEntry::new(&append.hold, &stored, &append.entry, &mut server.open_steps()).ok();
@@ -128,7 +128,7 @@ impl CachedAppend {
             next.and_then(|it| server.with_codec(|codec| it.encode::<Fault>(None, codec)).ok());
         match encoded {
             Some(encoded) => Ok(Self { append, run, stored, encoded }),
-            None => Err(append),
+            None => Err(Box::new(append)),
         }
     }
 
