@@ -232,7 +232,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
 /// Fails if the command line runs already in this process.
 fn register(registry: Registry, globals: &Globals) -> Result<(), CliError> {
     // A command that needs the configuration reports its mistakes.
-    let configured = globals.config().ok().map(|it| models::providers_at_their_addresses(it));
+    let configured = globals.config().ok().map(models::providers_at_their_addresses);
     let registry = match configured {
         Some(providers) => registry.providers(providers),
         None => registry,

@@ -175,7 +175,7 @@ nodes:
   two: { agent: w, prompt: { text: "{{ a }}" }, writes: b, retry: 1, then: end }
 "#;
 
-const OUTER: &str = r#"
+const OUTER: &str = r"
 graphrun: 1
 name: outer
 state: { text: string, done: string }
@@ -184,7 +184,7 @@ output: done
 start: single
 nodes:
   single: { use: { workflow: inner.yaml, in: { t: text }, out: { done: b }, nested: true }, retry: 3, then: end }
-"#;
+";
 
 /// `one` has 2 × 3 calls and `two` 3. Each of the two further attempts at the nested run follows a failure of one of
 /// them, and at most `one` runs again: 9 + 2 × 6.
