@@ -5,7 +5,6 @@
 
 use std::{
     mem,
-    panic::{self, AssertUnwindSafe},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -66,7 +65,7 @@ impl<W, R> Group<W, R> {
         if mem::replace(&mut self.waiting().has_writer, true) {
             return None;
         }
-        let written = panic::catch_unwind(AssertUnwindSafe(write));
+        let written = std::panic::catch_unwind(std::panic::AssertUnwindSafe(write));
         let has_jobs = {
             let mut waiting = self.waiting();
             waiting.has_writer = !waiting.jobs.is_empty();
@@ -75,7 +74,7 @@ impl<W, R> Group<W, R> {
         if has_jobs {
             start();
         }
-        Some(written.unwrap_or_else(|panic| panic::resume_unwind(panic)))
+        Some(written.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     }
 
     /// Takes the next jobs; without any, the caller writes no longer.

@@ -56,7 +56,6 @@ impl Lease {
     }
 
     /// Returns whether it was not released; it may have expired.
-    #[cfg(feature = "sqlite")]
     pub(crate) fn is_held(&self) -> bool {
         self.owner.is_some()
     }
