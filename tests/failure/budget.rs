@@ -366,6 +366,25 @@ async fn g13_calls_of_nested_runs_fit_into_the_limit_of_the_outer_run_together()
 }
 
 #[tokio::test(start_paused = true)]
+async fn g13_the_usage_of_a_nested_call_counts_before_the_next_call_begins() {
+    let calls = Calls::default();
+    let mut inner = GraphBuilder::new::<Team>("inner");
+    for node in ["a", "b", "c"] {
+        inner = inner.node(node, plans_too_much(100, &calls)).edge(START, node).edge(node, "end");
+    }
+    let nested = subgraph(compiled(inner), |(): ()| Noted { notes: Vec::new() }, |it: Team| it);
+    let mut graph = GraphBuilder::new::<Team>("outer").node("nested", nested);
+    graph = graph.edge(START, "nested").edge("nested", "end");
+    for node in ["d", "e", "f"] {
+        graph = graph.node(node, plans_too_much(100, &calls)).edge(START, node).edge(node, "end");
+    }
+    let saved = Saved::new();
+    let end = saved.start(&saved.engine(&compiled(graph)).with_limits(tokens(250))).await;
+    assert_eq!((end.status, made(&calls).len()), (Status::Limit, 2), "{:?}", end.reason);
+    assert_eq!(end.position.used.usage.total_tokens(), 0, "the step is not committed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn g13_a_call_that_an_attempt_left_behind_spends_nothing_later() {
     let calls = Calls::default();
     let made_later = Arc::clone(&calls);

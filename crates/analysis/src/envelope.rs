@@ -22,6 +22,7 @@
 //! **Limits.** Routes may choose any of their targets, so a bound that only the state enforces (`round < 3`) is not seen. A search that
 //! exceeds [`WORK_MAX`] stops with the bounds found so far, unless `plan` asked for the whole.
 
+mod again;
 mod alternatives;
 mod branches;
 mod dominators;
@@ -48,7 +49,7 @@ use graphrun_core::{
 };
 use petgraph::algo::{has_path_connecting, tarjan_scc};
 
-pub(crate) use self::steps::calls_of_task;
+pub(crate) use self::again::{calls_again_max, most_again};
 use self::{
     ending::CertainEnds,
     flow::Flows,

@@ -43,10 +43,9 @@ use std::{
     },
 };
 
-use crate::flow_model::{Bits, Concurrency, Draft, FlowModel};
 use graphrun_core::{
     diagnostic::Diagnostics,
-    graph::{Edge, Graph, NodeSpec, Policies, Target},
+    graph::{Edge, Graph, NodeSpec, Policies},
     id::NodeName,
     state::Schema,
 };
@@ -56,8 +55,12 @@ pub use petgraph::graph::NodeIndex;
 pub use self::builder::{GraphBuilder, Names};
 pub use self::envelope::{Cause, Envelope, NodeEnvelope, Why};
 pub use self::midway::Midway;
-use self::network::Network;
 pub use self::network::{EdgeKind, GraphEdge, GraphNode};
+use self::{
+    flow_model::{Draft, FlowModel},
+    network::Network,
+};
+
 /// A graph that has passed all checks. It is immutable and cheap to clone.
 #[derive(Clone, Debug)]
 pub struct CompiledGraph(Arc<Parts>);
@@ -149,42 +152,13 @@ impl CompiledGraph {
     /// Returns the most model calls of a nested run of this graph that is tried again after a failure; `None` if they are
     /// not known.
     pub fn calls_again_max(&self) -> Option<u64> {
-        let all = self.calls_max()?;
-        let of_node = |name: &NodeName| envelope::calls_of_task(&self.graph().nodes[name]);
-        Some(self.most_again(all, of_node).unwrap_or(all))
+        envelope::calls_again_max(self)
     }
 
     /// Returns the most of something that a nested run of this graph uses when it is tried again after a failure, where a
     /// whole run uses `all`, and a task of each node as much as `of_node` says. `None` if this is not known for a node.
-    ///
-    /// Finished tasks do not run again, so these are the tasks of one step. A run that a route led to failure begins anew.
     pub fn most_again(&self, all: u64, of_node: impl Fn(&NodeName) -> Option<u64>) -> Option<u64> {
-        if self.may_fail_by_design() {
-            return Some(all);
-        }
-        let model = FlowModel::of(&Draft::of(self.graph()));
-        let used = self.names().iter().map(of_node).collect::<Option<Vec<u64>>>()?;
-        let beside = Concurrency::between(&model).all(&model);
-        let in_a_step = |(node, beside): (usize, &Bits)| {
-            let others = beside.iter().filter(|it| *it != node).map(|it| used[it]);
-            others.fold(used[node], u64::saturating_add)
-        };
-        let most = beside.iter().enumerate().map(in_a_step).max();
-        Some(most.unwrap_or_default().min(all))
-    }
-
-    /// Whether a route, a bound or a limit leads to failure.
-    fn may_fail_by_design(&self) -> bool {
-        let graph = self.graph();
-        let by_edges = graph.edges.iter().flat_map(Edge::targets);
-        let policies = graph.nodes.values().map(|it| &it.policies);
-        let mut by_policies = policies.flat_map(|it| {
-            let caught = it.catch.iter().map(|it| &it.to);
-            caught.chain(&it.bounds.exhausted)
-        });
-        by_edges.into_iter().any(|it| it == Target::Fail)
-            || by_policies.any(|it| *it == Target::Fail)
-            || graph.limits.exhausted == Some(Target::Fail)
+        envelope::most_again(self, all, of_node)
     }
 
     /// Returns what the checks warn about.

@@ -9,7 +9,7 @@ mod yielding;
 
 use std::{
     future::poll_fn,
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::{Context, Poll},
     time::Duration,
 };
@@ -64,7 +64,7 @@ enum Signal {
     Task(Box<TaskEvent>),
     /// A message from a node.
     Message(Box<AttemptMessage>),
-    /// A call of a model has ended, and others wait for it.
+    /// A call of a model has ended. Others may wait for it, here or in an outer run.
     CallEnded,
     /// A drain was requested.
     Drain,
@@ -96,6 +96,7 @@ impl<'a> Driver<'a> {
                 cancel: shutdown.abort.clone(),
                 deltas: journal.delta_reader(),
                 call_ended: Notify::new(),
+                ended_calls: Mutex::default(),
                 outer: engine.outer.as_ref().map(|it| it.reporter.clone()),
             }),
             abort: discard.child_token(),
@@ -175,7 +176,7 @@ impl<'a> Driver<'a> {
     async fn next_signal(&mut self) -> Signal {
         let (grace_end, time_end) = (self.scheduler.grace_end(), self.budget.time_end());
         let question_deadline = self.question_deadline;
-        let has_planned_calls = self.budget.has_planned_calls();
+        let awaits_calls = self.budget.has_planned_calls() || self.engine.outer.is_some();
         let driver = Arc::clone(self.scheduler.driver());
         yielding::yield_if_pending(async {
             tokio::select! {
@@ -189,7 +190,7 @@ impl<'a> Driver<'a> {
                     Signal::QuestionExpired
                 }
                 Some(message) = self.messages.recv() => Signal::Message(message.into()),
-                () = driver.call_ended.notified(), if has_planned_calls => Signal::CallEnded,
+                () = driver.call_ended.notified(), if awaits_calls => Signal::CallEnded,
                 Some(event) = self.scheduler.next_event() => Signal::Task(event),
             }
         })
@@ -206,11 +207,7 @@ impl<'a> Driver<'a> {
                 self.journal.save().await?;
                 Ok(None)
             }
-            Signal::CallEnded => {
-                self.admit_calls().await?;
-                self.journal.save().await?;
-                Ok(None)
-            }
+            Signal::CallEnded => Box::pin(self.end_calls()).await,
             Signal::Drain => {
                 fault::hit(Point::ShutdownDrain).map_err(CheckpointError::injected)?;
                 self.scheduler.drain(self.engine.grace);
@@ -392,6 +389,19 @@ impl<'a> Driver<'a> {
             }
             MessageContent::Memo(memo) => self.add_memo(task, attempt, memo).await,
         }
+    }
+
+    /// Gives the permits of outer runs back, after they have the usage of the calls that have ended.
+    async fn end_calls(&mut self) -> Result<Option<RunStatus>, RunError> {
+        let ended = self.scheduler.driver().take_ended_calls();
+        // A call reports its usage before its permit is dropped.
+        while let Ok(message) = self.messages.try_recv() {
+            self.handle_message(message).await?;
+        }
+        self.admit_calls().await?;
+        self.journal.save().await?;
+        drop(ended);
+        Ok(None)
     }
 
     /// Gives a permit to each planned call that fits into the limits.

@@ -247,13 +247,15 @@ impl LaunchKind {
                 let lease =
                     Lease::acquire(&engine.checkpointer, &run, engine.lease_duration).await?;
                 let resumption = Resumption::with_answers(engine, &run, answers).await;
-                Resumption::accept(lease.or_release(resumption).await?, engine, sinks).await
+                let (lease, resumption) = lease.or_release(resumption).await?;
+                resumption.accept(engine, lease, sinks).await
             }
             Self::Retry { run, node } => {
                 let lease =
                     Lease::acquire(&engine.checkpointer, &run, engine.lease_duration).await?;
                 let resumption = Resumption::with_failed_tasks(engine, &run, node.as_ref()).await;
-                Resumption::accept(lease.or_release(resumption).await?, engine, sinks).await
+                let (lease, resumption) = lease.or_release(resumption).await?;
+                resumption.accept(engine, lease, sinks).await
             }
         }
     }

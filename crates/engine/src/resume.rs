@@ -94,11 +94,12 @@ impl Resumption {
 
     /// Saves that the run continues.
     pub(super) async fn accept(
-        (lease, resumption): (Lease, Self),
+        self,
         engine: &Engine,
+        lease: Lease,
         sinks: Sinks,
     ) -> Result<AcceptedRun, RunError> {
-        let Self { machine, actions, last_seq, replaced, changes, first_trace } = resumption;
+        let Self { machine, actions, last_seq, replaced, changes, first_trace } = self;
         let span = spans::run(&machine, sinks.span, first_trace.as_deref());
         let log = Log::after(last_seq, machine.run().clone(), sinks, engine.clock.clone());
         let mut journal = JournalWriter::new(engine, lease, log);

@@ -39,7 +39,6 @@ async fn find_run(engine: &Engine, thread: &str) -> Result<Option<RunId>, RunErr
 }
 
 /// What a caller asks for: a turn of a thread.
-#[derive(Clone)]
 pub(super) struct Turn {
     pub(super) thread: String,
     pub(super) input: Update,

@@ -86,12 +86,12 @@ pub(crate) struct EncodedEntry {
 impl<'a> NextEntry<'a> {
     /// Checks the fencing token of the writer.
     pub(crate) fn new(
-        hold: &'a LeaseToken,
+        token: &'a LeaseToken,
         stored: &'a StoredHead,
         entry: &'a Entry,
         open_steps: &mut OpenSteps,
     ) -> Result<Self, Refusal> {
-        let LeaseToken { run, fence } = hold;
+        let LeaseToken { run, fence } = token;
         check_fence(stored.lease.holder().as_ref(), *fence)?;
         let has_open = stored.head.number > stored.committed;
         let finished =

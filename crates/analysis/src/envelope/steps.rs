@@ -205,7 +205,7 @@ pub(super) fn attempts_max(spec: &NodeSpec) -> u32 {
 }
 
 /// Returns the maximum number of model calls of one task of a node, all attempts together, if it is known.
-pub(crate) fn calls_of_task(spec: &NodeSpec) -> Option<u64> {
+pub(super) fn calls_of_task(spec: &NodeSpec) -> Option<u64> {
     let NodeDescription { calls_max, calls_again_max, .. } = spec.node.describe();
     let first = calls_max?;
     let again = calls_again_max.unwrap_or(first);

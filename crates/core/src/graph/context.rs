@@ -1,7 +1,7 @@
 //! The context of a node: everything that it can read and do while it runs.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     fmt,
     ops::Deref,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
@@ -107,6 +107,8 @@ pub struct DriverLink {
     pub deltas: Option<Arc<dyn DeltaReader>>,
     /// Wakes the driver when a permitted call has ended.
     pub call_ended: Notify,
+    /// The permits of outer runs for calls that have ended.
+    pub ended_calls: Mutex<Vec<CallPermit>>,
     /// The attempt whose nested run the driver drives. Each sign of work in the run counts for the attempt, too.
     pub outer: Option<Reporter>,
 }
@@ -199,14 +201,14 @@ pub struct PlannedCall {
 #[derive(Debug, Default)]
 #[must_use = "hold the permit until the call has ended and its usage is reported"]
 pub struct CallPermit {
-    /// One part for each driver: that of the run, and those of the runs around it.
-    parts: Vec<PermitPart>,
+    /// One part for each driver: that of the run, and then those of the runs around it.
+    parts: VecDeque<PermitPart>,
 }
 
-/// Tells a driver, when it is dropped, that a call has ended.
+/// The reservation of a call at one driver.
 #[derive(Debug)]
 struct PermitPart {
-    reservation: Option<Arc<()>>,
+    reservation: Arc<()>,
     driver: Arc<DriverLink>,
 }
 
@@ -216,7 +218,7 @@ impl PlannedCall {
         let reservation = Arc::new(());
         let held = Arc::downgrade(&reservation);
         let driver = Arc::clone(driver);
-        self.permit.parts.push(PermitPart { reservation: Some(reservation), driver });
+        self.permit.parts.push_back(PermitPart { reservation, driver });
         held
     }
 
@@ -232,10 +234,25 @@ impl PlannedCall {
     }
 }
 
-impl Drop for PermitPart {
+impl Drop for CallPermit {
+    /// Ends the reservation at the first driver, and leaves the rest of the permit to it: the driver of an outer run learns
+    /// the usage of the call from this one.
     fn drop(&mut self) {
-        self.reservation = None;
-        self.driver.call_ended.notify_one();
+        let Some(PermitPart { reservation, driver }) = self.parts.pop_front() else { return };
+        drop(reservation);
+        let rest = Self { parts: std::mem::take(&mut self.parts) };
+        if !rest.parts.is_empty() {
+            driver.ended_calls.lock().unwrap_or_else(PoisonError::into_inner).push(rest);
+        }
+        driver.call_ended.notify_one();
+    }
+}
+
+impl DriverLink {
+    /// Takes the permits of outer runs for calls that have ended. They are dropped when the outer runs have the usage of the
+    /// calls.
+    pub fn take_ended_calls(&self) -> Vec<CallPermit> {
+        std::mem::take(&mut *self.ended_calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

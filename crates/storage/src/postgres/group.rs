@@ -98,7 +98,7 @@ impl Writer {
             };
             for ((work, done), made) in group.creates.into_iter().zip(replies).zip(made) {
                 match made {
-                    Some(hold) => done.send(Ok(hold)),
+                    Some(token) => done.send(Ok(token)),
                     None => self.save_alone(
                         Earlier { in_doubt, ..earlier },
                         work.action(),
@@ -177,7 +177,7 @@ impl Writer {
         };
         for (it, saved) in pending.zip(saved) {
             match saved {
-                Saved::Done => it.done.send(Ok(it.work.hold)),
+                Saved::Done => it.done.send(Ok(it.work.token)),
                 Saved::Refused(fault) => {
                     let refused = fault.explain(&self.0.server.place, it.work.action());
                     it.done.send(Err(refused));
@@ -256,7 +256,7 @@ impl Work for AppendAll {
     async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<Saved>, Fault> {
         let Self { server, appends } = self;
         let mut saved: Vec<Saved> = appends.iter().map(|_| Saved::Alone).collect();
-        let ids: Vec<&str> = appends.iter().map(|it| it.hold.run.as_str()).collect();
+        let ids: Vec<&str> = appends.iter().map(|it| it.token.run.as_str()).collect();
         let locked = Run::lock_unlocked(session, &ids).await?;
         // Of two entries of a run, the second one follows when the first one is saved.
         let mut locked: BTreeMap<&RunId, &Locked> =
@@ -266,11 +266,11 @@ impl Work for AppendAll {
             if append.entry.migration.is_some() {
                 continue;
             }
-            let Some(Locked { run, stored, .. }) = locked.remove(&append.hold.run) else {
+            let Some(Locked { run, stored, .. }) = locked.remove(&append.token.run) else {
                 continue;
             };
-            let (hold, entry) = (&append.hold, &append.entry);
-            match NextEntry::new(hold, stored, entry, &mut server.open_steps()) {
+            let (token, entry) = (&append.token, &append.entry);
+            match NextEntry::new(token, stored, entry, &mut server.open_steps()) {
                 Ok(entry) => next.push((at, run, stored, entry)),
                 Err(refusal) => saved[at] = Saved::Refused(refusal.into()),
             }

@@ -175,8 +175,8 @@ impl RunJournal for PostgresStorage {
         group::save(&self.runs, Waiting::Run(Box::new(create))).await
     }
 
-    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
-        let append = Append::new(hold.clone(), entry.clone(), Arc::clone(&self.runs));
+    async fn append(&self, token: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
+        let append = Append::new(token.clone(), entry.clone(), Arc::clone(&self.runs));
         group::save(&self.runs, Waiting::Entry(Box::new(append))).await.map(drop)
     }
 
@@ -203,13 +203,13 @@ impl RunLeases for PostgresStorage {
         self.transact(format!("acquire run `{run}`"), work).await
     }
 
-    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        let work = Renew { hold: hold.clone(), ttl };
-        self.transact(format!("renew the lease of run `{}`", hold.run), work).await
+    async fn renew(&self, token: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
+        let work = Renew { token: token.clone(), ttl };
+        self.transact(format!("renew the lease of run `{}`", token.run), work).await
     }
 
-    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
-        self.transact(format!("release run `{}`", hold.run), Release(hold.clone())).await
+    async fn release(&self, token: &LeaseToken) -> Result<(), CheckpointError> {
+        self.transact(format!("release run `{}`", token.run), Release(token.clone())).await
     }
 }
 

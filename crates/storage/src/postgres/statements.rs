@@ -118,11 +118,11 @@ impl CachedAppend {
         if append.entry.migration.is_some() {
             return Err(Box::new(append));
         }
-        let Some(CachedHead { run, stored }) = server.heads().take(&append.hold.run) else {
+        let Some(CachedHead { run, stored }) = server.heads().take(&append.token.run) else {
             return Err(Box::new(append));
         };
         let next =
-            NextEntry::new(&append.hold, &stored, &append.entry, &mut server.open_steps()).ok();
+            NextEntry::new(&append.token, &stored, &append.entry, &mut server.open_steps()).ok();
         let next = next.filter(|it| it.needed_rows().is_none());
         let encoded =
             next.and_then(|it| server.with_codec(|codec| it.encode::<Fault>(None, codec)).ok());
@@ -140,11 +140,11 @@ impl CachedAppend {
     /// Notes that it is saved, and returns the lease of its run.
     pub(super) fn note_saved(self, server: &RunServer) -> LeaseToken {
         let lease = self.lease();
-        let Self { append: Append { hold, entry, .. }, run, encoded, .. } = self;
+        let Self { append: Append { token, entry, .. }, run, encoded, .. } = self;
         let EncodedEntry { row, head, committed, finished } = encoded;
         server.open_steps().note(&run.id, row.hash, &entry, finished);
         server.heads().note(run, StoredHead { head, committed, hash: row.hash, lease });
-        hold
+        token
     }
 
     /// Returns the lease after the entry.
@@ -174,7 +174,7 @@ impl Work for AppendCached {
         });
         let heads = HeadValues::of(heads)?;
         let rows = RowValues::of(appends.iter().map(|it| &it.encoded.row))?;
-        let fences = appends.iter().map(|it| signed(it.append.hold.fence));
+        let fences = appends.iter().map(|it| signed(it.append.token.fence));
         let values: [&(dyn ToSql + Sync); 16] = [
             &appends.iter().map(CachedAppend::key).collect::<Vec<_>>(),
             &fences.collect::<Result<Vec<_>, _>>()?,
@@ -234,15 +234,15 @@ impl Work for CreateAll {
         }
         fault::hit(Point::AcceptBeforeCommit).map_err(CheckpointError::injected)?;
         let mut keys = insert(session, &new).await?;
-        let mut holds = BTreeMap::new();
+        let mut tokens = BTreeMap::new();
         for NewRun { create, row, head, lease } in new {
             let id = &create.info.id;
             let Some(key) = keys.remove(id.as_str()) else { continue };
-            holds.insert(id, LeaseToken { run: id.clone(), fence: lease.fence });
+            tokens.insert(id, LeaseToken { run: id.clone(), fence: lease.fence });
             let stored = StoredHead { committed: head.number, hash: row.hash, head, lease };
             server.heads().note(Run { key, id: id.clone() }, stored);
         }
-        Ok(creates.iter().map(|it| holds.remove(&it.info.id)).collect())
+        Ok(creates.iter().map(|it| tokens.remove(&it.info.id)).collect())
     }
 }
 

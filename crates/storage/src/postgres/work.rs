@@ -47,7 +47,7 @@ pub(super) struct Acquire {
 
 /// Renews a lease.
 pub(super) struct Renew {
-    pub(super) hold: LeaseToken,
+    pub(super) token: LeaseToken,
     pub(super) ttl: Duration,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Release(pub(super) LeaseToken);
 /// Appends an entry.
 #[derive(Debug)]
 pub(super) struct Append {
-    pub(super) hold: LeaseToken,
+    pub(super) token: LeaseToken,
     pub(super) entry: Entry,
     server: Arc<RunServer>,
     /// The number and the hash of the row that an earlier attempt may have saved.
@@ -195,9 +195,9 @@ impl Work for Renew {
     const MODE: Mode = Mode::Lease;
 
     async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
-        let locked = Run::lock(session, &self.hold.run).await?;
+        let locked = Run::lock(session, &self.token.run).await?;
         let lease = locked.stored.lease.clone();
-        check_fence(lease.holder().as_ref(), self.hold.fence)?;
+        check_fence(lease.holder().as_ref(), self.token.fence)?;
         locked.put_lease(session, &lease.renewed(locked.now, self.ttl)).await
     }
 }
@@ -219,13 +219,13 @@ impl Work for Release {
 }
 
 impl Append {
-    pub(super) fn new(hold: LeaseToken, entry: Entry, server: Arc<RunServer>) -> Self {
-        Self { hold, entry, server, sent: Mutex::new(None) }
+    pub(super) fn new(token: LeaseToken, entry: Entry, server: Arc<RunServer>) -> Self {
+        Self { token, entry, server, sent: Mutex::new(None) }
     }
 
     /// Returns the name of saving it for messages.
     pub(super) fn action(&self) -> String {
-        self.entry.action(&self.hold.run)
+        self.entry.action(&self.token.run)
     }
 
     /// Notes that the row may be saved soon.
@@ -243,17 +243,17 @@ impl Work for Append {
     type Output = LeaseToken;
 
     async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<LeaseToken, Fault> {
-        let Self { hold, entry, server, .. } = self;
+        let Self { token, entry, server, .. } = self;
         // The attempt in doubt had this lock, too, and kept it until its end.
-        let Locked { run, stored, .. } = Run::lock(session, &hold.run).await?;
+        let Locked { run, stored, .. } = Run::lock(session, &token.run).await?;
         let journal = Journal { session, run: &run };
         let before = *self.sent();
         if let Some((number, hash)) = before.filter(|_| in_doubt)
             && journal.has(number, hash).await?
         {
-            return Ok(hold.clone());
+            return Ok(token.clone());
         }
-        let append = NextEntry::new(hold, &stored, entry, &mut server.open_steps())?;
+        let append = NextEntry::new(token, &stored, entry, &mut server.open_steps())?;
         let open = match append.needed_rows() {
             Some(numbers) => Some(journal.rows(numbers).await?),
             None => None,
@@ -274,7 +274,7 @@ impl Work for Append {
         fault::hit_each(entry.points_in_transaction()).map_err(CheckpointError::injected)?;
         self.note_sent(&row);
         server.heads().note(run, StoredHead { head, committed, hash, lease });
-        Ok(hold.clone())
+        Ok(token.clone())
     }
 }
 

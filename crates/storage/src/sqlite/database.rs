@@ -86,12 +86,12 @@ impl Database {
     /// Saves a new run or an entry in one transaction, and returns the lease of the run.
     pub(super) fn save(&self, write: Write<'_>) -> Result<LeaseToken, CheckpointError> {
         let work = |database: &Connection, tools: &mut Tools| write.save(database, tools);
-        let hold = if write.stops_run() {
+        let token = if write.stops_run() {
             self.at_need(|| write.action(), work)?
         } else {
             self.run(Mode::Write, || write.action(), work)?
         };
-        self.check_identity().map(|()| hold)
+        self.check_identity().map(|()| token)
     }
 
     /// Same as `save`, but returns none, and saves nothing, if it had to wait for the connection or for another process, or
@@ -108,7 +108,7 @@ impl Database {
         let saved = session.run(Mode::WriteIfFree, |database, tools| write.save(database, tools));
         drop(session);
         match saved {
-            Ok(hold) => Some(self.check_identity().map(|()| hold)),
+            Ok(token) => Some(self.check_identity().map(|()| token)),
             Err(fault) if fault.is_busy() || fault.is_full() => None,
             Err(fault) => Some(Err(fault.explain(&self.path, write.action()))),
         }

@@ -27,7 +27,7 @@ impl Waiting {
                 claim: claim.clone(),
                 first: first.clone(),
             },
-            Write::Entry(hold, entry) => Self::Entry(hold.clone(), entry.clone()),
+            Write::Entry(token, entry) => Self::Entry(token.clone(), entry.clone()),
         }
     }
 
@@ -36,7 +36,7 @@ impl Waiting {
             Self::Run { info, json, claim, first } => {
                 Write::Run(NewRun { info, json, claim, first })
             }
-            Self::Entry(hold, entry) => Write::Entry(hold, entry),
+            Self::Entry(token, entry) => Write::Entry(token, entry),
         }
     }
 }

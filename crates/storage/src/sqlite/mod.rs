@@ -196,8 +196,8 @@ impl RunJournal for SqliteStorage {
         self.save(write).await.inspect(|_| reserve::keep(self.database.path()))
     }
 
-    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
-        self.save(Write::Entry(hold, entry)).await.map(drop)
+    async fn append(&self, token: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
+        self.save(Write::Entry(token, entry)).await.map(drop)
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
@@ -231,18 +231,18 @@ impl RunLeases for SqliteStorage {
         .inspect(|_| reserve::keep(self.database.path()))
     }
 
-    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        let (action, hold) = (format!("renew the lease of run `{}`", hold.run), hold.clone());
+    async fn renew(&self, token: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
+        let (action, token) = (format!("renew the lease of run `{}`", token.run), token.clone());
         self.write_at_need(action, move |database, _| {
-            Run::find(database, &hold.run)?.renew(database, hold.fence, ttl)
+            Run::find(database, &token.run)?.renew(database, token.fence, ttl)
         })
         .await
     }
 
-    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
-        let (action, hold) = (format!("release run `{}`", hold.run), hold.clone());
+    async fn release(&self, token: &LeaseToken) -> Result<(), CheckpointError> {
+        let (action, token) = (format!("release run `{}`", token.run), token.clone());
         self.write_at_need(action, move |database, _| {
-            Run::find(database, &hold.run)?.take_back(database, hold.fence)
+            Run::find(database, &token.run)?.take_back(database, token.fence)
         })
         .await
     }

@@ -32,8 +32,8 @@ async fn storage_with_a_run(folder: &TempDir) -> (SqliteStorage, LeaseToken) {
     };
     let owner = Presence::new().owner().clone();
     let claim = Claim { owner, ttl: Duration::from_secs(60), over: None };
-    let hold = storage.create(&info, &claim, &commit(0, "first")).await.unwrap();
-    (storage, hold)
+    let token = storage.create(&info, &claim, &commit(0, "first")).await.unwrap();
+    (storage, token)
 }
 
 /// Returns a text that hardly compresses.
@@ -47,7 +47,7 @@ fn noise(length: usize) -> String {
 #[tokio::test]
 async fn a_step_on_a_full_disk_is_saved_later_as_a_whole() {
     let folder = TempDir::new().unwrap();
-    let (storage, hold) = storage_with_a_run(&folder).await;
+    let (storage, token) = storage_with_a_run(&folder).await;
     let limit_pages = |pages: u32| {
         storage.database.with_connection(|it| {
             it.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).unwrap();
@@ -55,31 +55,31 @@ async fn a_step_on_a_full_disk_is_saved_later_as_a_whole() {
     };
     limit_pages(20);
     let large = commit(1, &noise(200_000));
-    let error = storage.append(&hold, &large).await.unwrap_err();
+    let error = storage.append(&token, &large).await.unwrap_err();
     assert_eq!(error.to_string(), "could not save step 1 of run `R1`");
     assert_eq!(error.source().unwrap().to_string(), "database or disk is full");
     assert_eq!(storage.load(&id()).await.unwrap().position, Position::default());
 
     limit_pages(1_000_000);
-    storage.append(&hold, &large).await.unwrap();
+    storage.append(&token, &large).await.unwrap();
     assert_eq!(storage.load(&id()).await.unwrap().position, large.commit.unwrap().position);
 }
 
 #[tokio::test]
 async fn a_locked_database_is_a_named_error() {
     let folder = TempDir::new().unwrap();
-    let (storage, hold) = storage_with_a_run(&folder).await;
+    let (storage, token) = storage_with_a_run(&folder).await;
     storage.database.with_connection(|it| it.busy_timeout(Duration::ZERO).unwrap());
     let other = Connection::open(folder.path().join("runs.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let error = storage.append(&hold, &commit(1, "x")).await.unwrap_err();
+    let error = storage.append(&token, &commit(1, "x")).await.unwrap_err();
     assert_eq!(error.to_string(), "could not save step 1 of run `R1`");
     let cause = error.source().unwrap().to_string();
     assert!(cause.ends_with("runs.db; try again later, or end that process"), "{cause}");
     // Readers do not wait.
     assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(0));
     other.execute_batch("ROLLBACK").unwrap();
-    storage.append(&hold, &commit(1, "x")).await.unwrap();
+    storage.append(&token, &commit(1, "x")).await.unwrap();
 }
 
 /// A name that no other thread of this process has; the system keeps its first 15 bytes.
@@ -106,13 +106,13 @@ async fn is_pending(mut work: Pin<&mut impl Future>) -> bool {
 #[test]
 fn a_lone_run_saves_on_its_thread_after_quick_writes() {
     let folder = TempDir::new().unwrap();
-    let ((storage, hold), has_waited) = run_and_watch(storage_with_a_run(&folder));
+    let ((storage, token), has_waited) = run_and_watch(storage_with_a_run(&folder));
     assert!(has_waited, "the disk is not known yet");
     let assume_quick = || {
         (0..100).for_each(|_| storage.database.lone_run().note_duration(Duration::ZERO));
     };
     assume_quick();
-    let (saved, has_waited) = run_and_watch(storage.append(&hold, &commit(1, "x")));
+    let (saved, has_waited) = run_and_watch(storage.append(&token, &commit(1, "x")));
     saved.unwrap();
     assert!(!has_waited);
     // Another connection writes, so this one has to wait.
@@ -121,7 +121,7 @@ fn a_lone_run_saves_on_its_thread_after_quick_writes() {
     assume_quick();
     let ((), has_waited) = run_and_watch(async {
         let next = commit(2, "x");
-        let mut saving = std::pin::pin!(storage.append(&hold, &next));
+        let mut saving = std::pin::pin!(storage.append(&token, &next));
         assert!(is_pending(saving.as_mut()).await);
         other.execute_batch("ROLLBACK").unwrap();
         saving.await.unwrap();
@@ -129,7 +129,7 @@ fn a_lone_run_saves_on_its_thread_after_quick_writes() {
     assert!(has_waited);
     // A refused entry is refused once, with its reason.
     assume_quick();
-    let (refused, _) = run_and_watch(storage.append(&hold, &commit(2, "x")));
+    let (refused, _) = run_and_watch(storage.append(&token, &commit(2, "x")));
     assert!(matches!(refused, Err(CheckpointError::Overtaken { .. })), "{refused:?}");
     let (saved, _) = run_and_watch(storage.load(&id()));
     assert_eq!(saved.unwrap().position.step, Step(2));
@@ -138,7 +138,7 @@ fn a_lone_run_saves_on_its_thread_after_quick_writes() {
 #[tokio::test]
 async fn a_panic_in_a_transaction_leaves_no_trace() {
     let folder = TempDir::new().unwrap();
-    let (storage, hold) = storage_with_a_run(&folder).await;
+    let (storage, token) = storage_with_a_run(&folder).await;
     let died: Result<(), _> = storage
         .write("try".to_owned(), |database, _| {
             database.execute_batch("DELETE FROM journal").unwrap();
@@ -146,7 +146,7 @@ async fn a_panic_in_a_transaction_leaves_no_trace() {
         })
         .await;
     assert_eq!(died.unwrap_err().to_string(), "could not finish a transaction");
-    storage.append(&hold, &commit(1, "x")).await.unwrap();
+    storage.append(&token, &commit(1, "x")).await.unwrap();
     assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(1));
 }
 

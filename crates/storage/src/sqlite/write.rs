@@ -47,7 +47,7 @@ impl<'a> Write<'a> {
     pub(super) fn action(self) -> String {
         match self {
             Self::Run(new) => format!("create run `{}`", new.info.id),
-            Self::Entry(hold, entry) => entry.action(&hold.run),
+            Self::Entry(token, entry) => entry.action(&token.run),
         }
     }
 
@@ -55,7 +55,7 @@ impl<'a> Write<'a> {
     pub(super) fn run(&self) -> &RunId {
         match self {
             Self::Run(new) => &new.info.id,
-            Self::Entry(hold, _) => &hold.run,
+            Self::Entry(token, _) => &token.run,
         }
     }
 
@@ -89,9 +89,9 @@ impl<'a> Write<'a> {
                 let row = encode(codec, new.first, &head, before, &open)?;
                 Ok(Encoded::Run { new, head, row })
             }
-            Self::Entry(hold, entry) => {
-                let (run, stored) = heads.take(database, &hold.run)?;
-                let next = NextEntry::new(hold, &stored, entry, open_steps)?;
+            Self::Entry(token, entry) => {
+                let (run, stored) = heads.take(database, &token.run)?;
+                let next = NextEntry::new(token, &stored, entry, open_steps)?;
                 let open =
                     next.needed_rows().map(|it| run.journal(database).rows(it)).transpose()?;
                 let encoded = next.encode::<Fault>(open, codec)?;
@@ -135,10 +135,10 @@ impl Encoded<'_> {
                 (run, stored)
             }
         };
-        let hold = LeaseToken { run: run.id.clone(), fence: stored.lease.fence };
+        let token = LeaseToken { run: run.id.clone(), fence: stored.lease.fence };
         if stored.lease.is_held() {
             heads.note(run, stored);
         }
-        Ok(hold)
+        Ok(token)
     }
 }

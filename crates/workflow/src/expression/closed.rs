@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     EvaluateError, ExpressionView,
-    evaluate::{Absent, WholeNumbers, evaluate_owned},
+    evaluate::{Absent, Settings, WholeNumbers, evaluate_owned},
     syntax::{Kind, Node, Operator},
 };
 use crate::report::Problem;
@@ -24,7 +24,9 @@ pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError
     let (state, visits) = (&state, &visits);
     let view = ExpressionView { state, visits, item: None, output_dir: None, trigger, facts };
     // No literal of a whole number is written with a point.
-    Some(evaluate_owned(root, &view, (None, None), (&WholeNumbers::new(), Absent::IsNull)))
+    let whole = &WholeNumbers::new();
+    let settings = Settings { item: None, variable: None, whole, absent: Absent::IsNull };
+    Some(evaluate_owned(root, &view, settings))
 }
 
 /// Reports the innermost parts that have no value in any state. Returns whether there are any.

@@ -24,29 +24,36 @@ type Named<'a> = Option<(&'a str, &'a Value)>;
 /// The places of the parts whose type is a whole number.
 pub(super) type WholeNumbers = BTreeSet<(usize, usize)>;
 
+/// What an expression reads besides the view, and how it is evaluated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings<'a> {
+    pub(super) item: Named<'a>,
+    pub(super) variable: Named<'a>,
+    pub(super) whole: &'a WholeNumbers,
+    pub(super) absent: Absent,
+}
+
 pub(super) fn evaluate(
     root: &Node,
     view: &ExpressionView<'_>,
-    item: Named<'_>,
-    (whole, absent): (&WholeNumbers, Absent),
+    settings: Settings<'_>,
 ) -> Result<Arc<Value>, EvaluateError> {
     // A field is shared, so it takes no memory.
     let is_output = |name: &str| name == "output" && view.output_dir.is_some();
     if let Kind::Name(name) = &root.kind
         && !is_output(name)
-        && item.is_none_or(|(variable, _)| variable != name)
+        && settings.item.is_none_or(|(variable, _)| variable != name)
         && let Some(value) = view.state.get_shared(name).filter(|it| !it.is_null() && !it.is_f64())
     {
         return Ok(value);
     }
-    evaluate_owned(root, view, (item, None), (whole, absent)).map(Arc::new)
+    evaluate_owned(root, view, settings).map(Arc::new)
 }
 
 pub(super) fn evaluate_owned(
     root: &Node,
     view: &ExpressionView<'_>,
-    (item, variable): (Named<'_>, Named<'_>),
-    (whole, absent): (&WholeNumbers, Absent),
+    Settings { item, variable, whole, absent }: Settings<'_>,
 ) -> Result<Value, EvaluateError> {
     // The item hides its position, and a field of the state with this name does, too.
     let index = view.facts.item_index.filter(|_| view.state.schema().channel(INDEX).is_none());

@@ -42,7 +42,7 @@ use graphrun_core::{
 };
 use serde_json::Value;
 
-use self::evaluate::{Absent, WholeNumbers};
+use self::evaluate::{Absent, Settings, WholeNumbers};
 pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
     known::{Fact, PresentValue, ProvedFact, facts_after, known_after},
@@ -172,8 +172,7 @@ impl Expression {
     /// Fails when a value is absent or differs from the type that the check assumed, and when a
     /// number leaves its range.
     pub fn evaluate(&self, view: &ExpressionView<'_>) -> Result<Arc<Value>, EvaluateError> {
-        let item = self.item.as_deref().zip(view.item);
-        evaluate::evaluate(&self.root, view, item, (&self.whole, self.absent()))
+        evaluate::evaluate(&self.root, view, self.settings(view))
     }
 
     /// Returns a copy of the value in a state.
@@ -183,8 +182,7 @@ impl Expression {
     /// Fails as [`evaluate`](Self::evaluate) does, and when the copy of a field takes too much
     /// memory.
     pub fn evaluate_owned(&self, view: &ExpressionView<'_>) -> Result<Value, EvaluateError> {
-        let item = self.item.as_deref().zip(view.item);
-        evaluate::evaluate_owned(&self.root, view, (item, None), (&self.whole, self.absent()))
+        evaluate::evaluate_owned(&self.root, view, self.settings(view))
     }
 
     /// Returns the value in a state, with a value for the variable that the expression was read with.
@@ -197,16 +195,18 @@ impl Expression {
         view: &ExpressionView<'_>,
         value: &Value,
     ) -> Result<Value, EvaluateError> {
-        let item = self.item.as_deref().zip(view.item);
         let variable = self.variable.as_deref().map(|it| (it, value));
-        evaluate::evaluate_owned(&self.root, view, (item, variable), (&self.whole, self.absent()))
+        let settings = Settings { variable, ..self.settings(view) };
+        evaluate::evaluate_owned(&self.root, view, settings)
     }
 
-    fn absent(&self) -> Absent {
-        match self.ty {
+    fn settings<'a>(&'a self, view: &ExpressionView<'a>) -> Settings<'a> {
+        let absent = match self.ty {
             Type::Optional(_) => Absent::IsNull,
             _ => Absent::IsError,
-        }
+        };
+        let item = self.item.as_deref().zip(view.item);
+        Settings { item, variable: None, whole: &self.whole, absent }
     }
 
     /// The source text.

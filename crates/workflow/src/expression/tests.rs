@@ -175,8 +175,9 @@ fn a_field_is_shared_unless_its_name_stands_for_something_else() {
             trigger: &Trigger::Start,
             facts: &facts(),
         };
-        evaluate::evaluate(&root(name), &view, item, (&WholeNumbers::new(), Absent::IsError))
-            .unwrap()
+        let whole = &WholeNumbers::new();
+        let settings = Settings { item, variable: None, whole, absent: Absent::IsError };
+        evaluate::evaluate(&root(name), &view, settings).unwrap()
     };
     let list = evaluated("list", None, dir);
     assert!(Arc::ptr_eq(&list, &state.get_shared("list").unwrap()));
