@@ -238,3 +238,17 @@ nodes:
     assert_eq!((ended.end.status, ended.reason()), (Status::Limit, reason));
     assert_eq!(model.asked().len(), 3);
 }
+
+#[tokio::test]
+async fn tokens_of_public_vocabularies_are_counted_exactly() {
+    let text = TEXT.replace("lab/a", "openai/gpt-4o").replace(", tools: fill", "");
+    let names = ["openai/gpt-4o", "lab/b"];
+    let models = fallback::models(names.map(|it| (it, vec![fallback::says(it)])));
+    let windows = windows(names.map(|it| (it, 40)));
+    let services = Services { models: Arc::new(models), windows, ..super::services() };
+    // Each digit is a token, while five letters of prose may be one.
+    let input = json!({"long": "1 ".repeat(30)});
+    let ended = run_with(&text, input, services, registry()).await;
+    let answered = if cfg!(feature = "tiktoken") { "lab/b" } else { "openai/gpt-4o" };
+    assert_eq!(ended.state("text"), answered, "{}", ended.reason());
+}

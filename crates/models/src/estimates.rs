@@ -2,9 +2,6 @@
 //!
 //! How many characters a token has depends on the model and on the texts that it gets: prose has more than code. The
 //! estimate is the least that the last counted requests to the model would give, so it rarely exceeds the count.
-//!
-//! A tokenizer such as `tiktoken-rs` (6 MB of vocabularies in the program) would count the texts exactly, but only for
-//! models of OpenAI, and not what the provider makes of tools, schemas and files.
 
 use std::{
     collections::{BTreeMap, VecDeque},

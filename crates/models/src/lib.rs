@@ -60,6 +60,7 @@ mod fetch;
 mod prices;
 mod recording;
 mod structured;
+mod vocabulary;
 mod windows;
 
 pub use attachment::{Attachment, AttachmentError, AttachmentKind};
@@ -91,6 +92,7 @@ pub use structured::{
     ask_structured, extract_json, repair_messages, strict_schema, with_twice_the_room,
 };
 pub use tools::{ToolCall, ToolChoice, ToolSpec};
+pub use vocabulary::count_tokens;
 pub use windows::ContextWindows;
 
 #[cfg(feature = "openai")]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    slice,
+    iter, slice,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -19,6 +19,7 @@ use graphrun_core::{
 use graphrun_models::{
     AnswerReader, AnswerSink, Attachment, ChatModel, ChatReply, ChatRequest,
     ErrorKind as ModelErrorKind, Finish, Message, ModelError, RequestSettings, TokenUsage,
+    count_tokens,
 };
 use graphrun_workflow::kind::Services;
 use serde_json::{Value, json};
@@ -62,9 +63,11 @@ struct CallState {
 }
 
 /// The size of a request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Measured {
-    characters: u64,
+    /// The tokens of its texts, as [`text_tokens`] counts them.
+    texts: u64,
+    /// The tokens that the provider has counted.
     tokens: u64,
 }
 
@@ -107,19 +110,16 @@ impl Calls {
 
     /// Returns the fewest tokens that a request can have: those of the last measured request of the task to this model,
     /// and those of the text that was added since. It does not depend on other tasks, so a resumed task decides the same.
-    fn tokens_min(&self, model: &str, request: &ChatRequest) -> u64 {
-        let characters = characters(request);
+    fn tokens_min(&self, model: &str, texts: u64) -> u64 {
         let measured = self.state().measured.get(model).copied();
-        let measured = measured.filter(|it| it.characters <= characters);
-        let Measured { characters: known, tokens } =
-            measured.unwrap_or(Measured { characters: 0, tokens: 0 });
-        tokens.saturating_add((characters - known) / TOKEN_CHARACTERS_MAX)
+        let measured = measured.filter(|it| it.texts <= texts).unwrap_or_default();
+        measured.tokens.saturating_add(texts - measured.texts)
     }
 
-    /// Notes the tokens of a request, unless they are an estimate.
-    fn measure(&self, model: &str, request: &ChatRequest, usage: &TokenUsage) {
+    /// Notes the tokens of a request with these tokens of texts, unless they are an estimate.
+    fn measure(&self, model: &str, texts: u64, usage: &TokenUsage) {
         if !usage.estimated && usage.input_tokens > 0 {
-            let measured = Measured { characters: characters(request), tokens: usage.input_tokens };
+            let measured = Measured { texts, tokens: usage.input_tokens };
             self.state().measured.insert(model.to_owned(), measured);
         }
     }
@@ -201,6 +201,18 @@ fn whole_characters(request: &ChatRequest) -> u64 {
     characters(request).saturating_add(tools.chain(output).sum())
 }
 
+/// Returns the tokens of the texts and calls of a request, or the least that they can be if the model's vocabulary is
+/// unknown.
+async fn text_tokens(model: &str, request: &ChatRequest) -> u64 {
+    let texts = request.messages.iter().flat_map(|it| {
+        let calls = it.tool_calls.iter().map(|it| it.arguments.clone());
+        let files = it.attachments.iter().filter_map(Attachment::text);
+        iter::once(it.content.clone()).chain(calls).chain(files)
+    });
+    let counted = count_tokens(model, texts).await;
+    counted.unwrap_or_else(|| characters(request) / TOKEN_CHARACTERS_MAX)
+}
+
 /// Returns the characters of the texts and calls of a request.
 pub(super) fn characters(request: &ChatRequest) -> u64 {
     let count = |text: &str| u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
@@ -217,11 +229,12 @@ impl ChatModel for Watched<'_> {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         self.save_last().await;
         let name = self.calls.name(self.model.name(), request);
+        let texts = text_tokens(self.named, request).await;
         if let Ok(Some(reply)) = self.ctx.recall_memo::<ChatReply>(&name) {
-            self.calls.measure(self.named, request, &reply.usage);
+            self.calls.measure(self.named, texts, &reply.usage);
             return Ok(reply);
         }
-        let tokens_min = self.calls.tokens_min(self.named, request);
+        let tokens_min = self.calls.tokens_min(self.named, texts);
         self.check_window(tokens_min)?;
         let permit = self.ctx.within_budget_for(self.usage_min(request, tokens_min)).await;
         let has_asked = std::mem::replace(&mut self.calls.state().has_asked, true);
@@ -265,7 +278,7 @@ impl ChatModel for Watched<'_> {
         }
         drop(permit);
         if let Ok(reply) = &replied {
-            self.calls.measure(self.named, request, &reply.usage);
+            self.calls.measure(self.named, texts, &reply.usage);
             self.note_estimate(request, &reply.usage);
             self.calls.state().last = Some((name, reply.clone()));
         }
