@@ -250,6 +250,14 @@ fn both_results_of_every_kind_of_decision_are_tried() {
     assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
 }
 
+/// The first steps alone have more states than the search may see.
+#[test]
+fn states_before_a_new_node_come_first() {
+    let explored = explored("graphs/cycle.yaml", 4_000);
+    assert!(!explored.is_complete && explored.states == 4_000, "{}", explored.states);
+    assert_eq!(explored.not_yet_reached, [], "{:?}", explored.gaps);
+}
+
 /// Values copied into a used workflow decide routes there; values computed there
 /// and copied out decide routes outside.
 #[test]

@@ -4,7 +4,8 @@
 //! States that differ only in irrelevant values count as one, so loops end. The search is
 //! breadth-first, so the first way to a state is a shortest one. Concurrent tasks have many
 //! combined outcomes. If there are too many, the search tries each single outcome once before all
-//! combinations, so that it also covers later steps.
+//! combinations, so that it also covers later steps. If there are too many states, those before a node that never ran come first:
+//! a way to them may be longer than the shortest one.
 
 use std::{
     collections::{BTreeSet, HashSet, VecDeque},
@@ -35,6 +36,8 @@ use crate::{
 const RUN: &str = "explored";
 /// The maximum number of combined outcomes of a step that the search tries at a time.
 const TOGETHER_MAX: usize = 1_000;
+/// The number of states before their step from which the search prefers those that lead to new nodes.
+const OPEN_MANY: usize = 2_000;
 
 /// The limits of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -358,7 +361,13 @@ impl Search<'_> {
         }
         let at = self.waypoints.len();
         self.waypoints.push(Waypoint { before, step });
-        self.open.push_back(Open { machine, tasks, records, at, next: None });
+        let leads_on = tasks.iter().any(|it| !self.ran.contains(&it.node));
+        let open = Open { machine, tasks, records, at, next: None };
+        if leads_on && self.open.len() >= OPEN_MANY {
+            self.open.push_front(open);
+        } else {
+            self.open.push_back(open);
+        }
         Some(at)
     }
 

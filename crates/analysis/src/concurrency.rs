@@ -11,7 +11,7 @@ use std::{cell::LazyCell, collections::BTreeSet};
 
 use crate::flow_model::{
     Arrow, Astray, Bits, Concurrency, Ending, Exclusions, FlowModel, JoinVerdict, Outcome,
-    Starving, starving, together, verdict,
+    Starving, field_numbers, starving, together, verdict,
 };
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place},
@@ -73,11 +73,11 @@ impl ConcurrencyCheck<'_> {
     /// Returns the choices of routes that exclude each other, because their conditions do.
     fn exclusions(&self) -> Exclusions {
         let channels = self.graph.schema.channels();
-        let number = |it: &ChannelName| channels.iter().position(|channel| channel.name() == it);
+        let numbers = field_numbers(&self.graph.schema);
         let fields = |names: &[ChannelName]| {
             let mut fields = Bits::none(channels.len());
-            for at in names.iter().filter_map(number) {
-                fields.insert(at);
+            for at in names.iter().filter_map(|it| numbers.get(it)) {
+                fields.insert(*at);
             }
             fields
         };
@@ -96,7 +96,7 @@ impl ConcurrencyCheck<'_> {
         for (edge, it) in self.graph.edges.iter().enumerate() {
             let Edge::Route { from, route, .. } = it else { continue };
             let (Some(reads), Some(choices)) = (route.reads(), route.choices()) else { continue };
-            let Some(node) = self.names.iter().position(|it| *it == from) else { continue };
+            let Ok(node) = self.names.binary_search(&from) else { continue };
             if choices.len() > 1 && !reads.is_empty() && !reads.iter().any(is_sent) {
                 exclusions.add_route(edge, node, fields(reads));
                 routes.push((edge, route.as_ref(), choices.len(), fields(reads)));

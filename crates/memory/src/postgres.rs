@@ -428,7 +428,7 @@ async fn ranked_by_words(
     let mut of_module = "";
     if let Some(module) = &module {
         values.push(module);
-        of_module = "AND e.module = $7";
+        of_module = "AND w.module = $7";
     }
     // Of each word the newest entries, of these the newest, and of these the best. The parts of a score are added in
     // one order, so that equal texts have equal scores.
@@ -439,9 +439,9 @@ async fn ranked_by_words(
              CROSS JOIN LATERAL (
                  SELECT w.entry,
                      q.weight * w.count * ({K1} + 1)
-                         / (w.count + {K1} * (1 - {B} + {B} * e.length / $3::float8)) AS part
-                 FROM words AS w JOIN entries AS e ON e.seq = w.entry
-                 WHERE w.word = q.word AND e.tier = $4 AND (e.expires IS NULL OR e.expires > $5) {of_module}
+                         / (w.count + {K1} * (1 - {B} + {B} * w.length / $3::float8)) AS part
+                 FROM words AS w
+                 WHERE w.word = q.word AND w.tier = $4 AND (w.expires IS NULL OR w.expires > $5) {of_module}
                  ORDER BY w.entry DESC LIMIT $6
              ) AS hit
              GROUP BY hit.entry ORDER BY hit.entry DESC LIMIT $6
@@ -502,12 +502,19 @@ async fn save(session: &Session, changes: Changes) -> Result<(), Fault> {
             numbers.push(*count);
         }
     }
-    let sql = "INSERT INTO words (word, entry, count)
-               SELECT stem(w.word), e.seq, sum(w.count)
+    let sql = "INSERT INTO words (word, entry, count, length, tier, module, expires)
+               SELECT stem(w.word), e.seq, sum(w.count), e.length, e.tier, e.module, e.expires
                FROM unnest($1::text[], $2::text[], $3::integer[]) AS w (id, word, count)
                    JOIN entries AS e ON e.id = w.id
-               GROUP BY 1, 2";
+               GROUP BY 1, e.seq";
     session.execute(sql, &[&ids, &words, &numbers]).await?;
+    let is_moved = |it: &&Entry| saved.get(&it.id).is_some_and(|old| old.expires != it.expires);
+    let moved: Vec<&str> = written.iter().filter(is_moved).map(|it| it.id.as_str()).collect();
+    if !moved.is_empty() {
+        let sql = "UPDATE words AS w SET expires = e.expires FROM entries AS e
+                   WHERE e.id = ANY($1) AND w.entry = e.seq";
+        session.execute(sql, &[&moved]).await?;
+    }
     let length = new.iter().map(|(_, (_, length))| i64::from(**length)).sum();
     add_to_totals(session, signed(new.len()), length).await
 }
@@ -517,22 +524,13 @@ async fn forget(session: &Session, seqs: &[i64]) -> Result<(), Fault> {
     if seqs.is_empty() {
         return Ok(());
     }
-    let sql = "DELETE FROM entries WHERE seq = ANY($1) RETURNING seq, length, entry";
+    let sql = "DELETE FROM entries WHERE seq = ANY($1) RETURNING length";
     let rows = session.query(sql, &[&seqs]).await?;
-    let (mut numbers, mut words, mut length) = (Vec::new(), Vec::new(), 0);
-    session.execute("DELETE FROM vectors WHERE entry = ANY($1)", &[&seqs]).await?;
-    for (row, entry) in rows.iter().zip(entries(&rows)?) {
-        let seq: i64 = get(row, "seq")?;
-        length += i64::from(get::<i32>(row, "length")?);
-        for word in counts(&entry.text).into_keys() {
-            numbers.push(seq);
-            words.push(word);
-        }
+    for table in ["vectors", "words"] {
+        session.execute(&format!("DELETE FROM {table} WHERE entry = ANY($1)"), &[&seqs]).await?;
     }
-    let sql = "DELETE FROM words AS w USING (
-                   SELECT entry, stem(word) AS word FROM unnest($1::bigint[], $2::text[]) AS u (entry, word)
-               ) AS gone WHERE w.word = gone.word AND w.entry = gone.entry";
-    session.execute(sql, &[&numbers, &words]).await?;
+    let lengths = rows.iter().map(|row| get::<i32>(row, "length").map(i64::from));
+    let length = lengths.sum::<Result<i64, _>>()?;
     add_to_totals(session, -signed(rows.len()), -length).await
 }
 

@@ -33,9 +33,15 @@ ALTER TABLE vectors ALTER COLUMN vector SET STORAGE EXTERNAL;
 CREATE TABLE words (
     word text COLLATE "C" NOT NULL,
     entry bigint NOT NULL,  -- `seq`
-    count integer NOT NULL  -- how often the text has it
+    count integer NOT NULL, -- how often the text has it
+    -- Those of the entry, so that a search reads only this table.
+    length integer NOT NULL,
+    tier bytea NOT NULL,
+    module bytea,
+    expires bigint
 );
-CREATE UNIQUE INDEX words_by_word ON words (word, entry) INCLUDE (count);
+CREATE UNIQUE INDEX words_by_word ON words (word, entry);
+CREATE INDEX words_by_entry ON words (entry);
 
 -- The number of entries, and of the words of all texts: the averages that a ranking needs. A transaction that writes
 -- locks this row first, so one follows the other, as in SQLite.

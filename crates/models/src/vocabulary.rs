@@ -12,21 +12,19 @@
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// use graphrun_models::count_tokens;
 ///
-/// let tokens = count_tokens("openai/gpt-4o", ["Hello, world!", "Hi!"]).await;
+/// let texts = || vec!["Hello, world!".to_owned(), "Hi!".to_owned()];
+/// let tokens = count_tokens("openai/gpt-4o", texts).await;
 /// assert_eq!(tokens, cfg!(feature = "tiktoken").then_some(4 + 2));
-/// assert_eq!(count_tokens("anthropic/claude-sonnet-5", ["Hello, world!"]).await, None);
+/// assert_eq!(count_tokens("anthropic/claude-sonnet-5", texts).await, None);
 /// # });
 /// # Ok::<_, std::io::Error>(())
 /// ```
 #[cfg(feature = "tiktoken")]
-pub async fn count_tokens<T: Into<String>>(
-    model: &str,
-    texts: impl IntoIterator<Item = T>,
-) -> Option<u64> {
+pub async fn count_tokens(model: &str, texts: impl FnOnce() -> Vec<String>) -> Option<u64> {
     // `azure/gpt-4o`, `openrouter/openai/gpt-4o`.
     let name = model.rsplit('/').next().unwrap_or(model);
     let tokenizer = tiktoken_rs::tokenizer::get_tokenizer(name)?;
-    let texts: Vec<String> = texts.into_iter().map(Into::into).collect();
+    let texts = texts();
     // The first count unpacks the vocabulary, which takes 0.2 s; a hostile megabyte takes almost a second.
     let counting = tokio::task::spawn_blocking(move || {
         let vocabulary = tiktoken_rs::bpe_for_tokenizer(tokenizer).ok()?;
@@ -40,10 +38,7 @@ pub async fn count_tokens<T: Into<String>>(
 
 #[cfg(not(feature = "tiktoken"))]
 #[expect(clippy::unused_async, missing_docs, reason = "the form and the page of the other one")]
-pub async fn count_tokens<T: Into<String>>(
-    _model: &str,
-    _texts: impl IntoIterator<Item = T>,
-) -> Option<u64> {
+pub async fn count_tokens(_model: &str, _texts: impl FnOnce() -> Vec<String>) -> Option<u64> {
     None
 }
 
@@ -51,33 +46,29 @@ pub async fn count_tokens<T: Into<String>>(
 mod tests {
     use super::*;
 
+    async fn count(model: &str, texts: &[&str]) -> Option<u64> {
+        count_tokens(model, || texts.iter().map(|it| (*it).to_owned()).collect()).await
+    }
+
     #[tokio::test]
     async fn a_model_is_known_by_the_last_part_of_its_name() {
         for model in ["gpt-4o", "openai/gpt-4o-mini", "azure/gpt-4o", "openrouter/openai/gpt-5.2"] {
-            assert_eq!(
-                count_tokens(model, ["The driver commits the step."]).await,
-                Some(6),
-                "{model}"
-            );
+            assert_eq!(count(model, &["The driver commits the step."]).await, Some(6), "{model}");
         }
         for model in ["ollama/llama3.2", "anthropic/claude-opus-4-5", "lab/small", ""] {
-            assert_eq!(
-                count_tokens(model, ["The driver commits the step."]).await,
-                None,
-                "{model}"
-            );
+            assert_eq!(count(model, &["The driver commits the step."]).await, None, "{model}");
         }
     }
 
     #[tokio::test]
     async fn special_tokens_in_a_text_are_its_characters() {
-        let tokens = count_tokens("gpt-4o", ["<|endoftext|>"]).await;
+        let tokens = count("gpt-4o", &["<|endoftext|>"]).await;
         assert!(tokens > Some(3), "{tokens:?}");
     }
 
     #[tokio::test]
     async fn a_text_that_defeats_the_tokenizer_has_no_count() {
         let blanks = " ".repeat(1_000_000);
-        assert_eq!(count_tokens("gpt-4o", ["a", blanks.as_str()]).await, None);
+        assert_eq!(count("gpt-4o", &["a", blanks.as_str()]).await, None);
     }
 }

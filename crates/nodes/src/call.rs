@@ -204,11 +204,14 @@ fn whole_characters(request: &ChatRequest) -> u64 {
 /// Returns the tokens of the texts and calls of a request, or the least that they can be if the model's vocabulary is
 /// unknown.
 async fn text_tokens(model: &str, request: &ChatRequest) -> u64 {
-    let texts = request.messages.iter().flat_map(|it| {
-        let calls = it.tool_calls.iter().map(|it| it.arguments.clone());
-        let files = it.attachments.iter().filter_map(Attachment::text);
-        iter::once(it.content.clone()).chain(calls).chain(files)
-    });
+    let texts = || {
+        let texts_of = |it: &Message| {
+            let calls = it.tool_calls.iter().map(|it| it.arguments.clone());
+            let files = it.attachments.iter().filter_map(Attachment::text);
+            iter::once(it.content.clone()).chain(calls).chain(files).collect::<Vec<_>>()
+        };
+        request.messages.iter().flat_map(texts_of).collect()
+    };
     let counted = count_tokens(model, texts).await;
     counted.unwrap_or_else(|| characters(request) / TOKEN_CHARACTERS_MAX)
 }

@@ -4,7 +4,10 @@
 //! The data flow is computed from the draft, and the checks of expressions and prompts need the data
 //! flow. So policies and edges are read here, expressions and the keys of kinds in `nodes`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Place},
@@ -90,6 +93,7 @@ impl<'y> WorkflowDraft<'y> {
         }
         let declarations = scope.declarations;
         let (mut drafts, mut edges) = (BTreeMap::new(), Edges::new(declarations, scope.schema));
+        let keys = node_keys(scope.registry);
         for entry in nodes.entries() {
             let key = entry.key.text.as_str();
             if let Some((name, _)) = declarations.groups.get_key_value(key) {
@@ -97,7 +101,9 @@ impl<'y> WorkflowDraft<'y> {
                     edges.read(report, name, &section);
                 }
             } else if let Some(name) = declarations.nodes.get(key) {
-                let Some(node) = NodeDraft::read(report, entry, name, scope) else { continue };
+                let Some(node) = NodeDraft::read(report, entry, name, &keys, scope) else {
+                    continue;
+                };
                 if node.kind.is_some() || node.section.get("then").is_some() {
                     edges.read(report, name, &node.section);
                 }
@@ -142,9 +148,10 @@ impl<'y> NodeDraft<'y> {
         report: &mut Report,
         entry: &'y Entry,
         name: &NodeName,
+        keys: &[&str],
         scope: PolicyScope<'y, '_>,
     ) -> Option<Self> {
-        let section = node_section(report, entry, scope.registry)?;
+        let section = node_section(report, entry, keys, scope.registry)?;
         let kind = kind_of(report, entry, &section, scope.registry);
         let policies = read_policies(report, scope, name, &section);
         let about = section.get("about").and_then(|it| report.word(it, "`about`"));
@@ -153,24 +160,34 @@ impl<'y> NodeDraft<'y> {
     }
 }
 
+/// Returns all keys that nodes of any kind take, in alphabetical order.
+fn node_keys(registry: &Registry) -> Vec<&str> {
+    let own = registry.kinds().iter().flat_map(|it| it.own_keys().chain([it.key()]));
+    let mut keys: Vec<&str> = own.chain(NodeKeys::keys().iter().copied()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
 /// Reads the keys of a node.
 fn node_section<'y>(
     report: &mut Report,
     entry: &'y Entry,
+    keys: &[&str],
     registry: &Registry,
 ) -> Option<Section<'y>> {
-    let own = registry.kinds().iter().flat_map(|it| it.own_keys().chain([it.key()]));
-    let common = NodeKeys::keys();
-    let mut known: Vec<&str> = own.chain(common.iter().copied()).collect();
-    known.sort_unstable();
-    known.dedup();
     let its_kinds = || registry.kinds_of(&entry.value);
-    // An unknown key was probably meant for the kind of the node, and a help names only the first known ones.
-    known.sort_by_key(|key| match common.contains(key) {
-        _ if its_kinds().any(|it| it.takes(key)) => 0,
-        true => 1,
-        false => 2,
-    });
+    let mut known = Cow::Borrowed(keys);
+    let is_known = |it: &Entry| keys.binary_search(&it.key.text.as_str()).is_ok();
+    if !entry.value.entries().iter().all(is_known) {
+        // The key was probably meant for the kind of the node, and a help names only the first known ones.
+        let common = NodeKeys::keys();
+        known.to_mut().sort_by_key(|key| match common.contains(key) {
+            _ if its_kinds().any(|it| it.takes(key)) => 0,
+            true => 1,
+            false => 2,
+        });
+    }
     let within = |key: &str| {
         its_kinds().find_map(|it| within_kind(it, key).or_else(|| arguments_of(it, key)))
     };

@@ -86,6 +86,9 @@ fn steps_left(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<u64>> {
             steps[node] = Some(1);
         }
     }
+    if steps.iter().all(Option::is_none) {
+        return steps;
+    }
     // Each pass finds the nodes one step further away.
     for _ in 0..tokens.names.len() {
         let mut is_less = false;

@@ -124,6 +124,9 @@ impl<'a> Flows<'a> {
         if self.gave_up {
             return (u64::MAX, Vec::new());
         }
+        if self.tokens.passages[target].has_one_feed(entry) {
+            return through;
+        }
         let region = Region::before(self.tokens, target, entry, through.0, renewed, visits);
         let work = region.arcs.edge_count().saturating_mul(region.arcs.node_count());
         let Some(left) = self.work_left.checked_sub(work) else {

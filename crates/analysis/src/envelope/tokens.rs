@@ -58,6 +58,14 @@ pub(super) struct Passage {
     pub(super) feeds: Vec<Feed>,
 }
 
+impl Passage {
+    /// Whether all tokens come from this port, and nothing else limits them.
+    pub(super) fn has_one_feed(&self, from: Port) -> bool {
+        let is_fed = |it: &[Feed]| matches!(it, [it] if it.from == from && it.joined.is_empty());
+        !self.is_first && !self.is_after_limit && is_fed(&self.feeds)
+    }
+}
+
 /// A source of tokens of a node.
 #[derive(Debug)]
 pub(super) struct Feed {

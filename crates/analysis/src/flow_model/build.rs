@@ -19,7 +19,11 @@ impl FlowModel {
     pub fn of(draft: &Draft<'_>) -> Self {
         let names = draft.nodes.keys().enumerate().map(|(at, it)| (*it, at)).collect();
         let fields = field_numbers(draft.schema);
-        let mut builder = Builder { draft, names, fields, model: Self::default() };
+        let facts = draft.facts.iter().map(|it| fields.get(it).copied()).collect();
+        let mut model = Self::default();
+        model.begin(draft);
+        let with_default = with_default(draft.schema, model.fields);
+        let mut builder = Builder { draft, names, fields, facts, with_default, model };
         builder.build();
         builder.model
     }
@@ -69,13 +73,15 @@ struct Builder<'d, 'a> {
     draft: &'d Draft<'a>,
     names: BTreeMap<&'a NodeName, usize>,
     fields: BTreeMap<ChannelName, usize>,
+    /// The field that each fact is about, if there is one.
+    facts: Vec<Option<usize>>,
+    with_default: Bits,
     model: FlowModel,
 }
 
 impl<'a> Builder<'_, 'a> {
     fn build(&mut self) {
         let draft = self.draft;
-        self.model.begin(draft);
         self.model.start = draft.start.iter().filter_map(|it| self.number(it)).collect();
         self.model.after_limit = draft.after_limit.and_then(|it| self.number(it));
         let mut leaving: BTreeMap<&NodeName, Vec<(usize, &DraftEdge<'_>)>> = BTreeMap::new();
@@ -271,7 +277,7 @@ impl<'a> Builder<'_, 'a> {
     /// Returns the fields that are unwritten after they are cleared.
     fn cleared(&self, names: &[ChannelName]) -> Bits {
         let mut cleared = self.fields(names);
-        cleared.remove(&with_default(self.draft.schema, self.model.fields));
+        cleared.remove(&self.with_default);
         cleared
     }
 
@@ -285,10 +291,9 @@ impl<'a> Builder<'_, 'a> {
 
     /// Returns the facts that end when a node writes or clears these fields.
     fn ended_facts(&self, written: &Bits, cleared: &[ChannelName]) -> Bits {
-        let mut ended = Bits::none(self.model.fields);
-        for (at, of) in self.draft.facts.iter().enumerate() {
-            let is_written = self.fields.get(of).is_none_or(|it| written.contains(*it));
-            if is_written || cleared.contains(of) {
+        let (mut ended, cleared) = (Bits::none(self.model.fields), self.fields(cleared));
+        for (at, of) in self.facts.iter().enumerate() {
+            if of.is_none_or(|it| written.contains(it) || cleared.contains(it)) {
                 ended.insert(self.fields.len() + at);
             }
         }

@@ -82,12 +82,18 @@ fn size(value: &Value, levels: u64) -> Option<u64> {
 
 /// Returns the number of bytes of a text as JSON, with its quotes and escapes.
 fn text_size(text: &str) -> u64 {
-    let escapes = |it: u8| match it {
-        b'"' | b'\\' | 0x08 | b'\t' | b'\n' | 0x0c | b'\r' => 1,
-        0..0x20 => 5,
-        _ => 0,
-    };
-    text.len() as u64 + 2 + text.bytes().map(escapes).sum::<u64>()
+    let is_escaped = |it: u8| matches!(it, 0..0x20 | b'"' | b'\\');
+    // `\u0001` in place of `\n`.
+    let is_long = |it: u8| matches!(it, 0..0x08 | 0x0b | 0x0e..0x20);
+    text.len() as u64 + 2 + count(text, is_escaped) + 4 * count(text, is_long)
+}
+
+/// Returns the number of bytes that meet a condition. The compiler makes instructions of it that count many bytes at once,
+/// because the sum of a chunk fits into a byte.
+fn count(text: &str, condition: impl Fn(u8) -> bool) -> u64 {
+    let chunks = text.as_bytes().chunks(u8::MAX.into());
+    let counts = chunks.map(|it| it.iter().map(|byte| u8::from(condition(*byte))).sum::<u8>());
+    counts.map(u64::from).sum()
 }
 
 /// Returns the place and the text of the first whole number that lost digits: its type is a whole number, and

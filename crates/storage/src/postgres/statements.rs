@@ -34,15 +34,17 @@ use crate::{
 };
 
 /// Saves the entries of runs that still have the cached heads.
+///
+/// Each part hands all columns to the next one, because the server would compare each entry with each other one to join them
+/// again.
 const APPEND: &str = "
-    WITH entries AS (
-        SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[],
+    WITH free AS MATERIALIZED (
+        SELECT e.* FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[],
             $6::bigint[], $7::bigint[], $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[],
             $12::text[], $13::bytea[], $14::boolean[], $15::bigint[], $16::bytea[])
             AS e (run, fence, before, number, committed, step, seq, changes, meta, data, hash,
                 run_status, checksum, stops, until, lease_checksum)
-    ), free AS MATERIALIZED (
-        SELECT h.run FROM heads h JOIN entries e ON h.run = e.run
+        JOIN heads h ON h.run = e.run
         WHERE h.hash = e.before AND h.fence = e.fence AND h.owner IS NOT NULL
         FOR UPDATE OF h SKIP LOCKED
     ), saved AS (
@@ -51,14 +53,11 @@ const APPEND: &str = "
             owner = CASE WHEN e.stops THEN NULL ELSE h.owner END,
             until = CASE WHEN e.stops THEN e.until ELSE h.until END,
             lease_checksum = CASE WHEN e.stops THEN e.lease_checksum ELSE h.lease_checksum END
-        FROM entries e JOIN free f ON f.run = e.run
-        WHERE h.run = e.run
-        RETURNING h.run
+        FROM free e WHERE h.run = e.run
+        RETURNING h.run, h.number, h.step, h.seq, e.changes, e.meta, e.data, h.hash
     )
     INSERT INTO journal (run, number, step, seq, changes, meta, data, hash)
-    SELECT e.run, e.number, e.step, e.seq, e.changes, e.meta, e.data, e.hash
-    FROM entries e JOIN saved s ON s.run = e.run
-    RETURNING run";
+    SELECT * FROM saved RETURNING run";
 
 /// Saves new runs with ids and names that no other run has.
 const CREATE: &str = "
