@@ -4,11 +4,11 @@
 //! States that differ only in irrelevant values count as one, so loops end. The search is
 //! breadth-first, so the first way to a state is a shortest one. Concurrent tasks have many
 //! combined outcomes. If there are too many, the search tries each single outcome once before all
-//! combinations, so that it also covers later steps. If there are too many states, those before a node that never ran come first:
-//! a way to them may be longer than the shortest one.
+//! combinations, so that it also covers later steps. While many states wait, all sets of nodes that run together get
+//! the same number of tries, so that it reaches the later ones; a way to them may be longer than the shortest one.
 
 use std::{
-    collections::{BTreeSet, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -36,8 +36,10 @@ use crate::{
 const RUN: &str = "explored";
 /// The maximum number of combined outcomes of a step that the search tries at a time.
 const TOGETHER_MAX: usize = 1_000;
-/// The number of states before their step from which the search prefers those that lead to new nodes.
+/// The number of waiting states from which the search is no longer breadth-first.
 const OPEN_MANY: usize = 2_000;
+/// A step through the states of a group that meets all of them, and not neighbours, which are much alike.
+const STRIDE: usize = 7_919;
 
 /// The limits of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +99,45 @@ struct Open {
     next: Option<Vec<usize>>,
 }
 
+/// The states that wait for their step, by the nodes that run in it.
+#[derive(Debug, Default)]
+struct Waiting {
+    groups: BTreeMap<Vec<NodeName>, Group>,
+    count: usize,
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    /// In the order in which they were found.
+    states: VecDeque<Open>,
+    tried: usize,
+}
+
+impl Waiting {
+    fn push(&mut self, open: Open) {
+        let nodes = open.tasks.iter().map(|it| it.node.clone()).collect();
+        self.groups.entry(nodes).or_default().states.push_back(open);
+        self.count += 1;
+    }
+
+    /// Returns the first state, or if there are many, one of the group with the fewest tries.
+    fn pop(&mut self) -> Option<Open> {
+        let groups = self.groups.values_mut().filter(|it| !it.states.is_empty());
+        let first = |it: &Group| it.states.front().map(|it| it.at);
+        let next = if self.count < OPEN_MANY {
+            let group = groups.min_by_key(|it| first(it))?;
+            group.states.pop_front()
+        } else {
+            let group = groups.min_by_key(|it| (it.tried, first(it)))?;
+            group.tried += 1;
+            let at = group.tried.wrapping_mul(STRIDE) % group.states.len();
+            group.states.swap_remove_front(at)
+        };
+        self.count -= 1;
+        next
+    }
+}
+
 #[derive(Debug)]
 struct Search<'a> {
     graph: &'a CompiledGraph,
@@ -110,7 +151,7 @@ struct Search<'a> {
     run: RunId,
     seen: HashSet<blake3::Hash>,
     waypoints: Vec<Waypoint>,
-    open: VecDeque<Open>,
+    open: Waiting,
     /// The runs with untried combinations; they wait until all others are done.
     begun: VecDeque<Open>,
     ran: BTreeSet<NodeName>,
@@ -149,7 +190,7 @@ pub fn explore(
         run: RunId::parse(RUN).expect("it is a word"),
         seen: HashSet::new(),
         waypoints: Vec::new(),
-        open: VecDeque::new(),
+        open: Waiting::default(),
         begun: VecDeque::new(),
         ran: BTreeSet::new(),
         reasons: BTreeSet::new(),
@@ -158,7 +199,7 @@ pub fn explore(
         until: effort.time_max.and_then(|it| Instant::now().checked_add(it)),
     };
     search.start();
-    while let Some(open) = search.open.pop_front().or_else(|| search.begun.pop_front()) {
+    while let Some(open) = search.open.pop().or_else(|| search.begun.pop_front()) {
         search.step(open);
         if search.is_over() {
             break;
@@ -361,13 +402,7 @@ impl Search<'_> {
         }
         let at = self.waypoints.len();
         self.waypoints.push(Waypoint { before, step });
-        let leads_on = tasks.iter().any(|it| !self.ran.contains(&it.node));
-        let open = Open { machine, tasks, records, at, next: None };
-        if leads_on && self.open.len() >= OPEN_MANY {
-            self.open.push_front(open);
-        } else {
-            self.open.push_back(open);
-        }
+        self.open.push(Open { machine, tasks, records, at, next: None });
         Some(at)
     }
 
@@ -406,7 +441,7 @@ impl Search<'_> {
     fn finish(self) -> Explored {
         let mut explored = self.explored;
         explored.states = self.waypoints.len();
-        explored.open = self.open.len() + self.begun.len();
+        explored.open = self.open.count + self.begun.len();
         let nodes = self.graph.graph().nodes.keys();
         let missed: Vec<NodeName> = nodes.filter(|it| !self.ran.contains(*it)).cloned().collect();
         explored.gaps.extend(self.outcomes.gaps);

@@ -215,7 +215,7 @@ fn version(tables: &Tables, rows: &[Row]) -> Result<u32, Fault> {
     };
     version.ok_or_else(|| {
         let table = tables.format_table;
-        Fault::Unusable(format!("its table `{table}` tokens no version; restore a backup"))
+        Fault::Unusable(format!("its table `{table}` holds no version; restore a backup"))
     })
 }
 

@@ -38,7 +38,7 @@ pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, String> {
             })?;
             let (known, _) = roots.add_parsable_certificates(read);
             if known == 0 {
-                return Err(format!("{} tokens no certificate of an authority", path.display()));
+                return Err(format!("{} holds no certificate of an authority", path.display()));
             }
             builder.with_root_certificates(roots)
         }
