@@ -4,7 +4,7 @@ use std::{future::pending, sync::Arc};
 
 use async_trait::async_trait;
 use graphrun::{
-    event::{MessagePart, Status},
+    event::{Event, MessagePart, Status},
     llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
     nodes::{ModelSource, Services},
     registry,
@@ -63,6 +63,15 @@ async fn run(model: Broken) -> Ended {
     run_with(TEXT, json!({}), services, registry()).await
 }
 
+/// The usage of the failed task.
+fn usage_of(ended: &Ended) -> TokenUsage {
+    let failed = ended.events.iter().find_map(|it| match &it.event {
+        Event::TaskFailed { usage, .. } => Some(usage.tokens),
+        _ => None,
+    });
+    failed.unwrap_or_else(|| panic!("{}", ended.reason()))
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_part_of_an_answer_that_has_arrived_counts() {
     // An early count of the provider is no count of the whole.
@@ -72,7 +81,7 @@ async fn the_part_of_an_answer_that_has_arrived_counts() {
         [(Broken::Off(early), 12), (Broken::Error, 10), (Broken::Stalls, 10)]
     {
         let ended = run(model.clone()).await;
-        let usage = ended.end.position.used.usage.tokens;
+        let usage = usage_of(&ended);
         assert_eq!(ended.end.status, Status::Failed, "{model:?}");
         // Of 34 and 350 characters.
         let counted = (usage.input_tokens, usage.output_tokens, usage.calls, usage.estimated);
@@ -84,6 +93,6 @@ async fn the_part_of_an_answer_that_has_arrived_counts() {
 async fn a_count_of_the_provider_that_is_larger_stays() {
     let counted =
         TokenUsage { input_tokens: 12, output_tokens: 120, calls: 1, ..TokenUsage::default() };
-    let usage = run(Broken::Off(counted)).await.end.position.used.usage.tokens;
+    let usage = usage_of(&run(Broken::Off(counted)).await);
     assert_eq!((usage.input_tokens, usage.output_tokens, usage.estimated), (12, 120, false));
 }
