@@ -385,6 +385,41 @@ async fn g13_the_usage_of_a_nested_call_counts_before_the_next_call_begins() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn g13_a_call_that_waited_for_its_turn_must_still_fit() {
+    let calls = Calls::default();
+    let made_late = Arc::clone(&calls);
+    let waits = node_fn(move |_: Nothing, ctx: NodeContext| {
+        let calls = Arc::clone(&made_late);
+        async move {
+            let tokens = TokenUsage { input_tokens: 10, calls: 1, ..TokenUsage::default() };
+            let least = Usage { tokens, cost_usd: None };
+            let permit = ctx.within_budget_for(least).await;
+            ctx.reporter.still_within_budget(least).await;
+            calls.lock().unwrap().push("in time".into());
+            // The other node has used the rest meanwhile.
+            sleep(Duration::from_secs(5)).await;
+            ctx.reporter.still_within_budget(least).await;
+            calls.lock().unwrap().push("late".into());
+            drop(permit);
+            noted("waits")
+        }
+    });
+    let graph = GraphBuilder::new::<Team>("g")
+        .node("spends", spends(1, &Calls::default()))
+        .node("waits", waits)
+        .edge(START, "spends")
+        .edge(START, "waits")
+        .edge("spends", "end")
+        .edge("waits", "end");
+    let saved = Saved::new();
+    let end = saved.start(&saved.engine(&compiled(graph)).with_limits(tokens(105))).await;
+    let reason =
+        "the limit of 105 tokens is reached: 100 are used, and the next call needs at least 10";
+    assert_eq!((end.status, end.reason.as_deref()), (Status::Limit, Some(reason)));
+    assert_eq!(made(&calls), ["in time"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn g13_a_call_that_an_attempt_left_behind_spends_nothing_later() {
     let calls = Calls::default();
     let made_later = Arc::clone(&calls);

@@ -13,6 +13,7 @@ mod history;
 mod lenient;
 mod mcp;
 mod memory;
+mod open_calls;
 mod programs;
 mod run;
 mod run_tests;

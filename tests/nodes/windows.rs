@@ -252,3 +252,16 @@ async fn tokens_of_public_vocabularies_are_counted_exactly() {
     let answered = if cfg!(feature = "tiktoken") { "lab/b" } else { "openai/gpt-4o" };
     assert_eq!(ended.state("text"), answered, "{}", ended.reason());
 }
+
+#[tokio::test]
+async fn a_request_is_cut_as_often_as_it_takes() {
+    let text = TEXT.replace("[lab/a, lab/b]", "lab/a").replace("tools: fill", "on_overflow: cut");
+    let model = fallback::models([("lab/a", vec![fallback::says("done")])]);
+    let (asked, windows) = (Arc::clone(&model.asked), windows([("lab/a", 2_000), ("lab/b", 1)]));
+    let services = Services { models: Arc::new(model), windows, ..super::services() };
+    let input = json!({"long": "x".repeat(2_000_000)});
+    let ended = run_with(&text, input, services, registry()).await;
+    assert_eq!(ended.state("text"), &json!("done"), "{}", ended.reason());
+    let length = asked.lock().unwrap()[0].1.messages[0].content.len();
+    assert!((7_000..10_000).contains(&length), "{length}");
+}

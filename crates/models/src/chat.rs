@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    AnswerSink, Attachment, ModelError, RequestSettings, TokenUsage, ToolCall, ToolChoice, ToolSpec,
+    Admission, AnswerSink, Attachment, ModelError, RequestSettings, TokenUsage, ToolCall,
+    ToolChoice, ToolSpec,
 };
 
 /// Answers conversations: a provider, a recording, or a double of a test.
@@ -56,6 +57,8 @@ pub struct ChatRequest {
     pub is_repeat: bool,
     /// The longest duration of the exchange, instead of the client's own.
     pub timeout: Option<Duration>,
+    /// The last check before the request is sent, if it has to wait for its turn.
+    pub admission: Admission,
     /// Where the pieces of the answer go as they arrive.
     pub deltas: AnswerSink,
 }

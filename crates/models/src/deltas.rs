@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use graphrun_core::event::MessagePart;
@@ -37,6 +40,8 @@ pub struct AnswerSink(Option<Arc<DeltaBuffer>>);
 struct DeltaBuffer {
     reader: Arc<dyn AnswerReader>,
     held: Mutex<Option<(MessagePart, String)>>,
+    /// The number of characters that have arrived.
+    characters: AtomicU64,
 }
 
 impl PartialEq for AnswerSink {
@@ -48,13 +53,16 @@ impl PartialEq for AnswerSink {
 impl AnswerSink {
     /// Creates the sink of one answer.
     pub fn to(reader: Arc<dyn AnswerReader>) -> Self {
-        Self(Some(Arc::new(DeltaBuffer { reader, held: Mutex::default() })))
+        let (held, characters) = (Mutex::default(), AtomicU64::new(0));
+        Self(Some(Arc::new(DeltaBuffer { reader, held, characters })))
     }
 
     /// Sends a piece of the answer.
     pub fn send(&self, part: MessagePart, text: &str) {
         let Some(pending) = &self.0 else { return };
         pending.reader.beat();
+        let count = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
+        pending.characters.fetch_add(count, Ordering::Relaxed);
         if text.is_empty() || !pending.reader.is_watched() {
             return;
         }
@@ -74,6 +82,11 @@ impl AnswerSink {
             let text = std::mem::replace(waiting, rest);
             pending.reader.take(part, &redact(&text));
         }
+    }
+
+    /// Returns the number of characters that were sent.
+    pub fn characters(&self) -> u64 {
+        self.0.as_ref().map_or(0, |it| it.characters.load(Ordering::Relaxed))
     }
 
     /// Sends the rest of the text. The answer is whole, or its model has failed.

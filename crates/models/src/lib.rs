@@ -21,6 +21,7 @@
 // Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
+mod admission;
 mod attachment;
 mod chat;
 mod deltas;
@@ -63,6 +64,7 @@ mod structured;
 mod vocabulary;
 mod windows;
 
+pub use admission::{Admission, Admit};
 pub use attachment::{Attachment, AttachmentError, AttachmentKind};
 pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Role};
 pub use deltas::{AnswerReader, AnswerSink};

@@ -245,8 +245,11 @@ impl OpenAiCompatible {
             error => error,
         });
         let mut reply = settle(read?, request)?;
+        let estimated = estimate(request, &reply.text);
         if reply.usage.total_tokens() == 0 {
-            reply.usage = estimate(request, &reply.text);
+            reply.usage = estimated;
+        } else if reply.usage.output_tokens == 0 && !reply.text.is_empty() {
+            (reply.usage.output_tokens, reply.usage.estimated) = (estimated.output_tokens, true);
         }
         if let Some(output) = &request.output
             && reply.tool_calls.is_empty()
@@ -360,6 +363,7 @@ impl ChatModel for OpenAiCompatible {
             let tokens = estimate(request, "").input_tokens;
             let permit = gate.enter(request.is_repeat && !is_in, tokens).await?;
             is_in = true;
+            request.admission.admit().await;
             let shape = Shape { model, profile: &self.profile, mode, refused: &refused };
             let wire = self.profile.protocol.shape(request, &shape);
             let done = self.attempt(request, &shape, &wire, &gate).await;

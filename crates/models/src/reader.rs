@@ -62,6 +62,17 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// Moves reasoning that a server has left in the text to its place.
+    pub(super) fn without_thoughts(mut self) -> Self {
+        let TextParts { answer, reasoning, tool_calls } = part_text(&self.text);
+        self.text = answer;
+        self.reasoning = self.reasoning.or(reasoning);
+        if self.tool_calls.is_empty() {
+            self.tool_calls = tool_calls;
+        }
+        self
+    }
+
     /// Returns the reply, if its answer is known to be whole.
     pub(super) fn conclude(self, rest: Rest) -> Result<ChatReply, ModelError> {
         let (answer, Rest { usage, cost_usd, finish, model }) = (self, rest);

@@ -17,7 +17,7 @@ use graphrun_core::{
     id::NodeName,
 };
 use graphrun_models::{
-    AnswerReader, AnswerSink, Attachment, ChatModel, ChatReply, ChatRequest,
+    Admission, Admit, AnswerReader, AnswerSink, Attachment, ChatModel, ChatReply, ChatRequest,
     ErrorKind as ModelErrorKind, Finish, Message, ModelError, RequestSettings, TokenUsage,
     count_tokens,
 };
@@ -190,6 +190,63 @@ impl Watched<'_> {
     }
 }
 
+/// A call without its end: the usage of an answer that has begun counts, also if the task is aborted.
+struct OpenCall<'a> {
+    call: &'a Watched<'a>,
+    request: &'a ChatRequest,
+    is_open: bool,
+}
+
+impl OpenCall<'_> {
+    /// Returns the usage of a failed call. A provider counts an answer at its end, and states less before.
+    fn usage_of(&self, error: &ModelError) -> TokenUsage {
+        let stated = error.usage();
+        let is_whole =
+            stated != TokenUsage::default() && !matches!(error, ModelError::StreamTruncated { .. });
+        let Some(estimated) = self.estimate().filter(|_| !is_whole) else { return stated };
+        if stated.output_tokens >= estimated.output_tokens {
+            return stated;
+        }
+        let input_tokens = match stated.input_tokens {
+            0 => estimated.input_tokens,
+            counted => counted,
+        };
+        let output_tokens = estimated.output_tokens;
+        TokenUsage { input_tokens, output_tokens, calls: 1, estimated: true, ..stated }
+    }
+
+    /// Returns the least usage of an answer of which a part has arrived; `None` before that.
+    fn estimate(&self) -> Option<TokenUsage> {
+        let length = |it: u64| usize::try_from(it).unwrap_or(usize::MAX);
+        let arrived = length(self.request.deltas.characters());
+        let asked = length(characters(self.request));
+        (arrived > 0).then(|| TokenUsage::estimate(asked, arrived))
+    }
+}
+
+impl Drop for OpenCall<'_> {
+    fn drop(&mut self) {
+        if let Some(tokens) = self.estimate().filter(|_| self.is_open) {
+            let cost_usd = self.call.services.prices.cost(self.call.named, tokens);
+            self.call.ctx.reporter.add_usage(&Usage { tokens, cost_usd });
+        }
+    }
+}
+
+/// Checks the budget again after a call has waited for its turn: others may have used the rest meanwhile.
+#[derive(Debug)]
+struct StillInBudget {
+    reporter: Reporter,
+    usage_min: Usage,
+}
+
+#[async_trait]
+impl Admit for StillInBudget {
+    async fn admit(&self) {
+        self.reporter.still_within_budget(self.usage_min).await;
+    }
+}
+
 /// Returns the characters of a request with the schemas of its tools and its answer, which cost tokens, too.
 fn whole_characters(request: &ChatRequest) -> u64 {
     let length = |schema: &Value| u64::try_from(schema.to_string().len()).unwrap_or(u64::MAX);
@@ -239,11 +296,16 @@ impl ChatModel for Watched<'_> {
         }
         let tokens_min = self.calls.tokens_min(self.named, texts);
         self.check_window(tokens_min)?;
-        let permit = self.ctx.within_budget_for(self.usage_min(request, tokens_min)).await;
+        let usage_min = self.usage_min(request, tokens_min);
+        let permit = self.ctx.within_budget_for(usage_min).await;
         let has_asked = std::mem::replace(&mut self.calls.state().has_asked, true);
         let request = &ChatRequest {
             // The request that failed in the last attempt.
             is_repeat: request.is_repeat || self.ctx.attempt > 1 && !has_asked,
+            admission: Admission::by(Arc::new(StillInBudget {
+                reporter: self.ctx.reporter.clone(),
+                usage_min,
+            })),
             deltas: AnswerSink::to(Arc::new(Pieces {
                 is_shown: self.shows_pieces,
                 ..Pieces::new(self.named, self.ctx)
@@ -264,10 +326,12 @@ impl ChatModel for Watched<'_> {
             reasoning_output_tokens = field::Empty,
             error = field::Empty
         );
+        let mut open = OpenCall { call: self, request, is_open: true };
         let replied = self.model.chat(request).instrument(span.clone()).await;
+        open.is_open = false;
         let (model, tokens) = match &replied {
             Ok(reply) => (reply.model.clone(), reply.usage),
-            Err(error) => (self.model.name().to_owned(), error.usage()),
+            Err(error) => (self.model.name().to_owned(), open.usage_of(error)),
         };
         note_reply(&span, request, &replied, tokens);
         if tokens != TokenUsage::default() {

@@ -191,6 +191,8 @@ pub enum MessageContent {
 pub struct PlannedCall {
     /// The least usage of the call.
     pub usage_min: Usage,
+    /// Whether the call has a permit already, and only asks whether the limits still have room for it.
+    pub is_permitted: bool,
     /// The permit so far: each driver that admits the call adds a part.
     permit: CallPermit,
     /// Receives the permit. It is dropped if the call does not fit into the limits.
@@ -473,10 +475,21 @@ impl Reporter {
     }
 
     async fn within_budget(&self, usage_min: Usage) -> CallPermit {
+        self.plan_call(usage_min, false).await
+    }
+
+    /// Waits until the driver has checked that a call with a permit still fits into the limits. Call it if the call had to
+    /// wait before it begins: other calls may have used the rest meanwhile. It does not return if they have; see
+    /// [`within_budget`](NodeContext::within_budget).
+    pub async fn still_within_budget(&self, usage_min: Usage) {
+        let _nothing_is_reserved = self.plan_call(usage_min, true).await;
+    }
+
+    async fn plan_call(&self, usage_min: Usage, is_permitted: bool) -> CallPermit {
         let permit = CallPermit::default();
         let Some(attempt) = &self.0.attempt else { return permit };
         let (answer, mut answered) = oneshot::channel();
-        let call = PlannedCall { usage_min, permit, answer };
+        let call = PlannedCall { usage_min, is_permitted, permit, answer };
         drop(attempt.send(MessageContent::PlannedCall(call)).await);
         loop {
             // The time in which other calls use the rest of a limit is not idle.

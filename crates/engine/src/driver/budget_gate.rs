@@ -72,7 +72,13 @@ impl BudgetGate {
     /// Adds a planned call. A call of an earlier attempt is dropped: code that outlived its attempt may not use the budget
     /// of the next one.
     pub(super) fn add_planned_call(&mut self, task: TaskId, number: u32, call: PlannedCall) {
-        if self.attempts.get(&task).is_some_and(|it| it.number == number) {
+        if self.attempts.get(&task).is_none_or(|it| it.number != number) {
+            return;
+        }
+        if call.is_permitted {
+            // Those in front may wait for this one to end.
+            self.planned.push_front((task, call));
+        } else {
             self.planned.push_back((task, call));
         }
     }
@@ -91,7 +97,8 @@ impl BudgetGate {
     /// dropped, which wakes this driver.
     ///
     /// A call that exceeds the limits gets no permit: this aborts its task, and no further attempt may start. A call
-    /// that exceeds them only together with calls in progress waits, and those behind it wait, too.
+    /// that exceeds them only together with calls in progress waits, and those behind it wait, too. A call that has a permit
+    /// already gets an answer at once.
     pub(super) fn admit_next_call(
         &mut self,
         machine: &Machine,
@@ -109,6 +116,9 @@ impl BudgetGate {
                     self.refused_call.get_or_insert(call.usage_min);
                 }
                 continue;
+            }
+            if call.is_permitted {
+                return Some(call);
             }
             if !self.reserved.is_empty() {
                 self.reserved.iter().for_each(|(usage, _)| used.add(usage));

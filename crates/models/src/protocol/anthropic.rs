@@ -201,7 +201,7 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
         Some("tool_use") => Finish::ToolCalls,
         Some(other) => Finish::Other(other.to_owned()),
     };
-    answer.conclude(Rest {
+    answer.without_thoughts().conclude(Rest {
         usage: usage_of(body.get("usage")),
         finish,
         model: text_of(body.get("model")),

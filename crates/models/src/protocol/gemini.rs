@@ -201,7 +201,7 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
         Some(other) => Finish::Other(other.to_owned()),
     };
     let model = text_of(body.get("modelVersion"));
-    answer.conclude(Rest { usage, finish, model, ..Rest::default() })
+    answer.without_thoughts().conclude(Rest { usage, finish, model, ..Rest::default() })
 }
 
 fn read_call(part: &Value) -> Option<ToolCall> {

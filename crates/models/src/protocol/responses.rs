@@ -175,7 +175,7 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
         None | Some("completed") => Finish::ToolCalls,
         Some(status) => Finish::Other(why.unwrap_or(status).to_owned()),
     };
-    answer.conclude(Rest {
+    answer.without_thoughts().conclude(Rest {
         usage: read_usage(body.get("usage")),
         finish,
         model: text_of(body.get("model")),

@@ -22,8 +22,8 @@ use serde_json::Value;
 use super::tools::ERROR_PREFIX;
 use crate::call::{Watched, characters};
 
-/// How often a request is shortened. Each time, three quarters of its characters are left.
-const CUTS_MAX: u32 = 12;
+/// How often a request is shortened. Each time, three quarters of its characters are left, at last a hundred-thousandth.
+const CUTS_MAX: u32 = 40;
 /// The length up to which a text is not shortened, in characters.
 const WHOLE_CHARACTERS_MAX: usize = 1_000;
 
