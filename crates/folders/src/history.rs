@@ -51,7 +51,7 @@ pub struct CommitRequest<'a> {
 pub struct Commit {
     /// The hash.
     pub id: String,
-    /// Whether the task made it. Otherwise nothing had changed.
+    /// Whether the task made it. Otherwise nothing had changed since the last commit of a task.
     pub changed: bool,
 }
 
@@ -98,6 +98,8 @@ impl Against {
 impl OpenFolder {
     /// Commits all changes of the folder. A task that runs again gets the commit that it made before.
     ///
+    /// Changes that a program has committed by itself count, too. If there are no others, the commit is empty.
+    ///
     /// # Errors
     ///
     /// Fails when the changes or the message contain a secret, and when git fails.
@@ -105,13 +107,13 @@ impl OpenFolder {
         if let Some(id) = self.commit_of_task(request.task).await? {
             return Ok(Commit { id, changed: true });
         }
-        let head = self.head().await?;
+        let last = self.last_commit().await?;
         self.stage().await?;
-        let difference = [&DIFF[..], &["--text", "--unified=0", "HEAD", "--"]].concat();
+        let difference = [&DIFF[..], &["--text", "--unified=0", &last, "--"]].concat();
         let difference = self.git.run("compare the files", &difference).await?;
-        let is_changed = ["diff", "--cached", "--quiet", "--no-ext-diff", "HEAD", "--"];
+        let is_changed = ["diff", "--cached", "--quiet", "--no-ext-diff", &last, "--"];
         if self.git.end("compare the files", &is_changed).await?.code == 0 {
-            return Ok(Commit { id: head, changed: false });
+            return Ok(Commit { id: self.head().await?, changed: false });
         }
         refuse_secret("the message", request.message)?;
         for (file, text) in added(&difference) {
@@ -122,6 +124,7 @@ impl OpenFolder {
         let arguments = [
             "commit",
             "--quiet",
+            "--allow-empty",
             "--no-verify",
             "--no-gpg-sign",
             "--cleanup=verbatim",
@@ -138,11 +141,11 @@ impl OpenFolder {
     /// Fails when git fails.
     pub async fn diff(&self, against: Against) -> Result<String, FolderError> {
         let commit = match against {
-            Against::Base => &self.folder.base,
-            Against::LastCommit => "HEAD",
+            Against::Base => self.folder.base.clone(),
+            Against::LastCommit => self.last_commit().await?,
         };
         self.stage().await?;
-        let arguments = [&DIFF[..], &["--unified=3", commit, "--"]].concat();
+        let arguments = [&DIFF[..], &["--unified=3", &commit, "--"]].concat();
         let patch = self.git.run("compare the files", &arguments).await?;
         let patch = String::from_utf8_lossy(&patch);
         let patch = redact(&patch);
@@ -340,13 +343,29 @@ impl OpenFolder {
     /// Returns the commit that a task has made, if it has.
     async fn commit_of_task(&self, task: &str) -> Result<Option<String>, FolderError> {
         let last = format!("{TASK_TRAILER}{task}");
+        self.commit_that_ends(&last, |it| it == last).await
+    }
+
+    /// Returns the last commit of a task; the commit from which the run started, if there is none. Commits after it are
+    /// those of other programs.
+    async fn last_commit(&self) -> Result<String, FolderError> {
+        let commit = self.commit_that_ends(TASK_TRAILER, |it| it.starts_with(TASK_TRAILER)).await?;
+        Ok(commit.unwrap_or_else(|| self.folder.base.clone()))
+    }
+
+    /// Returns the last commit since the start of the run whose message contains a text and has such a last line.
+    async fn commit_that_ends(
+        &self,
+        text: &str,
+        is_last_line: impl Fn(&str) -> bool,
+    ) -> Result<Option<String>, FolderError> {
         let range = format!("{}..HEAD", self.folder.base);
-        let grep = format!("--grep={last}");
+        let grep = format!("--grep={text}");
         let arguments = ["log", "-z", "--format=%H%n%B", "--fixed-strings", &grep, &range, "--"];
         let found = self.git.text("search the commits", &arguments).await?;
         // A message can contain such a line as well, but the last line is ours.
-        let is_of_task = |it: &&str| it.trim_end().lines().last() == Some(&last);
-        let commit = found.split('\0').find(is_of_task).and_then(|it| it.lines().next());
+        let ends_so = |it: &&str| it.trim_end().lines().last().is_some_and(&is_last_line);
+        let commit = found.split('\0').find(ends_so).and_then(|it| it.lines().next());
         Ok(commit.map(str::to_owned))
     }
 

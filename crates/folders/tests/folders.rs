@@ -214,6 +214,40 @@ async fn a_lost_worktree_is_made_again_from_the_branch() {
     assert!(matches!(gone, FolderError::BranchGone { .. }), "{gone}");
 }
 
+/// A program on an allowed host can use git in the worktree.
+#[tokio::test]
+async fn commits_of_other_programs_are_changes_of_the_run() {
+    let home = Home::new();
+    let (folder, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    let commits = |content: &str| {
+        fs::write(open.path().join("own.txt"), content).unwrap();
+        git(open.path(), &["add", "--all"]);
+        git(open.path(), &["commit", "--quiet", "--message", "Of the program"])
+    };
+    commits("one\n");
+    assert!(open.diff(Against::LastCommit).await.unwrap().contains("+one"));
+    let first = open.commit(request("Keep it", "r1/1/commit/0")).await.unwrap();
+    assert!(first.changed);
+    assert_eq!(home.git(&["log", "-1", "--format=%s", &first.id]), "Keep it");
+    assert_eq!(open.diff(Against::LastCommit).await.unwrap(), "");
+    let again = open.commit(request("Keep it", "r1/2/commit/0")).await.unwrap();
+    assert_eq!((again.changed, &again.id), (false, &first.id), "it has seen that commit");
+
+    commits("AKIAIOSFODNN7EXAMPLQ\n");
+    let refused = open.commit(request("Keep it", "r1/3/commit/0")).await.unwrap_err();
+    assert!(matches!(refused, FolderError::Secret { .. }), "{refused}");
+    // Changes that add up to none are none.
+    commits("two\n");
+    commits("one\n");
+    let none = open.commit(request("Keep it", "r1/4/commit/0")).await.unwrap();
+    assert!(!none.changed);
+    assert!(
+        home.git(&["log", "--format=%s", &format!("{}..graphrun/r1", folder.base)])
+            .contains("Keep it")
+    );
+}
+
 #[tokio::test]
 async fn a_removed_run_leaves_its_branch_only_if_it_has_commits() {
     let home = Home::new();

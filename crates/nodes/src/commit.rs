@@ -71,7 +71,7 @@ pub struct CommitNode {
 pub enum CommitOutput {
     /// The hash of the last commit of the branch.
     Id,
-    /// Whether the node made it; otherwise nothing had changed.
+    /// Whether the node made it; otherwise nothing had changed since the last commit of the run.
     Changed,
 }
 
