@@ -72,12 +72,19 @@ pub(super) fn check<'a>(
         };
         let (method, origin) = (request.method.as_str(), request.url.origin());
         let (problem, remedy) = match &refusal {
-            WebRefusal::Host { host } => (
-                format!("{name}: {method} {origin}{secrets}"),
-                format!(
-                    "read the file, and pass `--allow-http {host}` to allow it in this process"
-                ),
-            ),
+            WebRefusal::Host { host, needed } => {
+                let beyond = match needed {
+                    WebPermission::Public => "",
+                    WebPermission::Private => {
+                        ", also without encryption and at an address that is not public"
+                    }
+                };
+                let flag = needed.flag();
+                let remedy = format!(
+                    "read the file, and pass `{flag} {host}` to allow it in this process{beyond}"
+                );
+                (format!("{name}: {method} {origin}{secrets}"), remedy)
+            }
             WebRefusal::Plain { host } => (
                 format!("{name}: {refusal}"),
                 format!("use `https`, or pass `--allow-http-private {host}`"),

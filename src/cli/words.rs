@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 pub(super) use graphrun_core::words::{count, usd};
 
-use super::visible::is_hidden;
+use super::visible::{is_hidden, visible};
 use crate::event::Usage;
 
 /// The longest external text in one line, in characters.
@@ -33,6 +33,13 @@ pub(super) fn clean(text: &str) -> String {
         line.push(shown);
     }
     line
+}
+
+/// Returns an external text as one line, whole, with every control and invisible character as an escape.
+///
+/// For a text that a person reads before models get it: both read the same.
+pub(super) fn escaped(text: &str) -> String {
+    visible(text, false).trim().replace(['\n', '\t'], " ")
 }
 
 /// Returns a duration with a precision that suits people.

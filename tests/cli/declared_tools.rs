@@ -52,7 +52,15 @@ fn a_command_gets_its_input_as_json_and_prints_its_output() {
 fn an_output_that_does_not_fit_is_a_failure_of_the_tool() {
     for (program, expected) in [
         ("print(1)", "the output does not fit its schema"),
+        (
+            "import json; print(json.dumps({\"hits\": [], \"more\": 1}))",
+            "the output does not fit its schema: Additional properties are not allowed",
+        ),
         ("print(\"{\")", "the command printed no JSON"),
+        (
+            "import json; print(json.dumps({\"hits\": [\"x\" * (5 << 20)]}))",
+            "the output of the command is larger than 1 MiB",
+        ),
         (
             "import sys; print(\"why\", file=sys.stderr); sys.exit(3)",
             "the command ended with 3: why",
@@ -156,6 +164,8 @@ fn a_request_needs_the_operator() {
     let plain = text.replace("https:", "http:");
     let expected = ["would not be encrypted", "`--allow-http-private api.example.com`"];
     refused(&plain, &["--allow-http", "api.example.com"], SECRET, &expected);
+    // The first help names the flag that suffices.
+    refused(&plain, &[], SECRET, &expected[1..]);
 }
 
 /// The address of a public name is not public, and the name is allowed.

@@ -180,6 +180,48 @@ fn the_lock_shows_each_tool_that_is_new_or_changed() {
     assert_eq!(names.join(", "), expected);
 }
 
+/// So a person reads the same text as a model.
+#[test]
+fn hidden_characters_of_a_tool_are_shown_as_escapes() {
+    let place = Place::new();
+    let shown = r"Says \u202eit\u200b again.";
+    let ended = lock(&place, "hidden");
+    for part in [shown, r"One \u009b31mtext."] {
+        assert!(ended.code == 0 && ended.stdout.contains(part), "{part}: {ended}");
+    }
+    let lock = fs::read_to_string(place.path("w.mcp.lock")).unwrap();
+    let lock: Value = serde_json::from_str(&lock).unwrap();
+    let about = &lock["servers"]["srv"]["tools"]["echo"]["about"];
+    assert_eq!(about, "Says \u{202e}it\u{200b} again.");
+    let listed = run(&place, &["mcp", "list", "w.yaml", "--allow-host", "here"]);
+    assert!(listed.code == 0 && listed.stdout.contains(shown), "{listed}");
+}
+
+#[test]
+fn a_lock_that_no_workflow_can_load_is_not_written() {
+    let place = locked("well");
+    let before = fs::read_to_string(place.path("w.mcp.lock")).unwrap();
+    let ended = lock(&place, "huge");
+    assert_eq!((ended.code, ended.stdout.as_str()), (5, ""), "{ended}");
+    for part in ["for the tool `srv.echo`", "the limit `file_bytes` of 1048576"] {
+        assert!(ended.stderr.contains(part), "{part}: {ended}");
+    }
+    assert_eq!(fs::read_to_string(place.path("w.mcp.lock")).unwrap(), before);
+}
+
+#[test]
+fn two_tools_or_prompts_of_one_name_are_not_locked() {
+    let place = Place::new();
+    let tools = lock(&place, "twice");
+    fs::write(place.path("w.yaml"), greeting("\"two prompts\"")).unwrap();
+    let prompts = run(&place, &["mcp", "lock", "w.yaml", "--allow-host", "here"]);
+    for (ended, part) in [(tools, "tool `echo`"), (prompts, "prompt `greet`")] {
+        let expected = format!("`srv` has the {part}, which cannot be used: it is listed twice");
+        assert!(ended.code == 5 && ended.stderr.contains(&expected), "{expected}: {ended}");
+    }
+    assert!(!place.path("w.mcp.lock").exists());
+}
+
 #[test]
 fn a_workflow_without_a_fitting_lock_does_not_load() {
     let place = Place::new();
@@ -245,6 +287,8 @@ fn a_bad_server_harms_only_its_call() {
         ("flood", "the server `srv` did not answer within 3s"),
         ("die", "the server `srv` ended; it wrote: out of memory, token [redacted]"),
         ("changed", "the server `srv` has changed its tool `echo` since it was locked"),
+        // A call could mean the other one.
+        ("twice", "the server `srv` has changed its tool `echo` since it was locked"),
         ("pages", "the server `srv` lists more than 1000 tools"),
         // Lines that are no messages are passed over.
         ("garbage", "none"),

@@ -115,9 +115,10 @@ fn a_server_needs_the_operator_for_its_host() {
     let host = format!("127.0.0.1:{}", server.port);
     let refused = execute(&place, &[]);
     assert_eq!((refused.code, refused.stdout.as_str()), (5, ""), "{refused}");
-    for part in
-        [format!("srv: POST http://{host}, with `SERVER_TOKEN`"), format!("`--allow-http {host}`")]
-    {
+    for part in [
+        format!("srv: POST http://{host}, with `SERVER_TOKEN`"),
+        format!("`--allow-http-private {host}`"),
+    ] {
         assert!(refused.stderr.contains(&part), "{part}: {refused}");
     }
     assert!(!place.path(".graphrun").exists(), "something was started");

@@ -105,7 +105,9 @@ fn spans_and_metrics_of_a_call_have_the_standard_names() {
     assert_eq!(ended.code, 0, "{ended}");
     let spans = collector.spans();
     let agent = named(&spans, "invoke_agent write");
-    assert_eq!(attributes(&agent.attributes)["gen_ai.agent.name"], "write");
+    let found = attributes(&agent.attributes);
+    assert_eq!(found["gen_ai.agent.name"], "writer");
+    assert_eq!(found["graphrun.node.name"], "write");
     let call = named(&spans, "chat gpt-5-mini");
     assert_eq!(call.parent_span_id, agent.span_id);
     assert_eq!(call.kind, SpanKind::Client as i32);

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::{
     Ended,
-    agent_tools::{Scripted, call, calls, says, told},
+    agent_tools::{Reply, Scripted, call, calls, says, told},
     run_in,
 };
 use crate::sandbox::host::leftovers;
@@ -61,6 +61,11 @@ async fn ask_in(place: &str, behaviour: &str, model: &Scripted) -> Ended {
     fs::write(McpLock::path(&path), json!(lock).to_string()).unwrap();
     let services = Services { mcp: Arc::new(Servers::new(access)), ..model.services() };
     run_in(folder.path(), &text, json!({}), (services, registry())).await
+}
+
+/// Answers with a call of `srv.echo`.
+fn echo(text: &str) -> Reply {
+    calls([call("", "srv.echo", &json!({ "text": text }).to_string())])
 }
 
 #[tokio::test]
@@ -123,19 +128,24 @@ async fn a_model_lists_and_reads_allowed_resources_and_gets_prompts() {
 /// The server says so after its first call, and the second one must not follow the new description.
 #[tokio::test]
 async fn a_server_that_changes_its_tools_during_a_run_is_not_called_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let flag = folder.path().join("called");
-    let echo = |text: &str| calls([call("", "srv.echo", &json!({ "text": text }).to_string())]);
-    let model = Scripted::new([echo("one"), echo("two"), says("done")]);
-    let behaviour = format!("once:{}", flag.display());
-    assert_eq!(ask(&behaviour, &model).await.state("answer"), &json!("done"));
+    let model = Scripted::new([echo("one"), echo("two"), echo("three"), says("done")]);
+    assert_eq!(ask("once", &model).await.state("answer"), &json!("done"));
     let asked = model.asked();
-    let results = told(&asked[2]);
+    let results = told(&asked[3]);
     assert_eq!(results[0], "one token -");
-    assert!(
-        results[1].starts_with("error: the server `srv` has changed its tool `echo`"),
-        "{results:?}"
-    );
+    for result in &results[1..3] {
+        let expected = "error: the server `srv` has changed its tool `echo`";
+        assert!(result.starts_with(expected), "{results:?}");
+    }
+}
+
+/// The server counts its calls, and says after each of them that its tools have changed.
+#[tokio::test]
+async fn a_server_that_reports_no_real_change_keeps_its_process() {
+    let model = Scripted::new([echo("one"), echo("two"), echo("three"), says("done")]);
+    assert_eq!(ask("same", &model).await.state("answer"), &json!("done"));
+    let asked = model.asked();
+    assert_eq!(told(&asked[3]), ["one 1", "two 2", "three 3"]);
 }
 
 /// This process continues, so only the end of the graph ends the server.

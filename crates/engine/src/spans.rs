@@ -94,6 +94,7 @@ impl StepSpans {
             "task",
             %node,
             kind,
+            agent = field::Empty,
             task = %id,
             visit,
             attempt,

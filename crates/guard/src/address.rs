@@ -49,6 +49,16 @@ pub fn resolve(host: &str, port: u16, scope: Scope) -> Result<Vec<SocketAddr>, R
     }
 }
 
+/// Returns whether a host is inside by its text alone: an address that is not public, in brackets or not, or `localhost`.
+pub fn is_inside(host: &str) -> bool {
+    let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let name = host.to_ascii_lowercase();
+    match literal {
+        Ok(address) => !is_public(address),
+        Err(_) => name == "localhost" || name.ends_with(".localhost"),
+    }
+}
+
 /// Returns whether an address is one of this machine: only these can be bound.
 fn is_own(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()

@@ -9,7 +9,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -51,7 +51,11 @@ pub(super) struct Connection {
     /// The program of a server that graphrun has started.
     program: Option<Program>,
     /// Whether later calls need another connection.
-    is_stale: Arc<AtomicBool>,
+    is_stale: AtomicBool,
+    /// The number of changes of its tools and prompts that the server has reported.
+    changes: Arc<AtomicU64>,
+    /// The number of those after which its tools and prompts were the ones of the lock file.
+    changes_checked: AtomicU64,
 }
 
 /// The introduction to a server.
@@ -65,7 +69,7 @@ type Serving = Pin<
 /// What graphrun answers to a server: nothing but its name. It offers neither its models nor its files.
 #[derive(Debug)]
 struct Client {
-    is_stale: Arc<AtomicBool>,
+    changes: Arc<AtomicU64>,
 }
 
 impl ClientHandler for Client {
@@ -75,12 +79,12 @@ impl ClientHandler for Client {
         info
     }
 
-    /// The next call starts the server again, and compares its tools and prompts with the lock file.
+    /// Before the next call, the tools and prompts are compared with the lock file.
     fn on_tool_list_changed(
         &self,
         _: NotificationContext<RoleClient>,
     ) -> impl Future<Output = ()> + Send + '_ {
-        self.is_stale.store(true, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Relaxed);
         std::future::ready(())
     }
 
@@ -100,8 +104,8 @@ impl Connection {
         folder: Option<PathBuf>,
     ) -> Result<Self, McpError> {
         let (name, time) = (server.name.clone(), server.time);
-        let is_stale = Arc::new(AtomicBool::new(false));
-        let client = Client { is_stale: Arc::clone(&is_stale) };
+        let changes = Arc::new(AtomicU64::new(0));
+        let client = Client { changes: Arc::clone(&changes) };
         let (program, serving) = match &server.place {
             McpPlace::Host { command, host } => {
                 let used = HostUse { host, shape: command };
@@ -122,7 +126,11 @@ impl Connection {
         };
         let end = program.as_ref().map(Program::end);
         match served {
-            Ok(service) => Ok(Self { server: name, time, service, program, is_stale }),
+            Ok(service) => {
+                let (is_stale, changes_checked) = (AtomicBool::new(false), AtomicU64::new(0));
+                let server = name;
+                Ok(Self { server, time, service, program, is_stale, changes, changes_checked })
+            }
             Err(error) => Err(error_of_start(&name, error, end).await),
         }
     }
@@ -135,6 +143,21 @@ impl Connection {
     /// Returns whether later calls can use it.
     pub(super) fn is_usable(&self) -> bool {
         !self.is_stale.load(Ordering::Relaxed) && !self.service.is_closed()
+    }
+
+    /// Returns the number of changes that the server has reported.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether its tools and prompts have to be compared with the lock file again.
+    pub(super) fn has_unchecked_changes(&self) -> bool {
+        self.changes() != self.changes_checked.load(Ordering::Relaxed)
+    }
+
+    /// Notes that after this number of changes its tools and prompts were the ones of the lock file.
+    pub(super) fn note_checked(&self, changes: u64) {
+        self.changes_checked.store(changes, Ordering::Relaxed);
     }
 
     /// Returns whether the server says that it has something: `resources` or `prompts`.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use graphrun_workflow::{LockedServer, McpServer};
+use graphrun_workflow::{LockedServer, LockedTool, McpServer};
 use serde_json::Value;
 
 use crate::{McpError, ServerAccess, connection::Connection};
@@ -58,11 +58,7 @@ async fn offer(server: &McpServer, connection: &Connection) -> Result<Offer, Mcp
         if !server.wants(&name) {
             continue;
         }
-        if let Some(reason) = problem(&server.name, &name, &tool.input) {
-            let server = server.name.clone();
-            return Err(McpError::Unusable { server, part: "tool", name, reason });
-        }
-        tools.insert(name, tool);
+        add(&mut tools, (server, "tool"), name, tool)?;
     }
     let (mut resources, mut prompts) = (Vec::new(), Vec::new());
     let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
@@ -77,11 +73,7 @@ async fn offer(server: &McpServer, connection: &Connection) -> Result<Offer, Mcp
             if !server.wants_prompt(&name) {
                 continue;
             }
-            if let Some(reason) = problem(&server.name, &name, &prompt.input) {
-                let server = server.name.clone();
-                return Err(McpError::Unusable { server, part: "prompt", name, reason });
-            }
-            locked_prompts.insert(name, prompt);
+            add(&mut locked_prompts, (server, "prompt"), name, prompt)?;
         }
     }
     let has_resources = connection.has("resources");
@@ -92,6 +84,21 @@ async fn offer(server: &McpServer, connection: &Connection) -> Result<Offer, Mcp
         ..server.unlocked()
     };
     Ok(Offer { locked, resources, prompts })
+}
+
+/// Adds a tool or a prompt to those of a server, if it can be used.
+fn add(
+    to: &mut BTreeMap<String, LockedTool>,
+    (server, part): (&McpServer, &'static str),
+    name: String,
+    tool: LockedTool,
+) -> Result<(), McpError> {
+    let twice = || to.contains_key(&name).then(|| "it is listed twice".to_owned());
+    if let Some(reason) = problem(&server.name, &name, &tool.input).or_else(twice) {
+        return Err(McpError::Unusable { server: server.name.clone(), part, name, reason });
+    }
+    to.insert(name, tool);
+    Ok(())
 }
 
 /// Returns why a tool cannot be used, if so.

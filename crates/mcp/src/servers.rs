@@ -68,6 +68,10 @@ impl Servers {
         };
         let mut slot = slot.lock().await;
         if let Some(connection) = slot.as_ref().filter(|it| it.is_usable()) {
+            // The server keeps its process, and with it its own state.
+            if connection.has_unchecked_changes() {
+                check_lock(server, connection).await?;
+            }
             return Ok(Arc::clone(connection));
         }
         // Calls that are under way keep the old connection until they end.
@@ -99,11 +103,14 @@ impl Drop for Servers {
 /// Checks that the server has the locked tools and prompts, with the same descriptions and types.
 async fn check_lock(server: &McpServer, connection: &Connection) -> Result<(), McpError> {
     let LockedServer { tools, prompts, .. } = &server.locked;
+    // A change that the server reports meanwhile, and one whose check fails or is cancelled, is checked by the next call.
+    let changes = connection.changes();
     check_same(&server.name, "tool", tools, connection.tools().await?)?;
-    if prompts.is_empty() {
-        return Ok(());
+    if !prompts.is_empty() {
+        check_same(&server.name, "prompt", prompts, connection.prompts().await?)?;
     }
-    check_same(&server.name, "prompt", prompts, connection.prompts().await?)
+    connection.note_checked(changes);
+    Ok(())
 }
 
 fn check_same(
@@ -112,8 +119,12 @@ fn check_same(
     locked: &BTreeMap<String, LockedTool>,
     found: Vec<(String, LockedTool)>,
 ) -> Result<(), McpError> {
-    let found: BTreeMap<_, _> = found.into_iter().collect();
-    match locked.iter().find(|(name, locked)| found.get(*name) != Some(*locked)) {
+    let is_same = |(name, locked): &(&String, &LockedTool)| {
+        // A second one of the same name could be the one that is called.
+        let of_name = found.iter().filter(|(found, _)| found == *name);
+        of_name.map(|(_, tool)| tool).eq([*locked])
+    };
+    match locked.iter().find(|it| !is_same(it)) {
         None => Ok(()),
         Some((name, _)) => {
             Err(McpError::Changed { server: server.to_owned(), part, name: name.clone() })

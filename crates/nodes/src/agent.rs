@@ -32,6 +32,7 @@ use graphrun_workflow::{
     tool::ToolContext,
 };
 use serde_json::{Map, Value, json};
+use tracing::Span;
 
 use self::history::History;
 use self::{
@@ -332,6 +333,8 @@ enum NoAnswer {
 #[async_trait]
 impl Node for Agent {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        // The engine has made the span of the attempt, and has no name of an agent.
+        Span::current().record("agent", &self.definition.agent);
         let answer = AnswerForm::of(&self.definition.writes, ctx.state.schema())?;
         // Tools that others take the place of need no folder, and a program opens its own.
         let has_tools = self.services.tools.is_none() && self.program.is_none();

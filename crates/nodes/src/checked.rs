@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use graphrun_core::{
     diagnostic::Diagnostic,
     event::CONTENT_TARGET,
-    state::{panic_text, validator_for},
+    state::{panic_text, schema_problem, validator_for},
 };
 use graphrun_guard::redact::redact;
 use graphrun_workflow::{
@@ -142,7 +142,7 @@ impl Checked {
 
 fn check(what: &str, validator: &Validator, value: &Value) -> Result<(), ToolError> {
     let problem = |error: jsonschema::ValidationError<'_>| {
-        let problem = format!("{}: {error}", error.instance_path());
+        let problem = schema_problem(&error);
         // Keys are removed before truncation, because a part of a key would not be recognised.
         redact(&problem).chars().take(PROBLEM_CHARACTERS_MAX).collect()
     };

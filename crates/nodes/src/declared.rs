@@ -19,6 +19,7 @@ use tokio::sync::OnceCell;
 use crate::{
     call_in_sandbox::Streams,
     in_folder::SandboxFolder,
+    run::STREAM_BYTES_MAX,
     sandboxed::{Bench, SandboxServices},
 };
 
@@ -97,6 +98,9 @@ impl Declared {
         let stdout = collected.remove(&streams.output).unwrap_or_default();
         let stderr = collected.remove(&streams.errors).unwrap_or_default();
         let why = match finished.outcome {
+            Outcome::Passed if stdout.len() > STREAM_BYTES_MAX => {
+                return Err(ToolError::permanent("the output of the command is larger than 1 MiB"));
+            }
             Outcome::Passed => return parse(&stdout, "the command printed"),
             Outcome::Failed(code) => format!("the command ended with {code}"),
             Outcome::Signaled(signal) => format!("the command was ended by signal {signal}"),

@@ -37,7 +37,7 @@ use super::{
 /// The longest value of a variable; the kernel takes twice as much.
 const VARIABLE_BYTES_MAX: usize = 64 << 10;
 /// The most bytes of each stream that are kept. Written into the script of [`Streams`].
-const STREAM_BYTES_MAX: usize = 1 << 20;
+pub(super) const STREAM_BYTES_MAX: usize = 1 << 20;
 
 /// Runs a command.
 #[derive(Debug)]

@@ -308,8 +308,13 @@ mod tests {
 
     #[test]
     fn only_an_agent_is_invoked() {
-        let agent = span("task", &[("kind", "agent".into()), ("node", "write".into())]);
-        assert_eq!(translate(agent).name, "invoke_agent write");
+        let fields =
+            [("kind", "agent".into()), ("node", "write".into()), ("agent", "writer".into())];
+        let agent = translate(span("task", &fields));
+        assert_eq!(agent.name, "invoke_agent write");
+        let found = attributes(&agent);
+        assert_eq!(found["gen_ai.agent.name"], "writer");
+        assert_eq!(found["graphrun.node.name"], "write");
         let other = span("task", &[("kind", "set".into()), ("node", "count".into())]);
         let other = translate(other);
         assert_eq!(other.name, "task count");

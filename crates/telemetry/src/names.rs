@@ -94,7 +94,8 @@ const TASK: &[FieldName] = &[
 
 /// The fields of an attempt of an agent.
 const AGENT: &[FieldName] = &[
-    row("node", "gen_ai.agent.name", Form::Text),
+    row("agent", "gen_ai.agent.name", Form::Text),
+    row("node", "graphrun.node.name", Form::Text),
     row("task", "graphrun.task.id", Form::Text),
     row("visit", "graphrun.task.visit", Form::Integer),
     row("attempt", "graphrun.task.attempt", Form::Integer),

@@ -10,7 +10,7 @@ use std::{
 use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
-    state::{Field, Record, Type, validator_for},
+    state::{Field, Record, Type, schema_problem, validator_for},
 };
 use graphrun_guard::redact::redact_value;
 use graphrun_memory::{
@@ -272,7 +272,7 @@ impl Tier {
             return Ok(());
         }
         let validator = validator_for(&self.schema).map_err(|it| it.to_string())?;
-        validator.validate(value).map_err(|error| format!("{}: {error}", error.instance_path()))
+        validator.validate(value).map_err(|error| schema_problem(&error))
     }
 }
 

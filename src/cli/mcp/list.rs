@@ -11,7 +11,7 @@ use super::{
         globals::{Globals, Output},
         json::to_json,
         terminal::print_result,
-        words::{clean, table},
+        words::{clean, escaped, table},
     },
     Allowed, look_at_all,
 };
@@ -53,7 +53,8 @@ impl Args {
             let header = ["server", "kind", "name", "description"];
             let header = header.map(|it| globals.stdout.faint(it)).to_vec();
             let row = |Line { server, kind, name, about }: &Line<'_>| {
-                vec![(*server).to_owned(), (*kind).to_owned(), clean(name), clean(about)]
+                let shown = |it: &str| clean(&escaped(it));
+                vec![(*server).to_owned(), (*kind).to_owned(), shown(name), shown(about)]
             };
             table(&std::iter::once(header).chain(lines.iter().map(row)).collect::<Vec<_>>())
         };

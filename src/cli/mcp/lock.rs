@@ -14,11 +14,14 @@ use super::{
         globals::{Globals, Output},
         json::to_json,
         terminal::{print_message, print_result},
-        words::{clean, count},
+        words::{count, escaped},
     },
     Allowed, look_at_all,
 };
-use crate::workflow::{LockedServer, LockedTool, McpLock};
+use crate::{
+    data_limit::{DataLimit, DataLimitReached},
+    workflow::{LockedServer, LockedTool, McpLock},
+};
 
 /// Start the servers of a workflow, and write their tools and prompts to its lock file
 #[derive(Debug, clap::Args)]
@@ -40,6 +43,10 @@ impl Args {
         let offers = look_at_all(&self.workflow, self.allowed, globals)?;
         let servers: BTreeMap<String, LockedServer> =
             offers.into_iter().map(|(server, offer)| (server.name, offer.locked)).collect();
+        let lock = to_json(&McpLock::new(servers.clone()))?;
+        DataLimit::FileBytes
+            .check(lock.len() as u64)
+            .map_err(|reached| too_large(&servers, lock.len(), &reached))?;
         let path = McpLock::path(&self.workflow);
         let old = read(&path);
         let text = differences(&old, &servers);
@@ -49,7 +56,6 @@ impl Args {
         if self.check {
             return Ok(if old == servers { Exit::Done } else { Exit::Failed });
         }
-        let lock = to_json(&McpLock::new(servers))?;
         fs::write(&path, lock).map_err(|error| {
             CliError::usage(format!("cannot write `{}`", path.display())).because(error)
         })?;
@@ -60,6 +66,26 @@ impl Args {
         print_message(&format!("locked {locked} in {}", path.display()));
         Ok(Exit::Done)
     }
+}
+
+/// Returns the error of a lock file that no workflow could load, with its largest part.
+fn too_large(
+    servers: &BTreeMap<String, LockedServer>,
+    bytes: usize,
+    reached: &DataLimitReached,
+) -> CliError {
+    let parts = servers.iter().flat_map(|(server, it)| {
+        let tools = it.tools.iter().map(|it| ("tool", it));
+        let prompts = it.prompts.iter().map(|it| ("prompt", it));
+        tools.chain(prompts).map(move |(part, (name, tool))| {
+            let bytes = serde_json::to_string(tool).unwrap_or_default().len();
+            (bytes, format!(", {bytes} of them for the {part} `{server}.{name}`"))
+        })
+    });
+    let largest = parts.max().map(|(_, text)| text).unwrap_or_default();
+    let message = format!("the lock file would have {bytes} bytes{largest}; that is {reached}");
+    let help = "name the tools that the workflow uses with `tools` of the server, without this one";
+    CliError::new(Exit::Unusable, message).with_help(help)
 }
 
 /// Returns the servers of a lock file; none of a missing or damaged one.
@@ -95,8 +121,8 @@ fn differences_of(
             Some(_) => "changed",
             None => "new",
         };
-        let about = clean(&locked.about);
-        let input = clean(&locked.input.to_string());
+        let about = escaped(&locked.about);
+        let input = escaped(&locked.input.to_string());
         let _ = writeln!(text, "{what}: {server}.{tool}{part}\n  {about}\n  {input}");
     }
     for tool in old.keys().filter(|it| !new.contains_key(*it)) {

@@ -10,7 +10,7 @@ use super::{
     LenientValue, ReadError, Reducer, Type, UpdateForm,
     lenient::{is_lenient, read_by_schema},
     measure::{measure, rounded_int},
-    validator_for,
+    schema_problem, validator_for,
 };
 use crate::id::ChannelName;
 
@@ -219,11 +219,7 @@ impl Channel {
         if self.validator.is_valid(value) {
             return Ok(());
         }
-        let describe = |error: jsonschema::ValidationError<'_>| {
-            let path = error.instance_path().to_string();
-            let at = if path.is_empty() { String::new() } else { format!("{path}: ") };
-            shortened(format!("{at}{error}"))
-        };
+        let describe = |error: jsonschema::ValidationError<'_>| shortened(schema_problem(&error));
         let mut problems: Vec<String> =
             self.validator.iter_errors(value).take(PROBLEMS_MAX + 1).map(describe).collect();
         if problems.len() > PROBLEMS_MAX {

@@ -34,6 +34,13 @@ pub fn validator_for(schema: &Value) -> Result<Validator, ValidationError<'stati
     OPTIONS.build(schema)
 }
 
+/// Returns the text of a problem with a value: its place in the value, and what does not fit there. A problem with the
+/// whole value has no place.
+pub fn schema_problem(error: &ValidationError<'_>) -> String {
+    let path = error.instance_path().as_str();
+    if path.is_empty() { error.to_string() } else { format!("{path}: {error}") }
+}
+
 /// Returns whether a text is a calendar day, such as `2026-01-31`.
 pub fn is_date(text: &str) -> bool {
     // The parser accepts more forms, such as `20260131`, which do not sort like days.

@@ -1,7 +1,10 @@
 //! The parts of the schema of an argument that are no part of its type, such as the length of a text: a constant is checked
 //! against them when the workflow is loaded.
 
-use graphrun_core::{diagnostic::Diagnostic, state::validator_for};
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    state::{schema_problem, validator_for},
+};
 use graphrun_workflow::{
     kind::{NodeReader, SpannedText, Yaml},
     tool::ToolSignature,
@@ -46,8 +49,7 @@ fn problem_of(input: &Value, name: &str, value: &Value) -> Option<String> {
         )
     };
     let error = validator.iter_errors(value).find(decides)?;
-    let path = error.instance_path().to_string();
-    Some(if path.is_empty() { error.to_string() } else { format!("{path}: {error}") })
+    Some(schema_problem(&error))
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use super::{LockedServer, LockedTool, ResourcePattern};
 use crate::{
     Approval, SandboxSettings,
     hosts::{HostSettings, HostUse},
-    tool::{DeclaredTool, RequestTool, ServerRequest, ServerTool, ToolAction, ToolSignature},
+    tool::{
+        DeclaredTool, RequestTool, ServerRequest, ServerTool, ToolAction, ToolSignature, WebAccess,
+    },
 };
 
 /// The tools that list and read the resources of a server, unless the server has a tool of the name itself.
@@ -142,8 +144,7 @@ impl McpServer {
                 sandbox.network.iter().map(|it| format!(" --allow-network {it}")).collect()
             }
             McpPlace::Web(request) => match request.url.origin().split_once("://") {
-                Some(("https", host)) => vec![format!(" --allow-http {host}")],
-                Some((_, host)) => vec![format!(" --allow-http-private {host}")],
+                Some((_, host)) => vec![format!(" {} {host}", WebAccess::needed(request).flag())],
                 None => Vec::new(),
             },
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use graphrun_guard::address::is_inside;
 use thiserror::Error;
 
 use super::{HeaderText, RequestTool};
@@ -22,6 +23,16 @@ pub enum WebPermission {
     Private,
 }
 
+impl WebPermission {
+    /// Returns the flag by which the operator gives it.
+    pub fn flag(self) -> &'static str {
+        match self {
+            Self::Public => "--allow-http",
+            Self::Private => "--allow-http-private",
+        }
+    }
+}
+
 /// Why a request cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -31,6 +42,8 @@ pub enum WebRefusal {
     Host {
         /// The host, with its port if the address has one.
         host: String,
+        /// The permission that it needs.
+        needed: WebPermission,
     },
     /// The request would not be encrypted.
     #[error("requests to `{host}` would not be encrypted")]
@@ -70,21 +83,27 @@ impl WebAccess {
     ///
     /// Fails with the part that is not allowed.
     pub fn check(&self, tool: &RequestTool) -> Result<WebPermission, WebRefusal> {
-        let origin = tool.url.origin();
-        let (scheme, host) = origin.split_once("://").unwrap_or_default();
-        let without_port = match host.rsplit_once(':') {
-            Some((name, port)) if port.bytes().all(|it| it.is_ascii_digit()) => name,
-            _ => host,
-        };
+        let (scheme, host, without_port) = parts_of(tool);
         let permission = self.hosts.get(host).or_else(|| self.hosts.get(without_port));
         let host = || host.to_owned();
-        let permission = *permission.ok_or_else(|| WebRefusal::Host { host: host() })?;
+        let refused = || WebRefusal::Host { host: host(), needed: Self::needed(tool) };
+        let permission = *permission.ok_or_else(refused)?;
         if scheme != "https" && permission != WebPermission::Private {
             return Err(WebRefusal::Plain { host: host() });
         }
         match tool.secrets().find(|it| !self.secrets.contains_key(*it)) {
             Some(secret) => Err(WebRefusal::Unset { host: host(), secret: secret.to_owned() }),
             None => Ok(permission),
+        }
+    }
+
+    /// Returns the narrowest permission that the requests of a tool need, as far as its address shows.
+    pub fn needed(tool: &RequestTool) -> WebPermission {
+        let (scheme, _, name) = parts_of(tool);
+        if scheme != "https" || is_inside(name) {
+            WebPermission::Private
+        } else {
+            WebPermission::Public
         }
     }
 
@@ -102,6 +121,16 @@ impl WebAccess {
         };
         tool.headers.iter().map(header).collect()
     }
+}
+
+/// Returns the scheme of the address of a tool, its host with the port if there is one, and the host alone.
+fn parts_of(tool: &RequestTool) -> (&str, &str, &str) {
+    let (scheme, host) = tool.url.origin().split_once("://").unwrap_or_default();
+    let without_port = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|it| it.is_ascii_digit()) => name,
+        _ => host,
+    };
+    (scheme, host, without_port)
 }
 
 #[cfg(test)]
@@ -136,6 +165,28 @@ mod tests {
         assert_eq!(check(access("example.com", public), "https://example.com.evil.com/"), None);
         assert_eq!(check(access("example.com", public), "http://example.com/"), None);
         assert_eq!(check(access("[::1]", private), "http://[::1]:80/"), Some(private));
+    }
+
+    #[test]
+    fn a_refusal_names_the_permission_that_suffices() {
+        let refused = |url| match WebAccess::default().check(&tool(url)) {
+            Err(WebRefusal::Host { needed, .. }) => needed,
+            other => panic!("{other:?}"),
+        };
+        for url in ["https://example.com/", "https://93.184.215.14:8443/", "https://localhost.com/"]
+        {
+            assert_eq!(refused(url), WebPermission::Public, "{url}");
+        }
+        for url in [
+            "http://example.com/",
+            "http://127.0.0.1:9911/",
+            "https://127.0.0.1/",
+            "https://[::1]:8080/",
+            "https://10.0.0.1/",
+            "https://Localhost:1/",
+        ] {
+            assert_eq!(refused(url), WebPermission::Private, "{url}");
+        }
     }
 
     #[test]
