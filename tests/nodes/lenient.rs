@@ -17,9 +17,9 @@ async fn each_deviation_of_an_answer_is_told_once() {
     let ended = run_with(text, json!({}), model.services(), registry()).await;
     assert_eq!(ended.state("report"), &json!({"verdict": "pass", "score": 3}), "{}", ended.told());
     let warnings = [
-        "verdict: \"Pass \" was read as pass",
-        "score: the text \"3\" was read as a number",
-        "ignored unrequested fields: mood",
+        "openai/x: verdict: \"Pass \" was read as pass",
+        "openai/x: score: the text \"3\" was read as a number",
+        "openai/x: ignored unrequested fields: mood",
     ];
     assert_eq!(ended.warnings(), warnings);
 }
