@@ -9,6 +9,7 @@ use super::{
     error::CliError,
     exit::Exit,
     keys::redact_given,
+    question_text::QuestionText,
     signals::{Signal, Signals},
     terminal::{Paint, print_message},
     words::clean,
@@ -207,12 +208,9 @@ impl Form {
 
 /// Returns a question as text for a person.
 fn show(node: &NodeName, question: &Question, paint: Paint) -> String {
-    let mut lines = vec![format!("\n{} {node} asks: {}", paint.loud("?"), clean(&question.prompt))];
-    if !question.show.is_null() {
-        // The escapes of JSON keep control characters away from the terminal.
-        let shown = serde_json::to_string_pretty(&question.show).unwrap_or_default();
-        lines.extend(shown.lines().map(|it| format!("  {}", paint.faint(it))));
-    }
+    let Question { prompt, show, .. } = question;
+    let mut lines = vec![String::new()];
+    lines.extend(QuestionText { node, prompt, show }.draw(paint));
     if let Some(deadline) = question.deadline {
         lines.push(paint.faint(&format!("  until {deadline:.0}")));
     }

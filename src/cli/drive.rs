@@ -248,7 +248,7 @@ impl Run<'_> {
         print_report(&report, self.globals, self.database)?;
         let paint = self.globals.stderr;
         if !report.questions.is_empty() {
-            print_message(summary::draw_questions(&report, paint).trim_end());
+            print_message(summary::draw_questions(&report, self.database, paint).trim_end());
         } else if report.status != Status::Done
             && self.globals.output != Output::Text
             && let Some(command) = &report.resume

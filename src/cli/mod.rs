@@ -82,6 +82,7 @@ mod origin;
 mod prepare;
 mod process;
 mod progress;
+mod question_text;
 mod questions;
 mod recorded_mcp;
 mod recorded_memory;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::yes_no::is_yes_or_no;
+use super::{question_text::QuestionText, yes_no::is_yes_or_no};
 use crate::{
     checkpoint::{AskedQuestion, OpenQuestion, QuestionOutcome},
     graph::Question,
@@ -35,6 +35,14 @@ pub(super) struct AnswerLine {
     pub(super) at: String,
     /// The hash of the entry with the question: it proves the state for which the answer was given.
     pub(super) question_hash: Option<String>,
+}
+
+impl QuestionLine {
+    /// Returns what a person sees of it before an answer.
+    pub(super) fn text(&self) -> QuestionText<'_> {
+        let Self { node, prompt, show, .. } = self;
+        QuestionText { node, prompt, show }
+    }
 }
 
 impl From<OpenQuestion> for QuestionLine {

@@ -358,7 +358,7 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
     let finished = || json!({"outcome": "finished", "update": {}, "transitions": []});
     let failed = |kind: &str| json!({"outcome": "failed", "failure": {"kind": kind, "message": "no", "transient": true}});
     let asked = json!({"outcome": "asked", "question": {"key": "help", "prompt": "Go on?",
-        "schema": {"enum": ["go_on", "stop"]}}});
+        "schema": {"enum": ["go_on", "stop"]}, "show": {"plan": "ship it"}}});
     let open = match status {
         "paused" => vec![record(3, 0, "help", 1, 1, asked)],
         "failed" => vec![record(3, 0, "qa", 1, 1, failed("rate_limit"))],

@@ -15,7 +15,9 @@ use super::{
     globals::{Globals, Output},
     options::RunOptions,
     origin::Origin,
-    prepare, run_folders,
+    prepare,
+    questions::QuestionLine,
+    run_folders,
     runtime::block_on,
     terminal::print_message,
     who::who,
@@ -159,8 +161,26 @@ pub(super) fn resume_run(
         let mut open = open_questions(&saved.position, &saved.records);
         open.extend(replaceable_questions(&saved.position, &saved.records, &asked));
         let by_name = answers(&open, &asked)?;
+        print_answers(&open, &by_name, run, globals)?;
         Ok(Begin::Resume(Answers { by_name, by: Some(who()) }))
     })
+}
+
+/// Prints each answer below its question, so that a person sees what an approval was given to.
+fn print_answers(
+    open: &[OpenQuestion],
+    by_name: &BTreeMap<String, Value>,
+    run: &str,
+    globals: &Globals,
+) -> Result<(), CliError> {
+    let whole = globals.database_to_read()?.command("runs export", run);
+    for question in open {
+        let Some(answer) = by_name.get(&question.question.key) else { continue };
+        let question = QuestionLine::from(question.clone());
+        let lines = question.text().draw_answer(answer, whole.as_deref(), globals.stderr);
+        print_message(&lines.join("\n"));
+    }
+    Ok(())
 }
 
 /// Drives a saved run; `begin` is computed from the saved run.

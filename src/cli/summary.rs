@@ -98,12 +98,14 @@ pub(super) fn draw_answers(report: &RunReport, paint: Paint) -> String {
     format!("\n{}", table(&rows))
 }
 
-/// Returns the open questions of a run, each with the command that answers it.
-pub(super) fn draw_questions(report: &RunReport, paint: Paint) -> String {
+/// Returns the open questions of a run, each with the values that it shows and the command that answers it.
+pub(super) fn draw_questions(report: &RunReport, database: &Database, paint: Paint) -> String {
     let mut lines = Vec::new();
+    let whole = database.command("runs show", &report.name);
+    let whole = whole.map(|it| format!("{it} --output json"));
     for question in &report.questions {
-        let (node, prompt) = (&question.node, clean(&question.prompt));
-        lines.push(format!("{} {node} asks: {prompt}\n", paint.loud("?")));
+        let text = question.text().draw_cut(whole.as_deref(), paint);
+        lines.extend(text.into_iter().map(|it| it + "\n"));
         if let Some(resume) = &report.resume {
             let answer = format!("{}={}", question.key, example(&question.schema));
             let command = format!("{resume} --answer {}", shell_word(&answer));
@@ -174,8 +176,12 @@ mod tests {
 
     #[test]
     fn a_question_comes_with_the_command_that_answers_it() {
-        insta::assert_snapshot!(draw_questions(&sample("paused"), Paint::new(false)), @r#"
+        let drawn = draw_questions(&sample("paused"), &Database::default(), Paint::new(false));
+        insta::assert_snapshot!(drawn, @r#"
         ? help asks: Go on?
+          {
+            "plan": "ship it"
+          }
           answer it with: graphrun resume calm-otter --answer 'help="go_on"'
         "#);
     }

@@ -14,6 +14,11 @@ const CHARACTERS_MAX: usize = 400;
 ///
 /// Models and providers write these texts: an escape sequence in one must not reach the terminal.
 pub(super) fn clean(text: &str) -> String {
+    clean_to(text, CHARACTERS_MAX)
+}
+
+/// Returns an external text as [`clean`] does, with at most this many characters.
+pub(super) fn clean_to(text: &str, characters_max: usize) -> String {
     let mut line = String::new();
     let mut characters = 0;
     for character in console::strip_ansi_codes(text).trim().chars() {
@@ -25,7 +30,7 @@ pub(super) fn clean(text: &str) -> String {
         if shown == ' ' && line.ends_with(' ') {
             continue;
         }
-        if characters == CHARACTERS_MAX {
+        if characters == characters_max {
             line.push('…');
             break;
         }

@@ -116,6 +116,41 @@ fn a_person_sees_the_exact_arguments_and_approves_one_call() {
 }
 
 #[test]
+fn a_person_sees_the_whole_command_without_a_terminal() {
+    let place = Place::new();
+    let repository = place.path("repo");
+    fs::create_dir(&repository).unwrap();
+    fs::write(repository.join("kept.txt"), "kept\n").unwrap();
+    git(&repository, &["init", "--quiet", "--initial-branch=main"]);
+    git(&repository, &["add", "--all"]);
+    git(&repository, &["commit", "--quiet", "--message", "first"]);
+    let text = "graphrun: 1\nname: feeding\nstate: { out: string, from: string }\ninput: from\noutput: out\n\
+                folders: { repo: { from: from, git: true, branch: '\"work/\" + run.id' } }\n\
+                hosts: { here: { allow: [cat], folder: repo, secrets: [FEED_TOKEN], approve: each } }\n\
+                start: feed\nnodes:\n  \
+                feed: { run: [cat], in: here, stdin: '\"to be printed\"', writes: { out: stdout }, then: end }\n";
+    fs::write(place.path("w.yaml"), text).unwrap();
+    let secret = [("FEED_TOKEN", "canary-of-feeds-83b0")];
+    let args = ["execute", "w.yaml", "-i", "from=repo", "--run-id", "one", "--output", "json"];
+    let asked = place.run_with(args.iter().chain(ALLOWED), secret);
+    let folder = question(&asked)["show"]["folder"].clone();
+    let shown = format!(
+        "Run this command on this machine? cat\n  {{\n    \"host\": \"here\",\n    \"command\": [\n      \
+         \"cat\"\n    ],\n    \"folder\": {folder},\n    \"stdin\": \"to be printed\",\n    \"secrets\": [\n      \
+         \"FEED_TOKEN\"\n    ]\n  }}\n"
+    );
+    let question = format!("? feed asks: {shown}");
+    assert!(asked.stderr.contains(&question), "{asked}");
+    let listed = place.run(["runs", "show", "one"]);
+    assert!(listed.stdout.contains(&question), "{listed}");
+    let done = place.run_with(["approve", "one"].iter().chain(ALLOWED), secret);
+    assert_eq!(done.code, 0, "{done}");
+    let answered = format!("! feed asked: {shown}  your answer: true\n");
+    assert!(done.stderr.contains(&answered), "{done}");
+    assert!(!done.to_string().contains("canary"), "{done}");
+}
+
+#[test]
 fn a_declined_command_does_not_run() {
     let place = Place::new();
     let run = run_of(&place.run(execute("hosts", "x", ALLOWED)));

@@ -51,6 +51,53 @@ fn g16_questions_are_answered_in_any_order() {
     assert_eq!(done.json()["state"], state);
 }
 
+#[test]
+fn a_question_prints_the_fields_that_it_shows() {
+    let place = Place::new();
+    let asked = place.run(["execute", &workflow("approvals"), "-i", "brief=Two pages."]);
+    assert_eq!(asked.code, 3, "{asked}");
+    let legal = "Is it legal?\n  {\n    \"brief\": \"Two pages.\"\n  }\n";
+    let money = "Can we pay for it?\n";
+    let questions = [
+        format!("? legal asks: {legal}  answer it with: "),
+        format!("? money asks: {money}  answer it with: "),
+    ];
+    assert!(questions.iter().all(|it| asked.stderr.contains(it)), "{asked}");
+
+    let runs = place.run(["runs", "list", "--output", "json"]).json();
+    let run = runs[0]["name"].as_str().unwrap();
+    let listed = place.run(["runs", "show", run]);
+    assert!(questions.iter().all(|it| listed.stdout.contains(it)), "{listed}");
+    let answers = ["--answer", "legal=approve", "--answer", "money={\"verdict\": \"rejected\"}"];
+    let done = place.run(["resume", run].into_iter().chain(answers));
+    assert_eq!(done.code, 0, "{done}");
+    let legal = format!("! legal asked: {legal}  your answer: \"approve\"\n");
+    let money = format!("! money asked: {money}  your answer: {{\"verdict\":\"rejected\"}}\n");
+    assert!(done.stderr.contains(&legal) && done.stderr.contains(&money), "{done}");
+}
+
+#[test]
+fn shown_fields_cannot_control_the_terminal_and_are_cut() {
+    let place = Place::new();
+    let hostile = "brief=a\n? legal asks: \u{1b}[2J\u{7}\u{202e}\u{9b}b";
+    let asked = place.run(["execute", &workflow("approvals"), "-i", hostile]);
+    let shown = r#""brief": "a\n? legal asks: \u001b[2J\u0007\u202e\u009bb""#;
+    assert!(asked.stderr.contains(shown), "{asked}");
+
+    let long = format!("brief={}", "x".repeat(5_000));
+    let asked =
+        place.run(["execute", &workflow("approvals"), "-i", &long, "--output", "json"]).json();
+    let run = name(&asked);
+    let listed = place.run(["runs", "show", &run]);
+    let cut = format!(
+        "x\n  … 1017 more characters; all of them are printed by: graphrun runs show {run} --output json\n"
+    );
+    assert!(listed.stdout.contains(&cut), "{listed}");
+    let answered = place.run(["approve", &run, "legal"]);
+    let cut = format!("printed by: graphrun runs export {run}\n  your answer: \"approve\"\n");
+    assert!(answered.stderr.contains(&cut), "{answered}");
+}
+
 /// A person answers for one item, also where the answers grow a list.
 #[test]
 fn each_answer_to_a_growing_list_is_an_item() {

@@ -109,6 +109,34 @@ fn each_call_of_a_model_waits_for_a_person_and_the_model_is_not_asked_again() {
 }
 
 #[test]
+fn a_person_sees_the_arguments_of_a_call_before_and_with_the_answer() {
+    let place = Place::new();
+    let asked = execute(&place, &workflow("[note]", EACH));
+    let key = question(&asked)["key"].as_str().unwrap().to_owned();
+    let call = |begin: &str, text: &str| {
+        format!(
+            "{begin}: Call `note` with this input?\n  {{\n    \"tool\": \"note\",\n    \"input\": {{\n      \
+             \"text\": \"{text}\"\n    }}\n  }}\n"
+        )
+    };
+    assert!(asked.stderr.contains(&call("? write asks", "one")), "{asked}");
+    let shown = place.run(["runs", "show", "mine"]);
+    assert!(shown.stdout.contains(&call("? write asks", "one")), "{shown}");
+    let resumed = place.run(["resume", "mine"]);
+    assert_eq!(resumed.code, 3, "{resumed}");
+    assert!(resumed.stderr.contains(&call("? write asks", "one")), "{resumed}");
+
+    let approved = place.run(["approve", "mine", &key]);
+    let answered = call("! write asked", "one") + "  your answer: {\"decision\":\"approve\"}\n";
+    assert!(approved.stderr.contains(&answered), "{approved}");
+    assert!(approved.stderr.contains(&call("? write asks", "two")), "{approved}");
+    let rejected = place.run(["reject", "mine", "--comment", "no"]);
+    let answered = call("! write asked", "two")
+        + "  your answer: {\"decision\":\"reject\",\"comment\":\"no\"}\n";
+    assert!(rejected.stderr.contains(&answered), "{rejected}");
+}
+
+#[test]
 fn the_model_is_told_that_a_call_was_rejected() {
     let place = Place::new();
     let asked = execute(&place, &workflow("[{ tool: note, approve: each }]", ""));

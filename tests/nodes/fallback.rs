@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use graphrun::{
-    event::Status,
+    event::{Event, Report, Status},
     llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
     nodes::{ModelSource, Services},
     registry,
@@ -237,4 +237,33 @@ async fn an_answer_that_is_cut_at_the_limit_is_requested_once_with_twice_of_it()
     }
     let (ended, asked) = requests(models([("lab/a", vec![cut()])]), "", ", writes: text").await;
     assert_eq!((ended.end.status, asked.len()), (Status::Failed, 1), "without a limit of ours");
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_is_a_failure_of_its_model() {
+    let cut = models([("lab/a", vec![says("{\"n\": ")])]);
+    let (ended, _) = requests(cut, "", ", writes: n, repair: 0").await;
+    let reason = "`a` failed: lab/a: the answer does not fit the request: the JSON of the answer is never closed";
+    assert_eq!((ended.end.status, ended.reason()), (Status::Failed, reason));
+}
+
+/// Providers reply with their own name of the model, which several providers may have.
+#[tokio::test]
+async fn the_report_of_a_call_has_the_full_name_of_the_model() {
+    for (reply, reported) in [
+        ("a", "lab/a"),
+        ("a-2026-01-01", "lab/a-2026-01-01"),
+        ("lab/a", "lab/a"),
+        ("", "lab/a"),
+        ("recorded", "recorded"),
+    ] {
+        let usage = TokenUsage { input_tokens: 1, calls: 1, ..TokenUsage::default() };
+        let answer = ChatReply { model: reply.into(), usage, ..says("teal").unwrap() };
+        let (ended, _) = run(models([("lab/a", vec![Ok(answer)])]), "").await;
+        let called = ended.events.iter().find_map(|it| match &it.event {
+            Event::TaskReported { report: Report::ModelCall { model, .. }, .. } => Some(model),
+            _ => None,
+        });
+        assert_eq!(called.map(String::as_str), Some(reported), "{reply}");
+    }
 }

@@ -17,9 +17,31 @@ async fn each_deviation_of_an_answer_is_told_once() {
     let ended = run_with(text, json!({}), model.services(), registry()).await;
     assert_eq!(ended.state("report"), &json!({"verdict": "pass", "score": 3}), "{}", ended.told());
     let warnings = [
-        "verdict: \"Pass \" was read as pass",
-        "score: the text \"3\" was read as a number",
-        "ignored unrequested fields: mood",
+        "openai/x: verdict: \"Pass \" was read as pass",
+        "openai/x: score: the text \"3\" was read as a number",
+        "openai/x: ignored unrequested fields: mood",
     ];
     assert_eq!(ended.warnings(), warnings);
+}
+
+#[tokio::test]
+async fn several_values_in_an_answer_are_a_warning_that_names_the_model() {
+    let text = "graphrun: 1\nname: w\ntypes:\n  Report: { verdict: pass | needs_work }\n\
+                state: { report: Report }\nstart: a\nagents: { judge: { model: openai/x } }\n\
+                nodes: { a: { agent: judge, prompt: { text: Judge. }, writes: report, then: end } }\n";
+    let warning =
+        "openai/x: the answer contains several JSON values that differ; only the first is used";
+    for (answer, warnings) in [
+        (r#"{"verdict":"pass"}{"verdict":"needs_work"}"#, &[warning][..]),
+        (
+            "```json\n{\"verdict\":\"pass\"}\n```\n```json\n{\"verdict\":\"needs_work\"}\n```",
+            &[warning],
+        ),
+        ("{\"verdict\":\"pass\"}\n\n{\"verdict\": \"pass\"}", &[]),
+    ] {
+        let model = Scripted::new([says(answer)]);
+        let ended = run_with(text, json!({}), model.services(), registry()).await;
+        assert_eq!(ended.state("report"), &json!({"verdict": "pass"}), "{}", ended.told());
+        assert_eq!(ended.warnings(), warnings, "{answer}");
+    }
 }

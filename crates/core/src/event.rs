@@ -386,7 +386,7 @@ impl Event {
 pub enum Report {
     /// A model call succeeded or failed.
     ModelCall {
-        /// The model.
+        /// The full name of the model that answered.
         model: String,
         /// The usage of the call.
         usage: Usage,

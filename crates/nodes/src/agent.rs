@@ -49,7 +49,7 @@ pub(super) use self::{
     read::AgentKind,
 };
 use super::{
-    call::{Calls, Candidates, Watched},
+    call::{Calls, Candidates, Watched, with_model},
     in_folder::tools_folder,
     memory::task_memory,
 };
@@ -190,18 +190,18 @@ impl Agent {
         let fitted = Fitted::new(&watched, ctx, self.on_overflow(name), request);
         let with_tools = WithTools::new((&fitted, calls), ctx, tools);
         let model: &dyn ChatModel = if self.toolbox.is_empty() { &fitted } else { &with_tools };
-        let answered = self.answer_of(ctx, model, (request, answer)).await;
+        let answered = self.answer_of(ctx, (name, model), (request, answer)).await;
         match with_tools.take_end() {
             Some(end) => Err(NoAnswer::End(end)),
             None => answered,
         }
     }
 
-    /// Asks a model for the fields of the answer.
+    /// Asks a model for the fields of the answer. The failure of an answer and its warnings name the model.
     async fn answer_of(
         &self,
         ctx: &NodeContext,
-        model: &dyn ChatModel,
+        (name, model): (&str, &dyn ChatModel),
         (request, answer): (&ChatRequest, &AnswerForm<'_>),
     ) -> Result<Update, NoAnswer> {
         if let Some(channel) = answer.as_text() {
@@ -234,14 +234,15 @@ impl Agent {
                 let (update, read) = structured.value;
                 // A lenient reader says how it read each deviation.
                 let deviations = if read.is_empty() { structured.deviations } else { read };
-                for message in structured.warnings.into_iter().chain(deviations) {
+                for warning in structured.warnings.into_iter().chain(deviations) {
+                    let message = format!("{name}: {warning}");
                     ctx.report(Report::Warning { message }).await;
                 }
                 Ok(update)
             }
             Err(StructuredError::Model { error, .. }) => Err(NoAnswer::Model(error)),
             Err(error @ StructuredError::InvalidOutput { .. }) => {
-                let failure = Failure::of(ErrorKind::InvalidOutput, &error);
+                let failure = with_model(name, Failure::of(ErrorKind::InvalidOutput, &error));
                 let StructuredError::InvalidOutput { raw, .. } = error else {
                     return Err(NoAnswer::Unreadable(failure));
                 };

@@ -18,7 +18,7 @@ use graphrun_core::{
 };
 use graphrun_models::{
     Admission, Admit, AnswerReader, AnswerSink, Attachment, ChatModel, ChatReply, ChatRequest,
-    ErrorKind as ModelErrorKind, Finish, Message, ModelError, RequestSettings, TokenUsage,
+    ErrorKind as ModelErrorKind, Finish, Message, ModelError, Replay, RequestSettings, TokenUsage,
     count_tokens,
 };
 use graphrun_workflow::kind::Services;
@@ -330,7 +330,7 @@ impl ChatModel for Watched<'_> {
         let replied = self.model.chat(request).instrument(span.clone()).await;
         open.is_open = false;
         let (model, tokens) = match &replied {
-            Ok(reply) => (reply.model.clone(), reply.usage),
+            Ok(reply) => (answered_by(self.named, &reply.model), reply.usage),
             Err(error) => (self.model.name().to_owned(), open.usage_of(error)),
         };
         note_reply(&span, request, &replied, tokens);
@@ -553,7 +553,26 @@ fn failure_of_model(name: &str, error: &ModelError) -> Failure {
     match error.kind() {
         // These name the file, or the program that answers in place of a model.
         ModelErrorKind::Recording | ModelErrorKind::Program => failure,
-        _ => Failure { message: format!("{name}: {}", failure.message), ..failure },
+        _ => with_model(name, failure),
+    }
+}
+
+/// Returns a failure that names its model.
+pub(super) fn with_model(name: &str, failure: Failure) -> Failure {
+    Failure { message: format!("{name}: {}", failure.message), ..failure }
+}
+
+/// Returns the full name of the model that answered. Most providers reply with a name without the provider, often that of
+/// a certain version; a recording may name no model.
+pub(super) fn answered_by(named: &str, reply: &str) -> String {
+    match named.split_once('/') {
+        _ if reply.is_empty() => named.to_owned(),
+        Some((provider, _))
+            if reply != Replay::MODEL && !reply.starts_with(&format!("{provider}/")) =>
+        {
+            format!("{provider}/{reply}")
+        }
+        _ => reply.to_owned(),
     }
 }
 

@@ -35,7 +35,7 @@ impl Args {
             print_report(&report, globals, &database)?;
             if globals.output == Output::Text {
                 let trace = draw_trace(&report, globals.stdout);
-                let questions = draw_questions(&report, globals.stdout);
+                let questions = draw_questions(&report, &database, globals.stdout);
                 let answers = draw_answers(&report, globals.stdout);
                 print_result(&format!("\n{trace}{answers}{questions}")).map_err(CliError::write)?;
             }

@@ -46,6 +46,9 @@ pub struct UnusedEntry {
 }
 
 impl Replay {
+    /// The model of a reply whose recording names none.
+    pub const MODEL: &str = "recorded";
+
     /// Reads a recording. Empty lines are skipped.
     ///
     /// # Errors

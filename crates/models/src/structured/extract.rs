@@ -87,16 +87,16 @@ pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
     if let (None, Some(problem)) = (fitting, &problem) {
         return Err(problem.clone());
     }
-    let several = found.iter().filter(|extracted| wanted.fits(&extracted.value)).count() > 1;
     let chosen = fitting.unwrap_or(0);
     if chosen >= found.len() {
         return Err(problem.unwrap_or_else(|| "the answer contains no JSON".to_owned()));
     }
     let mut extracted = found.swap_remove(chosen);
-    if several {
-        extracted
-            .warnings
-            .push("the answer contains several JSON values; only the first is used".to_owned());
+    // A model that repeats its answer has one answer.
+    let differs = |it: &Extracted| wanted.fits(&it.value) && it.value != extracted.value;
+    if found.iter().any(differs) {
+        let warning = "the answer contains several JSON values that differ; only the first is used";
+        extracted.warnings.push(warning.to_owned());
     }
     Ok(extracted)
 }

@@ -182,9 +182,9 @@ impl Agent {
         let answered = match &session {
             Some(session) => {
                 let model = WithSession { model: &watched, session };
-                self.answer_of(ctx, &model, (request, answer)).await
+                self.answer_of(ctx, (&name, &model), (request, answer)).await
             }
-            None => self.answer_of(ctx, &watched, (request, answer)).await,
+            None => self.answer_of(ctx, (&name, &watched), (request, answer)).await,
         };
         let end = model.end().take();
         match (end, answered) {

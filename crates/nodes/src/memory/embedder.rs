@@ -18,6 +18,8 @@ use graphrun_workflow::{kind::Services, memory::Embedder};
 use tokio::time::sleep;
 use tracing::{Instrument, field, info_span};
 
+use crate::call::answered_by;
+
 /// The most attempts at one request.
 const ATTEMPTS_MAX: u32 = 3;
 /// The wait before the second attempt; it doubles with each.
@@ -111,7 +113,7 @@ impl TaskEmbedder {
         let started = Instant::now();
         let replied = model.embed(request).instrument(span.clone()).await;
         let (model, tokens, cost_usd) = match &replied {
-            Ok(reply) => (reply.model.clone(), reply.usage, reply.cost_usd),
+            Ok(reply) => (answered_by(named, &reply.model), reply.usage, reply.cost_usd),
             Err(error) => (model.name().to_owned(), error.usage(), error.cost_usd()),
         };
         span.record("input_tokens", tokens.input_tokens);
