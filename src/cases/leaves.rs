@@ -110,7 +110,7 @@ impl Leaves {
         if access.is_presence && access.path.is_empty() && !may_be_null(at) {
             return;
         }
-        let mut found = Found::default();
+        let mut found = PartsBelow::default();
         collect(at, access, &mut access.path.clone(), 0, &mut found);
         self.untried.extend(found.untried);
         for (path, values) in found.leaves {
@@ -171,12 +171,12 @@ fn type_at<'a>(ty: &'a Type, path: &[String]) -> Option<&'a Type> {
 
 /// The parts below an access.
 #[derive(Debug, Default)]
-struct Found {
+struct PartsBelow {
     leaves: Vec<(Path, Vec<Value>)>,
     untried: Vec<Path>,
 }
 
-fn collect(ty: &Type, access: &Access, path: &mut Path, depth: usize, found: &mut Found) {
+fn collect(ty: &Type, access: &Access, path: &mut Path, depth: usize, found: &mut PartsBelow) {
     let texts = || access.texts.iter().map(|it| json!(it));
     let with_texts = |others: &[&str]| others.iter().map(|it| json!(it)).chain(texts()).collect();
     let mut values: Vec<Value> = match ty.required() {
@@ -260,7 +260,7 @@ fn fractions(range: NumberRange, access: &Access) -> Vec<f64> {
 
 /// Returns lists with none, one and two items, and with the lengths that a condition distinguishes.
 /// If the condition reads the items, also lists with each kind of item.
-fn lists(item: &Type, access: &Access, found: &mut Found) -> Vec<Value> {
+fn lists(item: &Type, access: &Access, found: &mut PartsBelow) -> Vec<Value> {
     let lengths: BTreeSet<i64> = around(&access.numbers).into_iter().chain([1, 2]).collect();
     let plain = plain(item);
     let lengths = lengths.into_iter().filter(|it| (0..=LIST_MAX).contains(it));
@@ -268,7 +268,7 @@ fn lists(item: &Type, access: &Access, found: &mut Found) -> Vec<Value> {
     let mut lists: Vec<Value> = lengths.map(|it| Value::Array(vec![plain.clone(); it])).collect();
     if access.is_whole {
         let inside = Access { path: Vec::new(), item_parts: None, ..access.clone() };
-        let mut items = Found::default();
+        let mut items = PartsBelow::default();
         collect(item, &inside, &mut Vec::new(), DEPTH_MAX - 1, &mut items);
         found.untried.extend(items.untried.iter().map(|_| access.path.clone()));
         for (path, values) in items.leaves {

@@ -37,7 +37,7 @@ pub(super) fn prove(present: &[String], path: &str) -> bool {
 fn is_split(list: &str) -> bool {
     let Some(before) = list.strip_suffix("\")") else { return false };
     let Some((_, separator)) = before.rsplit_once(".split(\"") else { return false };
-    // The canonical text writes it as JSON. What is not one text is more than the separator.
+    // The canonical text writes it as JSON. Anything else is more than one separator.
     let separator: Option<String> = serde_json::from_str(&format!("\"{separator}\"")).ok();
     separator.is_some_and(|it| !it.is_empty())
 }
