@@ -231,6 +231,23 @@ async fn uncovered_parts_are_listed_by_kind() {
 }
 
 #[test]
+fn values_of_every_type_are_tried() {
+    let explored = explored("tests/cases/explore/values.yaml", 10_000);
+    assert!(explored.is_complete, "{explored:?}");
+    assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
+}
+
+#[test]
+fn nodes_behind_values_that_are_not_tried_are_not_reached_yet() {
+    let explored = explored("tests/cases/explore/untried.yaml", 10_000);
+    assert!(explored.is_complete, "{explored:?}");
+    let names: Vec<&str> = explored.not_yet_reached.iter().map(NodeName::as_str).collect();
+    assert_eq!((names, explored.unreached), (vec!["high"], vec![]));
+    let gap = "every value of `found.part`: the tried values are few of many";
+    assert_eq!(explored.gaps, [gap]);
+}
+
+#[test]
 fn a_sum_that_may_leave_its_range_is_a_gap() {
     let explored = explored("tests/cases/explore/sum_in_a_range.yaml", 10_000);
     let gap = "every sum of `points`: more updates may lead out of its range";

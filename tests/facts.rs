@@ -270,7 +270,7 @@ fn mistakes_in_failures_and_routes_by_name_are_found() {
             "then: { match: plan.next }",
             "then: { match: plan.at }",
             "GR006",
-            "a target for each value",
+            "give each value a target; only an enum whose values are nodes needs none",
         ),
     ];
     for (from, to, code, help) in cases {

@@ -446,13 +446,14 @@ impl Search<'_> {
         let missed: Vec<NodeName> = nodes.filter(|it| !self.ran.contains(*it)).cloned().collect();
         explored.gaps.extend(self.outcomes.gaps);
         explored.gaps.extend(self.sums);
-        let undecided = if missed.is_empty() { Vec::new() } else { self.undecided };
-        if explored.is_complete && !self.outcomes.is_sampled && undecided.is_empty() {
+        let lacking = self.undecided.into_iter().chain(self.outcomes.untried);
+        let lacking: Vec<String> = lacking.filter(|_| !missed.is_empty()).collect();
+        if explored.is_complete && !self.outcomes.is_sampled && lacking.is_empty() {
             explored.unreached = missed;
         } else {
             explored.not_yet_reached = missed;
         }
-        explored.gaps.extend(undecided);
+        explored.gaps.extend(lacking);
         explored
     }
 }

@@ -10,6 +10,7 @@ mod combinations;
 mod coverage;
 mod explore;
 mod keyed_items;
+mod leaves;
 mod outcomes;
 mod relevant;
 mod run;

@@ -1,16 +1,13 @@
 //! The outcomes of nodes that affect where a run continues: all values of enums and booleans that a
 //! condition reads, numbers around those it names, and each kind of failure that is caught.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::RangeInclusive,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::FutureExt;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::combinations::{Combinations, combinations};
-use super::keyed_items::KeyedItems;
+use super::{keyed_items::KeyedItems, leaves::Leaves};
 use crate::{
     compile::CompiledGraph,
     engine::machine::Task,
@@ -19,7 +16,7 @@ use crate::{
         SavedValues, SideEffects,
     },
     id::{ChannelName, NodeName, RunId},
-    state::{Channel, NumberRange, Type, Update, complete, smallest},
+    state::{Channel, Type, Update, complete, smallest},
     workflow::{Workflow, case_file::accesses},
 };
 
@@ -27,12 +24,6 @@ use crate::{
 const VALUES_MAX: usize = 256;
 /// The maximum number of outcomes of one node.
 const OUTCOMES_MAX: usize = 1_024;
-/// The maximum length of a generated list, for conditions on a length.
-const LIST_MAX: i64 = 4;
-/// The largest difference of the ends of a range of whole numbers that are all tried.
-const WHOLE_NUMBERS_MAX: f64 = 16.0;
-/// The maximum depth of nested fields with distinct values.
-const DEPTH_MAX: usize = 4;
 
 /// A possible outcome of a node.
 #[derive(Clone, Debug)]
@@ -65,6 +56,8 @@ pub(super) struct Outcomes<'a> {
     pub(super) gaps: BTreeSet<String>,
     /// Whether there were more outcomes than it returned.
     pub(super) is_sampled: bool,
+    /// Descriptions of the values that were not tried and may lead to more nodes.
+    pub(super) untried: BTreeSet<String>,
 }
 
 /// A value with its description.
@@ -75,8 +68,16 @@ impl<'a> Outcomes<'a> {
         let accesses = accesses(definition, graph.graph());
         let keyed_items = KeyedItems::of(graph.graph());
         let nested = definition.nested.keys().cloned().collect();
-        let (made, gaps) = (BTreeMap::new(), BTreeSet::new());
-        Self { graph, accesses, keyed_items, nested, made, gaps, is_sampled: false }
+        Self {
+            graph,
+            accesses,
+            keyed_items,
+            nested,
+            made: BTreeMap::new(),
+            gaps: BTreeSet::new(),
+            is_sampled: false,
+            untried: BTreeSet::new(),
+        }
     }
 
     /// Returns the possible inputs of a run.
@@ -111,6 +112,14 @@ impl<'a> Outcomes<'a> {
             let (label, result) = (String::new(), Ok(Command::default()));
             return vec![Outcome::new(label, result)];
         };
+        let always = spec.node.describe().writes_always;
+        for field in always.iter().flat_map(|it| writes.iter().filter(|field| !it.contains(field)))
+        {
+            if self.looks_at(field) {
+                let node = &task.node;
+                self.untried.insert(format!("an outcome of `{node}` without a value of `{field}`"));
+            }
+        }
         let updates = self.updates(&format!("`{}`", task.node), &writes);
         let finished = |(label, update): (String, Update)| Outcome::new(label, Ok(update.into()));
         let mut outcomes: Vec<Outcome> = updates.into_iter().map(finished).collect();
@@ -275,35 +284,31 @@ impl<'a> Outcomes<'a> {
         fits: &dyn Fn(&Value) -> bool,
     ) -> Vec<Named> {
         let ty = Type::of_schema(schema);
-        let mut leaves: BTreeMap<Vec<String>, Vec<Value>> = BTreeMap::new();
-        for access in accesses {
-            for (path, values) in leaves_of(&ty, access) {
-                let known = leaves.entry(path).or_default();
-                for value in values {
-                    if !known.contains(&value) {
-                        known.push(value);
-                    }
-                }
-            }
-        }
-        let lengths: Vec<usize> = leaves.values().map(Vec::len).collect();
+        let mut leaves = Leaves::of(&ty, accesses, smallest(schema).ok().as_ref());
+        let name = |path: &[String]| access_name(accesses, path);
+        let lengths: Vec<usize> = leaves.combined.values().map(Vec::len).collect();
         let chosen = combinations(&lengths, VALUES_MAX);
+        let is_all = chosen.is_all;
         let chosen = self.all_or_some(chosen, what, "values");
         let value = |choice: Vec<usize>| {
             let none = (String::new(), None);
-            leaves.iter().zip(choice).fold(none, |(label, base), ((path, values), at)| {
+            let parts = leaves.combined.iter().zip(&choice);
+            let (label, base) = parts.fold(none, |(label, base), ((path, values), &at)| {
                 let value = &values[at];
-                let shown = format!("{} {value}", access_name(accesses, path));
+                let shown = format!("{} {value}", name(path));
                 (joined(&label, &shown), Some(placed(base, path, value.clone())))
-            })
+            });
+            (label, base, choice)
         };
-        let mut partial: Vec<(String, Option<Value>)> = chosen.into_iter().map(value).collect();
-        for path in accesses.iter().flat_map(|it| optional_above(&ty, it)) {
-            let shown = format!("{} null", access_name(accesses, &path));
-            partial.push((shown, Some(placed(None, &path, Value::Null))));
+        let mut partial: Vec<(String, Option<Value>, Vec<usize>)> =
+            chosen.into_iter().map(value).collect();
+        for (path, value) in &leaves.alone {
+            let shown = format!("{} {value}", name(path));
+            partial.push((shown, Some(placed(None, path, value.clone())), Vec::new()));
         }
         let mut named: Vec<Named> = Vec::new();
-        for (label, base) in partial {
+        let mut tried: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); lengths.len()];
+        for (label, base, choice) in partial {
             let made = match base {
                 Some(base) => complete(schema, base, &mut |_| true),
                 None => smallest(schema),
@@ -317,11 +322,23 @@ impl<'a> Outcomes<'a> {
             };
             for (form, value) in self.keyed_items.forms(&ty, value) {
                 // A number beside one that a condition names may be out of range.
-                if fits(&value) && named.iter().all(|(_, it)| *it != value) {
+                if !fits(&value) {
+                    continue;
+                }
+                for (tried, at) in tried.iter_mut().zip(&choice) {
+                    tried.insert(*at);
+                }
+                if named.iter().all(|(_, it)| *it != value) {
                     named.push((joined(&label, form), value));
                 }
             }
         }
+        if is_all {
+            leaves.note_lost(&ty, accesses, &tried);
+        }
+        self.untried.extend(leaves.untried.iter().map(|path| {
+            format!("every value of `{}`: the tried values are few of many", name(path))
+        }));
         if named.is_empty()
             && let Ok(value) = smallest(schema)
             && fits(&value)
@@ -337,142 +354,6 @@ impl<'a> Outcomes<'a> {
     fn looks_at(&self, channel: &ChannelName) -> bool {
         self.accesses.iter().any(|it| it.channel == *channel)
     }
-}
-
-/// Returns the paths below an access whose values affect decisions, each with its values.
-fn leaves_of(ty: &Type, access: &Access) -> Vec<(Vec<String>, Vec<Value>)> {
-    let mut at = ty;
-    if access.is_presence && access.path.is_empty() {
-        return Vec::new();
-    }
-    for name in &access.path {
-        match at.field(name) {
-            Some(field) => at = field,
-            None => return Vec::new(),
-        }
-    }
-    let mut leaves = Vec::new();
-    collect(at, access, &mut access.path.clone(), 0, &mut leaves);
-    leaves
-}
-
-/// Returns the records above an access that may be absent.
-fn optional_above(ty: &Type, access: &Access) -> BTreeSet<Vec<String>> {
-    let (mut at, mut found) = (ty, BTreeSet::new());
-    for (depth, name) in access.path.iter().enumerate() {
-        let Some(field) = at.field(name) else { break };
-        if matches!(field, Type::Optional(_)) && depth + 1 < access.path.len() {
-            found.insert(access.path[..=depth].to_vec());
-        }
-        at = field;
-    }
-    found
-}
-
-fn collect(
-    ty: &Type,
-    access: &Access,
-    path: &mut Vec<String>,
-    depth: usize,
-    leaves: &mut Vec<(Vec<String>, Vec<Value>)>,
-) {
-    let mut values = match ty.required() {
-        Type::Bool => vec![json!(true), json!(false)],
-        Type::Enum(values) => values.iter().map(|it| json!(it)).collect(),
-        Type::Int(range) => whole_numbers(*range, access).into_iter().map(|it| json!(it)).collect(),
-        Type::Float(range) => fractions(*range, access).into_iter().map(|it| json!(it)).collect(),
-        Type::String => {
-            let named = access.texts.iter().map(|it| json!(it));
-            [json!(""), json!("x")].into_iter().chain(named).collect()
-        }
-        Type::List(item) => lists(item, access),
-        Type::Record(record) if access.is_whole && depth < DEPTH_MAX => {
-            for field in &record.fields {
-                path.push(field.name.clone());
-                collect(&field.ty, access, path, depth + 1, leaves);
-                path.pop();
-            }
-            return;
-        }
-        _ => return,
-    };
-    if matches!(ty, Type::Optional(_)) {
-        values.push(Value::Null);
-    }
-    leaves.push((path.clone(), values));
-}
-
-/// Returns the numbers that conditions distinguish: those they name, and their neighbours.
-fn around(numbers: &[i64]) -> BTreeSet<i64> {
-    let near = numbers.iter().flat_map(|it| [it.saturating_sub(1), *it, it.saturating_add(1)]);
-    near.chain([0]).collect()
-}
-
-/// Returns the whole numbers that conditions distinguish: all of a small range, or else those around the numbers they name.
-fn whole_numbers(range: NumberRange, access: &Access) -> BTreeSet<i64> {
-    if let Some(all) = all_of(range) {
-        return all.collect();
-    }
-    let named = access.numbers.iter().copied();
-    let beside = access.fractions.iter().flat_map(|it| [it.0.floor(), it.0.ceil()]);
-    #[expect(clippy::cast_possible_truncation, reason = "a number beyond the ends becomes the end")]
-    let beside = beside.chain(range.min).chain(range.max).map(|it| it as i64);
-    around(&named.chain(beside).collect::<Vec<i64>>())
-}
-
-/// Returns all whole numbers of a range, if they are few.
-#[expect(clippy::cast_possible_truncation, reason = "the numbers of a small range are small")]
-pub(super) fn all_of(range: NumberRange) -> Option<RangeInclusive<i64>> {
-    let (min, max) = (range.min?, range.max?);
-    let is_small = max - min < WHOLE_NUMBERS_MAX && min.abs() < 1e15 && max.abs() < 1e15;
-    is_small.then(|| min.ceil() as i64..=max.floor() as i64)
-}
-
-/// Returns the numbers that conditions distinguish: those they name, one between each two of them, and one beyond each end.
-#[expect(clippy::cast_precision_loss, reason = "the condition compares floats, too")]
-fn fractions(range: NumberRange, access: &Access) -> Vec<f64> {
-    let whole = access.numbers.iter().map(|it| *it as f64);
-    let named = whole.chain(access.fractions.iter().map(|it| it.0));
-    let mut numbers: Vec<f64> = named.chain(range.min).chain(range.max).collect();
-    if numbers.is_empty() {
-        return vec![0.0];
-    }
-    numbers.sort_by(f64::total_cmp);
-    numbers.dedup();
-    let between: Vec<f64> = numbers.windows(2).map(|it| f64::midpoint(it[0], it[1])).collect();
-    let (first, last) = (numbers[0] - 1.0, numbers[numbers.len() - 1] + 1.0);
-    let all = numbers.into_iter().chain(between).chain([first, last]);
-    all.filter(|it| it.is_finite()).collect()
-}
-
-/// Returns lists with none, one and two items, and with the lengths that a condition distinguishes.
-/// If the condition reads the items, also lists with each kind of item.
-fn lists(item: &Type, access: &Access) -> Vec<Value> {
-    let lengths: BTreeSet<i64> = around(&access.numbers).into_iter().chain([1, 2]).collect();
-    let plain = match item.required() {
-        Type::Bool => json!(false),
-        Type::Int(_) | Type::Float(_) => json!(0),
-        Type::Enum(values) => json!(values.first()),
-        Type::List(_) => json!([]),
-        Type::Record(_) | Type::Map(_) => json!({}),
-        _ => json!("x"),
-    };
-    let lengths = lengths.into_iter().filter(|it| (0..=LIST_MAX).contains(it));
-    let lengths = lengths.filter_map(|it| usize::try_from(it).ok());
-    let mut lists: Vec<Value> = lengths.map(|it| Value::Array(vec![plain.clone(); it])).collect();
-    if access.is_whole {
-        let inside = Access { path: Vec::new(), item_parts: None, ..access.clone() };
-        let mut leaves = Vec::new();
-        collect(item, &inside, &mut Vec::new(), DEPTH_MAX - 1, &mut leaves);
-        for (path, values) in leaves {
-            for value in values {
-                let only = placed(None, &path, value);
-                lists.push(json!([only]));
-                lists.push(json!([only, plain]));
-            }
-        }
-    }
-    lists
 }
 
 /// A failure that the node catches.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::outcomes::all_of;
+use super::leaves::all_of;
 use crate::{
     graph::{AccessSet, Edge, Graph},
     id::ChannelName,

@@ -43,6 +43,8 @@ pub(super) struct WorkflowDraft<'y> {
     pub(super) edges: Vec<EdgeDraft<'y>>,
     /// The arrivals at a node of which some part is unknown, because of a reported mistake.
     pub(super) doubted: BTreeSet<(NodeName, NodeName)>,
+    /// Whether some way is unknown, because of a reported mistake.
+    pub(super) lacks_ways: bool,
 }
 
 /// A node as it is written.
@@ -88,35 +90,56 @@ pub(super) struct CaseDraft<'y> {
 
 impl<'y> WorkflowDraft<'y> {
     pub(super) fn read(report: &mut Report, nodes: &'y Yaml, scope: PolicyScope<'y, '_>) -> Self {
+        let mut lacks_ways = false;
         if !matches!(nodes.data, Data::Map(_)) {
             report.wrong_kind(nodes, "`nodes`", "a mapping from names to nodes");
         }
         let declarations = scope.declarations;
         let (mut drafts, mut edges) = (BTreeMap::new(), Edges::new(declarations, scope.schema));
         let keys = node_keys(scope.registry);
+        let mut errors_of_edges = 0;
         for entry in nodes.entries() {
             let key = entry.key.text.as_str();
             if let Some((name, _)) = declarations.groups.get_key_value(key) {
                 if let Some(section) = read_parallel(report, entry) {
+                    let errors_before = report.error_count();
                     edges.read(report, name, &section);
+                    errors_of_edges += report.error_count() - errors_before;
                 }
             } else if let Some(name) = declarations.nodes.get(key) {
+                let errors_before = report.error_count();
                 let Some(node) = NodeDraft::read(report, entry, name, &keys, scope) else {
+                    lacks_ways = true;
                     continue;
                 };
+                lacks_ways |=
+                    node.kind.is_none() || hides_ways(&node.section, report, errors_before);
+                let errors_before = report.error_count();
                 if node.kind.is_some() || node.section.get("then").is_some() {
                     edges.read(report, name, &node.section);
                 }
                 edges.read_join(report, name, &node.section);
+                errors_of_edges += report.error_count() - errors_before;
                 drafts.insert(name.clone(), node);
             }
         }
+        let errors_before = report.error_count();
         edges.check_arrivals(report);
+        lacks_ways |= errors_of_edges > 0 || report.error_count() > errors_before;
         for (map, node) in &declarations.maps {
             move_failure_policies(&mut drafts, (map, node), scope.schema);
         }
-        Self { nodes: drafts, edges: edges.drafts, doubted: edges.doubted }
+        Self { nodes: drafts, edges: edges.drafts, doubted: edges.doubted, lacks_ways }
     }
+}
+
+/// Whether a mistake hides a way that a node has besides its edges, or a misspelt key hides an edge.
+fn hides_ways(section: &Section<'_>, report: &Report, errors_before: usize) -> bool {
+    let has_error = report.error_count() > errors_before;
+    ["then", "catch", "exhausted"].into_iter().any(|key| match section.get(key) {
+        Some(_) => has_error && key != "then",
+        None => section.has_or_means(key),
+    })
 }
 
 /// Moves `catch` and `failed` of a map to the node that it runs, because the map itself never fails.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use graphrun_core::{
     diagnostic::Diagnostic,
     graph::TriggerKind,
-    id::NodeName,
+    id::{ChannelName, NodeName},
     state::{NumberRange, Schema, Type},
 };
 use serde_json::json;
@@ -50,6 +50,8 @@ pub(crate) struct Environment {
     pub(crate) limits: DeclaredLimits,
     /// The list of each `map`.
     pub(crate) maps: BTreeMap<NodeName, MapList>,
+    /// The fields whose type has an unknown part, because of a reported mistake.
+    pub(crate) vague: BTreeSet<ChannelName>,
 }
 
 /// A node while it is read, with the names that its expressions and prompts may use.
@@ -194,7 +196,16 @@ impl<'e> NodeScope<'e> {
             }
             Err(problems) => (None, problems),
         };
-        for problem in problems {
+        for mut problem in problems {
+            let is_text = matches!(yaml.data, Data::Scalar { plain: false, .. });
+            // The quotes of YAML are no quotes of the expression.
+            if is_text && problem.code == "GR021" && problem.range == (0..text.len()) {
+                let help = format!("a text needs quotes within those of YAML: `'\"{text}\"'`");
+                // A near name is more probable.
+                let meant = problem.help.take();
+                let meant = meant.filter(|it| !it.starts_with("there is: "));
+                problem.help = Some(meant.unwrap_or(help));
+            }
             let range = yaml.within(&report.file.text, &problem.range);
             let place = report.place(&range);
             report.push_problem(problem, place);

@@ -39,9 +39,19 @@ pub(super) fn warn_of_failures_that_never_occur(
     for (name, node) in &draft.nodes {
         let Some(definition) = nodes.get(name) else { continue };
         let Some(failures) = read.failures(name, definition) else { continue };
+        let with_items = definition.settings.downcast_ref::<MapSettings>();
+        let with_items = with_items.and_then(|it| draft.nodes.get(&it.node));
+        // The node has one with a value that is reported.
+        let has_timeout = report.has_errors()
+            && [Some(node), with_items]
+                .iter()
+                .flatten()
+                .any(|it| it.section.has_or_means("timeout"));
         let is_needless = |it: &&SpannedText| {
-            ErrorKind::named(&it.text)
-                .is_some_and(|kind| !OF_ALL.contains(&kind) && !failures.contains(&kind))
+            ErrorKind::named(&it.text).is_some_and(|kind| {
+                let may_occur = OF_ALL.contains(&kind) || failures.contains(&kind);
+                !may_occur && (kind != ErrorKind::Timeout || !has_timeout)
+            })
         };
         let why = if is_pure(&*definition.settings) && failures.is_empty() {
             "the node computes its fields at once, and never fails"

@@ -233,10 +233,23 @@ impl<'y, 'd> Edges<'y, 'd> {
                 if is_routed || self.arrivals.contains(&(from.clone(), name.clone())) {
                     continue;
                 }
-                let place = self.drafts.iter().find_map(|edge| match edge {
-                    EdgeDraft::Plain(Edge::Join { to, place, .. }) if to == name => place.clone(),
+                let joins = self.drafts.iter().filter_map(|edge| match edge {
+                    EdgeDraft::Plain(Edge::Join { from, to, place, .. }) if to == name => {
+                        Some((from == &awaited.nodes, place.clone()))
+                    }
                     _ => None,
                 });
+                let (own, others): (Vec<_>, Vec<_>) = joins.partition(|it| it.0);
+                let place = own.into_iter().find_map(|it| it.1);
+                if let Some((_, other)) = others.into_iter().next() {
+                    let message =
+                        format!("`{name}` has two joins: its own, and that of a `parallel`");
+                    let finding = Diagnostic::error("GR037", message).at(place, "waits for these");
+                    let finding = finding.at(other, "waits for all branches");
+                    let help = "name the `parallel` in `join`, or remove `join`";
+                    report.push(finding.help(help));
+                    break;
+                }
                 let message = format!("`{name}` waits for `{from}`, which does not lead to it");
                 let finding = Diagnostic::error("GR037", message).at(place, "waits forever");
                 report.push(finding.help(format!("give `{from}` the target `then: {name}`")));

@@ -53,6 +53,8 @@ pub(super) struct Sources<'a> {
     pub(super) loaded: &'a BTreeMap<NodeName, Workflow>,
     /// The fields whose type has an unknown part.
     pub(super) vague: &'a BTreeSet<ChannelName>,
+    /// Whether an error hides where a run starts, or where a limit leads.
+    pub(super) lacks_start: bool,
 }
 
 impl Flow {
@@ -77,6 +79,7 @@ impl Flow {
             proved: proved.facts,
             success,
             is_doubtful: sources.is_doubtful(),
+            lacks_ways: sources.lacks_ways(),
             visits: names.iter().map(|_| OnceLock::new()).collect(),
             names,
             places,
@@ -225,6 +228,14 @@ impl<'a> Sources<'a> {
         !self.declarations.vague.is_empty()
             || self.draft.nodes.len() < self.declarations.nodes.len()
             || self.draft.nodes.iter().any(is_open)
+    }
+
+    /// Whether a reported mistake hides some way.
+    pub(super) fn lacks_ways(self) -> bool {
+        self.lacks_start
+            || self.draft.lacks_ways
+            || !self.declarations.vague.is_empty()
+            || self.draft.edges.iter().any(|it| self.led_anywhere(it).is_some() || lacks_bool(it))
     }
 
     fn every_field(self) -> Vec<ChannelName> {
@@ -415,4 +426,10 @@ impl<'a> Sources<'a> {
         let choice = RouteChoice { to: vec![to], is_dispatched: false, known: self.every_field() };
         DraftEdge::Choice { from, choices: vec![choice], proved: Vec::new() }
     }
+}
+
+/// Whether a match over `true` and `false` lacks one of them, which is reported.
+fn lacks_bool(edge: &EdgeDraft<'_>) -> bool {
+    let EdgeDraft::Route { route: RouteDraft::Match { arms, .. }, .. } = edge else { return false };
+    matches!(arms.as_slice(), [(only, _)] if matches!(only.text.as_str(), "true" | "false"))
 }

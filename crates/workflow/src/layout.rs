@@ -98,7 +98,7 @@ fn lay_out(text: &str) -> Result<String, String> {
         let laid_out =
             pretty_yaml::format_text(&guarded.text, &FormatOptions { layout, language })?;
         let aligned = keep_columns(&guarded.text, &laid_out)?;
-        Ok(guarded.restore(&aligned))
+        guarded.restore(&aligned)
     };
     lay_out().map_err(|error: SyntaxError| format!("the layout stops at byte {}", error.offset()))
 }
@@ -162,6 +162,33 @@ mod tests {
         let text = "a: {b:  1}\n# fmt-keep\nc:   {d:  1}\ne: {f: 1}\n";
         let laid_out = "a: { b: 1 }\n# fmt-keep\nc:   {d:  1}\ne: { f: 1 }\n";
         assert_eq!(format_text("a.yaml", text).unwrap(), laid_out);
+    }
+
+    #[test]
+    fn an_indentation_indicator_follows_the_layout() {
+        for (text, expected) in [
+            ("a:\n    b: |4\n          x\n        y\n", "a:\n  b: |2\n      x\n    y\n"),
+            ("a:\n    b: |4+\n          x\n\n", "a:\n  b: |2+\n      x\n\n"),
+            (
+                "a:\n    b: |+4 # why\n\n          x\n\n\n    c: 1\n",
+                "a:\n  b: |2+ # why\n\n      x\n\n\n  c: 1\n",
+            ),
+            ("a:\n    b: |2\n      x\n    c: 1\n", "a:\n  b: |\n    x\n  c: 1\n"),
+            ("a: >1\n  x\n y\n", "a: >2\n   x\n  y\n"),
+            (
+                "a:\n    - |2\n         x\n      y\n    - b: |3\n            z\n",
+                "a:\n  - |2\n       x\n    y\n  - b: |2\n         z\n",
+            ),
+            ("a:\n    b: |2\n            \n        x\n", "a:\n  b: |2\n          \n      x\n"),
+            ("a:\n    b: |\n        \tx\n", "a:\n  b: |\n    \tx\n"),
+            ("a:\n    b: |1-\n      é\n", "a:\n  b: |2-\n     é\n"),
+        ] {
+            assert_eq!(
+                format_text("a.yaml", text).unwrap_or_else(|it| panic!("{text}{it}")),
+                expected
+            );
+            assert_eq!(format_text("a.yaml", expected).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::Limits,
+    graph::{Limits, Target},
     id::{ChannelName, NodeName},
     state::{Schema, Type},
 };
@@ -16,8 +16,8 @@ use graphrun_core::{
 use super::{
     EnterNode, NestedUse, Registry, Workflow,
     bounds::check_bounds,
-    declarations::Declarations,
-    draft::WorkflowDraft,
+    declarations::{Declarations, Follows},
+    draft::{EdgeDraft, NodeDraft, WorkflowDraft},
     environment::{Environment, FIELDS},
     flow::{Flow, Sources},
     folders::{check_used, read_folders},
@@ -57,12 +57,16 @@ pub(super) fn lower(
     let nodes = top.require(report, "nodes", "a workflow needs nodes").unwrap_or(&nothing);
     check_size(report, chain, nodes)?;
     let drafter = Drafter { report, top, nodes, registry, chain };
-    let Drafted { draft, env, interface, limits, entry } = drafter.draft(state, prompts)?;
+    let Drafted { draft, env, interface, limits, entry, lacks_ways } =
+        drafter.draft(state, prompts)?;
     let (definitions, edges) = read_nodes(report, &env, &draft);
     let folders = read_folders(report, top, &env, entry.first()).into_iter().collect();
     check_used(report, nodes, &env);
     let reports = read_reports(report, top, &env, &draft);
     check_outputs(report, top, &env, &interface);
+    if !lacks_ways {
+        check_reachable(report, &draft, &entry, &limits);
+    }
     report_unused(report, top);
     warn_of_unread_items(report, &env, &draft);
     warn_of_unread_fields(report, root, &env, &draft);
@@ -121,6 +125,8 @@ struct Drafted<'y> {
     interface: Interface,
     limits: Limits,
     entry: Vec<NodeName>,
+    /// Whether a reported mistake hides some way.
+    lacks_ways: bool,
 }
 
 /// The fields by which a workflow is used.
@@ -140,7 +146,9 @@ impl<'y> Drafter<'_, 'y> {
         }
         warn_of_placeholders(report, top, &schema);
         let interface = Interface::read(report, top, &schema);
+        let errors_before = report.error_count();
         let declarations = Declarations::read(report, nodes, registry);
+        let misses_names = report.error_count() > errors_before;
         let declared = chain.limits(top);
         let used = Uses { nodes, maps: &declarations.maps, limits: declared };
         let loaded = load_used(report, used, prompts.folder(), registry, chain);
@@ -152,7 +160,12 @@ impl<'y> Drafter<'_, 'y> {
         let types = (&state.tools, &state.tiers);
         let sections = Sections::read(report, top, files, &declarations, types);
         let limits = read_limits(report, top, &declarations);
+        let hides_target = limits.exhausted.is_none()
+            && top.get("limits").is_some_and(|it| it.get("exhausted").is_some());
+        let errors_before = report.error_count();
         let entry = read_start(report, top, &declarations);
+        let entry_errors = report.error_count() - errors_before;
+        let lacks_start = misses_names || entry_errors > 0 || hides_target;
         let defaults = &sections.defaults;
         let scope =
             PolicyScope { registry, declarations: &declarations, schema: &schema, defaults };
@@ -168,7 +181,9 @@ impl<'y> Drafter<'_, 'y> {
             registry,
             loaded: &loaded,
             vague: &state.vague,
+            lacks_start,
         };
+        let lacks_ways = sources.lacks_ways();
         check_bounds(report, sources);
         let flow = Flow::of(sources);
         let of_runs = used.nodes_of_runs(&declarations.nodes, &loaded);
@@ -184,9 +199,10 @@ impl<'y> Drafter<'_, 'y> {
             nodes: of_runs,
             limits: declared,
             maps: BTreeMap::new(),
+            vague: state.vague,
         };
         env.maps = read_lists(report, &env, nodes);
-        Some(Drafted { draft, env, interface, limits, entry })
+        Some(Drafted { draft, env, interface, limits, entry, lacks_ways })
     }
 }
 
@@ -216,6 +232,57 @@ fn take_used(workflow: &mut Workflow, loaded: BTreeMap<NodeName, Workflow>) {
     }
 }
 
+/// Reports nodes that nothing leads to, if the file has other errors. The check of the whole graph follows only without
+/// errors, and reports these nodes then.
+fn check_reachable(
+    report: &mut Report,
+    draft: &WorkflowDraft<'_>,
+    entry: &[NodeName],
+    limits: &Limits,
+) {
+    // Code may lead anywhere.
+    let is_code = |it: &NodeDraft<'_>| it.section.get("node").is_some();
+    if !report.has_errors() || draft.nodes.values().any(is_code) {
+        return;
+    }
+    let mut leads: BTreeMap<&NodeName, Vec<NodeName>> = BTreeMap::new();
+    for edge in &draft.edges {
+        match edge {
+            EdgeDraft::Plain(edge) => {
+                for from in edge.sources() {
+                    let targets = edge.targets();
+                    let targets = targets.iter().filter_map(Target::node).cloned();
+                    leads.entry(from).or_default().extend(targets);
+                }
+            }
+            EdgeDraft::Route { from, route, .. } => {
+                let choices = route.choices();
+                let targets = choices.iter().flat_map(|it| &it.to);
+                let targets = targets.filter_map(Target::node).cloned();
+                leads.entry(from).or_default().extend(targets);
+            }
+        }
+    }
+    let mut reached: BTreeSet<&NodeName> = BTreeSet::new();
+    let mut open: Vec<&NodeName> =
+        entry.iter().chain(limits.exhausted.as_ref().and_then(Target::node)).collect();
+    while let Some(name) = open.pop() {
+        if !reached.insert(name) {
+            continue;
+        }
+        open.extend(leads.get(name).into_iter().flatten());
+        let policies = draft.nodes.get(name).map(|it| &it.policies);
+        let caught = policies.into_iter().flat_map(|it| &it.catch).map(|it| &it.to);
+        let used_up = policies.and_then(|it| it.bounds.exhausted.as_ref());
+        open.extend(caught.chain(used_up).filter_map(Target::node));
+    }
+    for (name, node) in draft.nodes.iter().filter(|it| !reached.contains(it.0)) {
+        let place = report.place(&node.key.range);
+        let finding = Diagnostic::error("GR030", format!("nothing leads to node `{name}`"));
+        report.push(finding.at(place, "never runs").help("lead an edge to it, or remove it"));
+    }
+}
+
 /// Reports outputs that nothing ever writes, unless errors may be the reason.
 fn check_outputs(
     report: &mut Report,
@@ -238,9 +305,14 @@ fn check_outputs(
     }
 }
 
+/// Whether a value is the number of a version. In quotes it would be a text.
+pub(super) fn is_version(yaml: &Yaml, version: &str) -> bool {
+    matches!(&yaml.data, Data::Scalar { text, plain: true } if text == version)
+}
+
 fn check_version(report: &mut Report, top: &Section<'_>) {
     let Some(version) = top.require(report, "graphrun", "begin with `graphrun: 1`") else { return };
-    if version.text() != Some(VERSION) {
+    if !is_version(version, VERSION) {
         let message = "the version of the format is not known";
         let finding = Diagnostic::error("GR008", message).at(report.place(&version.range), "here");
         report.push(finding.help("this program reads `graphrun: 1`"));
@@ -286,13 +358,17 @@ fn read_start(
     top: &Section<'_>,
     declarations: &Declarations,
 ) -> Vec<NodeName> {
-    let help = "name the first node: `start: ba`";
-    let Some(start) = top.require(report, "start", help) else { return Vec::new() };
+    let nodes = top.get("nodes").map(Yaml::entries).unwrap_or_default();
+    let named = nodes.iter().filter_map(|it| declarations.nodes.get(it.key.text.as_str()));
+    let first = named.clone().find(|it| declarations.follows(it) == Follows::Then);
+    let first = first.or_else(|| named.clone().next()).map_or("NODE", NodeName::as_str);
+    let help = format!("name the first node: `start: {first}`");
+    let Some(start) = top.require(report, "start", &help) else { return Vec::new() };
     let mut entry = Vec::new();
     for word in report.words(start, "`start`") {
         for target in declarations.resolve(report, &word) {
             let message = "a run that starts at its end runs no node";
-            entry.extend(report.only_node(&word, target, message, help));
+            entry.extend(report.only_node(&word, target, message, &help));
         }
     }
     entry

@@ -16,7 +16,7 @@ use graphrun_guard::data_limit::DataLimit;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
 
 use self::{
-    advice::advice,
+    advice::{advice, hidden_blank},
     cut::{Cut, NextEntry},
 };
 use super::report::Report;
@@ -450,6 +450,13 @@ impl<'a> Reader<'a> {
             }
             Some(Err(error)) => {
                 let at = self.offset(*error.marker());
+                if let Some(hidden) = hidden_blank(&self.report.file.text, at) {
+                    let message = "an invisible character follows this colon in place of a blank";
+                    let place = self.report.place(&hidden);
+                    let finding = Diagnostic::error("GR001", message).at(place, "no blank");
+                    self.report.push(finding.help("replace it with a blank"));
+                    return Err(Hopeless);
+                }
                 let finding = Diagnostic::error("GR001", error.info())
                     .at(self.report.place(&(at..at)), "the YAML is invalid from here");
                 let help = advice(error.info(), &self.report.file.text, at);

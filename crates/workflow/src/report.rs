@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Diagnostics, Place, SourceFile, did_you_mean},
+    diagnostic::{Diagnostic, Diagnostics, Place, Severity, SourceFile, did_you_mean},
     graph::{FactNeeds, Target},
     id::NodeName,
 };
@@ -158,6 +158,11 @@ impl Report {
 
     pub(super) fn has_errors(&self) -> bool {
         self.findings.has_errors()
+    }
+
+    /// The number of errors so far.
+    pub(super) fn error_count(&self) -> usize {
+        self.findings.count(Severity::Error)
     }
 
     pub(super) fn into_findings(self) -> Diagnostics {

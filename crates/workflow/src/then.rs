@@ -154,7 +154,11 @@ fn match_parts<'y>(
     }
     let help = "name the value to match: `match: review.verdict`";
     let subject = section.require(report, "match", help);
-    let to = section.require(report, "to", "a target for each value")?;
+    let to = section.require(
+        report,
+        "to",
+        "give each value a target; only an enum whose values are nodes needs none",
+    )?;
     if !matches!(to.data, Data::Map(_)) {
         report.wrong_kind(to, "`to`", "a mapping from values to targets");
         return None;
@@ -261,6 +265,8 @@ fn compile_match(
     let on = subject.and_then(|it| scope.expression_for(report, it, scope.after()));
     let keys: Vec<&SpannedText> = drafts.iter().map(|it| &it.0).collect();
     let values = match (&on, subject) {
+        // The type of its value is unknown.
+        (Some(on), _) if on.reads().iter().any(|it| scope.env.vague.contains(it)) => None,
         (Some(on), Some(subject)) => check_arms(report, (subject, on), (to, &keys), "target"),
         _ => None,
     };

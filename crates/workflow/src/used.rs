@@ -25,7 +25,8 @@ use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 
 use super::{
     EnterNode, LeaveNode, NodeDefinition, Registry, Workflow,
-    reader::{SpannedText, Yaml},
+    format::{LimitsKeys, MappingKeys as _},
+    reader::{Data, SpannedText, Yaml},
     report::Report,
     shape::Section,
     source::SourceFolder,
@@ -147,7 +148,14 @@ impl<'a> Chain<'a> {
 
     /// Returns the limits that the runs of the current file have.
     pub(super) fn limits(&self, top: &Section<'_>) -> DeclaredLimits {
-        let declares = |key| top.get("limits").is_some_and(|it| it.get(key).is_some());
+        // An unknown key may be a misspelt one.
+        let is_unclear = |limits: &Yaml| {
+            let is_known = |it: &str| LimitsKeys::keys().contains(&it);
+            matches!(limits.data, Data::Scalar { .. } | Data::List(_))
+                || limits.entries().iter().any(|it| !is_known(&it.key.text))
+        };
+        let declares =
+            |key| top.get("limits").is_some_and(|it| it.get(key).is_some() || is_unclear(it));
         let outer = self.outer.filter(|it| it.takes_limited || top.get("limits").is_none());
         let own = || DeclaredLimits { tokens: declares("tokens"), usd: declares("usd") };
         outer.map_or_else(own, |it| it.limits)

@@ -15,6 +15,7 @@ use super::{Answers, Beginning, Case, CaseFile, Draft, NOW, accesses};
 use crate::{
     Workflow,
     format::{CaseFileKeys, TestCaseKeys},
+    lower::is_version,
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
     shape::Section,
@@ -72,7 +73,7 @@ impl Reading<'_> {
         };
         let help = "begin with `graphrun_test: 1`";
         if let Some(version) = top.require(&mut self.report, "graphrun_test", help)
-            && version.text() != Some(VERSION)
+            && !is_version(version, VERSION)
         {
             let place = self.report.place(&version.range);
             let finding = Diagnostic::error("GR008", "the version of the format is not known");

@@ -56,7 +56,44 @@ impl Reading<'_> {
         if !self.check_shape(yaml, ty, what) {
             return None;
         }
-        value_of(&mut self.report, yaml, ty)
+        let value = value_of(&mut self.report, yaml, ty)?;
+        self.check_scalars(yaml, ty, &value).then_some(value)
+    }
+
+    /// Checks that the numbers of an expected value can occur: a text in quotes is none, and a range has ends.
+    fn check_scalars(&mut self, yaml: &Yaml, ty: &Type, value: &Value) -> bool {
+        match (&yaml.data, ty.required(), value) {
+            (Data::List(items), Type::List(ty), Value::Array(values)) => {
+                let wrong =
+                    items.iter().zip(values).filter(|it| !self.check_scalars(it.0, ty, it.1));
+                wrong.count() == 0
+            }
+            (Data::Map(entries), ty, Value::Object(fields)) => {
+                let wrong = entries.iter().filter(|it| {
+                    let found = ty.field(&it.key.text).zip(fields.get(&it.key.text));
+                    found.is_some_and(|(ty, value)| !self.check_scalars(&it.value, ty, value))
+                });
+                wrong.count() == 0
+            }
+            (Data::Scalar { text, .. }, wanted @ (Type::Int(_) | Type::Float(_)), value) => {
+                let is_right = match value.as_f64() {
+                    Some(number) => wanted.range().is_none_or(|it| it.contains(number)),
+                    None => value.is_null(),
+                };
+                is_right
+                    || self.misfit(
+                        &yaml.range,
+                        &format!("\"{text}\" is never a value here"),
+                        wanted,
+                    )
+            }
+            (Data::Scalar { text, .. }, Type::Bool, value)
+                if !value.is_boolean() && !value.is_null() =>
+            {
+                self.misfit(&yaml.range, &format!("\"{text}\" is never a value here"), &Type::Bool)
+            }
+            _ => true,
+        }
     }
 
     fn completed(&mut self, channel: &Channel, value: Value, at: &Range<usize>) -> Option<Value> {

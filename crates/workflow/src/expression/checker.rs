@@ -110,7 +110,7 @@ pub(super) struct Checker<'a> {
     reads: BTreeSet<ChannelName>,
     pub(super) named: BTreeSet<String>,
     facts: FactNeeds,
-    problems: Vec<Problem>,
+    pub(super) problems: Vec<Problem>,
     /// The problems of values that are not guarded, by their number, each with the value.
     unguarded: Vec<Unguarded>,
 }

@@ -117,6 +117,9 @@ fn symbol(source: &str, at: usize, next: char) -> Result<(Token, usize), Problem
         '=' => found.help("equality is `==`"),
         '&' => found.help("and is `&&`"),
         '|' => found.help("or is `||`"),
+        '\u{201c}'..='\u{201f}' | '\u{2018}'..='\u{201b}' | '«' | '»' => {
+            found.help("a text stands in straight quotes: `\"text\"`")
+        }
         '$' => found.help("a field is written by its name alone, as in `review.verdict`"),
         _ => found,
     })

@@ -11,7 +11,7 @@ use super::{
     syntax::{Kind, Node, Operator},
 };
 use crate::{
-    report::suggestion,
+    report::{Problem, suggestion},
     typing::{comparable, describe, is_null, values_of},
 };
 
@@ -68,7 +68,18 @@ impl Checker<'_> {
         right: &Node,
         range: &Range<usize>,
     ) -> Type {
+        let problems = self.problems.len();
         let (left_type, right_type) = (self.value(left), self.value(right));
+        for (ty, node) in [(&left_type, right), (&right_type, left)] {
+            let Kind::Name(name) = &node.kind else { continue };
+            if !values_of(ty).is_some_and(|it| it.contains(name)) {
+                continue;
+            }
+            let is_unknown = |it: &&mut Problem| it.code == "GR021" && it.range == node.range;
+            if let Some(problem) = self.problems[problems..].iter_mut().find(is_unknown) {
+                problem.help = Some(format!("it is a value of `{ty}`: write `\"{name}\"`"));
+            }
+        }
         for (ty, node, other) in [(&left_type, right, &right_type), (&right_type, left, &left_type)]
         {
             if matches!(node.kind, Kind::Literal(_)) && !self.is_value_of(ty, node, other) {

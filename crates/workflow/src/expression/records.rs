@@ -35,7 +35,10 @@ impl Checker<'_> {
             Some(Type::Map(value)) => {
                 for field in fields {
                     let ty = self.maybe(&field.value, Some(&value));
-                    self.expect_field(field, &ty, &value.clone().optional(), "a value of the map");
+                    // A null value stands for none.
+                    if !ty.fits(&value.clone().optional()) {
+                        self.misfit(&field.value, &ty, &value, "a value of the map");
+                    }
                 }
                 Type::Map(value)
             }

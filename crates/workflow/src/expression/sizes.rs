@@ -18,13 +18,10 @@ pub(crate) fn lists(present: &[String]) -> impl Iterator<Item = (&str, i64)> {
 /// Returns whether an item of a list is there for certain.
 pub(super) fn prove(present: &[String], path: &str) -> bool {
     let Some((list, needed)) = item(path) else { return false };
-    if needed == 1 && is_split(list) {
-        return true;
-    }
     let has = |list: &str, needed| lists(present).any(|(it, least)| it == list && least >= needed);
     let mut made_of = Some((list, needed));
     while let Some((list, needed)) = made_of {
-        if has(list, needed) {
+        if has(list, needed) || needed == 1 && is_split(list) {
             return true;
         }
         made_of = source(list).map(|(it, is_as_long)| (it, if is_as_long { needed } else { 1 }));
@@ -40,7 +37,9 @@ pub(super) fn prove(present: &[String], path: &str) -> bool {
 fn is_split(list: &str) -> bool {
     let Some(before) = list.strip_suffix("\")") else { return false };
     let Some((_, separator)) = before.rsplit_once(".split(\"") else { return false };
-    !separator.is_empty() && !separator.contains(['"', '\\'])
+    // The canonical text writes it as JSON. Anything else is more than one separator.
+    let separator: Option<String> = serde_json::from_str(&format!("\"{separator}\"")).ok();
+    separator.is_some_and(|it| !it.is_empty())
 }
 
 /// Returns the list of which a call makes a list with as many items, or with at least one item if it has one.
@@ -51,20 +50,28 @@ fn source(list: &str) -> Option<(&str, bool)> {
     if let Some(of) = list.strip_suffix(".sort()") {
         return Some((of, true));
     }
-    // The text is the canonical one of an expression; only quotes may hide a bracket, and then nothing is known.
-    if !list.ends_with(')') || list.contains(['"', '\'']) {
+    if !list.ends_with(')') {
         return None;
     }
-    let mut depth = 0;
-    let open = list.char_indices().rev().find_map(|(at, it)| {
-        depth += match it {
-            ')' => 1,
-            '(' => -1,
-            _ => 0,
-        };
-        (depth == 0).then_some(at)
-    })?;
+    let open = last_call(list)?;
     Some((list[..open].strip_suffix(".map")?, true))
+}
+
+/// Returns the place of the bracket that opens the last call in the canonical text of an expression.
+fn last_call(text: &str) -> Option<usize> {
+    let (mut open, mut last) = (Vec::new(), None);
+    let (mut is_in_text, mut is_escaped) = (false, false);
+    for (at, it) in text.char_indices() {
+        match it {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_in_text => is_escaped = true,
+            '"' => is_in_text = !is_in_text,
+            '(' if !is_in_text => open.push(at),
+            ')' if !is_in_text => last = open.pop(),
+            _ => (),
+        }
+    }
+    last
 }
 
 /// Returns the list of an item, and the least size of the list that has it.
@@ -123,10 +130,22 @@ mod tests {
             ("a.distinct()[1]", false),
             ("a.sort()[2]", false),
             ("a.filter(it, it > 1)[0]", false),
-            ("a.map(it, it + \")\")[0]", false),
+            ("a.map(it, it + \")\")[0]", true),
+            ("a.map(it, it + \"(\\\"\")[1]", true),
+            ("a.map(it, it + \")\")[2]", false),
+            ("a.filter(it, it == \".map(\")[0]", false),
             ("b.map(it, a)[0]", false),
             ("text.split(\", \")[0]", true),
             ("text.split(\", \").last()", true),
+            ("text.split(\"\\n\")[0]", true),
+            ("text.split(\"\\t\").first()", true),
+            ("text.split(\"\\\\\").first()", true),
+            ("text.split(\"\\\"\").last()", true),
+            ("text.split(\"@\").map(x, x.trim()).last()", true),
+            ("text.split(\"\\n\").map(x, x + \"(\").sort()[0]", true),
+            ("text.split(\"@\").map(x, x.trim())[1]", false),
+            ("text.split(\"@\").filter(x, x == \"\").last()", false),
+            ("text.replace(\".split(\", \"a\")[0]", false),
             ("text.split(\"\")[0]", false),
             ("text.split(by)[0]", false),
             ("text.split(\",\")[1]", false),

@@ -620,7 +620,7 @@ fn a_value_is_checked_against_the_type_that_it_is_for() {
             "GR021",
             "`{score: int, tags: [a | b]?}` has no field `stars`",
         ),
-        (&map, "{ a: 'x' }", "GR022", "a value of the map is `int?`, and this is the text \"x\""),
+        (&map, "{ a: 'x' }", "GR022", "a value of the map is `int`, and this is the text \"x\""),
         (
             &list,
             "[null]",

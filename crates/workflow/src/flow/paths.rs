@@ -33,6 +33,8 @@ pub(crate) struct Paths {
     pub(super) success: SuccessFields,
     /// Whether mistakes that are reported make the facts doubtful; then all of them hold.
     pub(super) is_doubtful: bool,
+    /// Whether some ways are unknown, because of reported mistakes.
+    pub(super) lacks_ways: bool,
     /// The fields that are assigned after a visit of each node. They take time to find, and few conditions ask for visits.
     pub(super) visits: Vec<OnceLock<VisitFields>>,
     pub(super) names: Vec<NodeName>,
@@ -73,7 +75,10 @@ impl Paths {
         {
             Presence::Always
         } else if !self.assigned.maybe_before(node).contains(field) {
-            Presence::Never
+            // A node that writes it may be on an unknown way.
+            let may_follow =
+                self.lacks_ways && self.net.nodes.iter().any(|it| it.maybe.contains(field));
+            if may_follow { Presence::Always } else { Presence::Never }
         } else {
             Presence::Sometimes
         }
@@ -95,7 +100,8 @@ impl Paths {
         // The last one of a node's own visits is the current one.
         let is_next = is_again && visited != node;
         let since = if is_next { &fields.since_next } else { &fields.since };
-        since.surely_before(node).is_some_and(|it| it.contains(field))
+        // Without a known way from the one to the other, an unknown way leads there.
+        since.surely_before(node).map_or(self.lacks_ways, |it| it.contains(field))
             || visited == node && fields.by_itself.contains(field)
     }
 

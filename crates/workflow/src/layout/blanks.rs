@@ -1,9 +1,12 @@
-//! Blanks at the ends of lines in block texts (`|`, `>`): they belong to the text, and the layout would drop them. While
-//! it works, a character that the file has nowhere stands in the place of each.
+//! Blanks in block texts (`|`, `>`) that the layout would drop or misread: those at the ends of lines, and those that the
+//! first line begins with. While it works, a character that the file has nowhere stands in the place of each.
+//!
+//! A text whose first line begins with blanks needs an indentation indicator (`|2`), which depends on the layout. So the
+//! indicators are taken out, and put back where they are needed.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, ops::Range};
 
-use yaml_parser::{SyntaxElement, SyntaxError, SyntaxKind, SyntaxToken, parse};
+use yaml_parser::{SyntaxElement, SyntaxError, SyntaxKind, SyntaxNode, SyntaxToken, parse};
 
 /// A text in which other characters stand for the blanks that must stay.
 pub(super) struct Guarded {
@@ -30,9 +33,13 @@ impl Guarded {
         let mut guarded = String::with_capacity(text.len());
         let mut copied = 0;
         for block in block_texts(text)? {
-            guarded.push_str(&text[copied..block.start]);
+            let indicator = block.indicator.clone().unwrap_or(block.start..block.start);
+            guarded.push_str(&text[copied..indicator.start]);
+            guarded.push_str(&text[indicator.end..block.start]);
+            let mut is_first = true;
             for line in text[block.start..block.end].split_inclusive('\n') {
-                stand_ins.put_line(line, &block, &mut guarded);
+                stand_ins.put_line(line, &block, is_first, &mut guarded);
+                is_first &= line.trim().is_empty();
             }
             copied = block.end;
         }
@@ -40,39 +47,68 @@ impl Guarded {
         Ok(Self { text: guarded, stand_ins })
     }
 
-    /// Returns a text that was made from the guarded one, with the blanks again.
-    pub(super) fn restore(&self, laid_out: &str) -> String {
-        let StandIns { space, tab, empty } = self.stand_ins;
+    /// Returns a text that was made from the guarded one, with the blanks and the indicators again.
+    pub(super) fn restore(&self, laid_out: &str) -> Result<String, SyntaxError> {
         let mut restored = String::with_capacity(laid_out.len());
-        for char in laid_out.chars() {
-            match char {
-                it if it == space => restored.push(' '),
-                it if it == tab => restored.push('\t'),
-                it if it == empty => restored.truncate(restored.trim_end_matches(' ').len()),
-                it => restored.push(it),
+        let mut copied = 0;
+        for block in block_texts(laid_out)? {
+            let lines = &laid_out[block.start..block.end];
+            if self.stand_ins.begin_with_space(lines) {
+                self.stand_ins.restore(&laid_out[copied..block.header], &mut restored);
+                let _ = write!(restored, "{}", block.indent - block.parent_indent);
+                copied = block.header;
             }
         }
-        restored
+        self.stand_ins.restore(&laid_out[copied..], &mut restored);
+        Ok(restored)
     }
 }
 
 impl StandIns {
-    /// Puts one line of a block into a text.
-    fn put_line(self, line: &str, block: &BlockText, into: &mut String) {
+    /// Puts one line of a block into a text. `is_first` says that only empty lines are before it.
+    fn put_line(self, line: &str, block: &BlockText, is_first: bool, into: &mut String) {
         let content = line.trim_end_matches(['\n', '\r']);
         let line_end = &line[content.len()..];
         let text = content.trim_end_matches([' ', '\t']);
         let is_blank = text.is_empty();
         let first = if is_blank { block.indent.min(content.len()) } else { text.len() };
-        into.push_str(&content[..first]);
-        for blank in content[first..].chars() {
-            into.push(if blank == '\t' { self.tab } else { self.space });
-        }
+        let spaces = content.len() - content.trim_start_matches(' ').len();
+        let indent = block.indent.min(first).min(spaces);
+        let inner = text.get(indent..).unwrap_or_default();
+        let leading =
+            if is_first { inner.len() - inner.trim_start_matches([' ', '\t']).len() } else { 0 };
+        into.push_str(&content[..indent]);
+        self.put_blanks(&content[indent..indent + leading], into);
+        into.push_str(&content[indent + leading..first]);
+        self.put_blanks(&content[first..], into);
         if is_blank && content.len() <= block.indent && block.keeps_line_ends {
             into.truncate(into.len() - first);
             let _ = write!(into, "{:indent$}{}", "", self.empty, indent = block.indent);
         }
         into.push_str(line_end);
+    }
+
+    fn put_blanks(self, blanks: &str, into: &mut String) {
+        into.extend(blanks.chars().map(|it| if it == '\t' { self.tab } else { self.space }));
+    }
+
+    /// Whether the first line of a block that is not empty begins with a space, so that its indentation is not visible.
+    fn begin_with_space(self, lines: &str) -> bool {
+        let begins = lines.lines().map(|it| it.trim_start_matches(' '));
+        let mut begins = begins.filter(|it| !it.is_empty() && !it.starts_with(self.empty));
+        begins.next().is_some_and(|it| it.starts_with(self.space))
+    }
+
+    /// Puts a text into another one, with the blanks in the places of their stand-ins.
+    fn restore(self, text: &str, into: &mut String) {
+        for char in text.chars() {
+            match char {
+                it if it == self.space => into.push(' '),
+                it if it == self.tab => into.push('\t'),
+                it if it == self.empty => into.truncate(into.trim_end_matches(' ').len()),
+                it => into.push(it),
+            }
+        }
     }
 }
 
@@ -80,8 +116,14 @@ impl StandIns {
 struct BlockText {
     start: usize,
     end: usize,
+    /// The end of `|` or `>`, where an indicator can stand.
+    header: usize,
+    /// The indentation indicator.
+    indicator: Option<Range<usize>>,
     /// The number of spaces before each line.
     indent: usize,
+    /// The number of spaces before the entry that has the text.
+    parent_indent: usize,
     /// Whether empty lines at its end belong to it (`|+`).
     keeps_line_ends: bool,
 }
@@ -105,14 +147,31 @@ fn block_text(text: &str, token: &SyntaxToken) -> Option<BlockText> {
         end += line.len();
     }
     let first = text[start..end].lines().find(|it| !it.trim().is_empty())?;
-    let indent = first.len() - first.trim_start_matches(' ').len();
     let header = token.parent()?;
-    let has = |kind: SyntaxKind| header.children_with_tokens().any(|it| it.kind() == kind);
-    if has(SyntaxKind::INDENT_INDICATOR) {
-        return None; // The layout leaves such a text as it is.
-    }
+    let part = |kinds: &[SyntaxKind]| {
+        let found =
+            header.children_with_tokens().find(|it| kinds.contains(&it.kind()))?.text_range();
+        Some(usize::from(found.start())..usize::from(found.end()))
+    };
+    let indicator = part(&[SyntaxKind::INDENT_INDICATOR]);
+    let parent_indent = indent_around(text, &header)?;
+    let indent = match &indicator {
+        Some(it) => parent_indent + text[it.clone()].parse::<usize>().ok()?,
+        None => first.len() - first.trim_start_matches(' ').len(),
+    };
     let keeps_line_ends = header
         .children()
         .any(|it| it.kind() == SyntaxKind::CHOMPING_INDICATOR && it.to_string() == "+");
-    Some(BlockText { start, end, indent, keeps_line_ends })
+    let header = part(&[SyntaxKind::BAR, SyntaxKind::GREATER_THAN])?.end;
+    Some(BlockText { start, end, header, indicator, indent, parent_indent, keeps_line_ends })
+}
+
+/// Returns the number of characters before the entry that has a block text; `None` if it is the whole file.
+fn indent_around(text: &str, block: &SyntaxNode) -> Option<usize> {
+    let is_entry = |it: &SyntaxNode| {
+        matches!(it.kind(), SyntaxKind::BLOCK_MAP_ENTRY | SyntaxKind::BLOCK_SEQ_ENTRY)
+    };
+    let entry = block.ancestors().find(is_entry)?;
+    let start = usize::from(entry.text_range().start());
+    Some(start - text[..start].rfind('\n').map_or(0, |it| it + 1))
 }

@@ -1,5 +1,7 @@
 //! Advice for a file that is not valid YAML.
 
+use std::ops::Range;
+
 /// A part of the parser's message, and what to do about it.
 const BY_MESSAGE: &[(&str, &str)] = &[
     ("flow mapping", "within `{ … }`, quote a value that holds `[`, `]`, `{`, `}`, `,` or `: `"),
@@ -55,6 +57,32 @@ pub(super) fn advice(message: &str, text: &str, at: usize) -> Option<String> {
     }
     let known = BY_MESSAGE.iter().find(|(part, _)| message.contains(part));
     known.map(|(_, help)| (*help).to_owned()).or_else(|| for_line(text, at))
+}
+
+/// Returns the place of a character behind a colon that looks like a blank and is none, in the line of a place or the
+/// two lines above it. Behind it, YAML reads no value.
+pub(super) fn hidden_blank(text: &str, at: usize) -> Option<Range<usize>> {
+    let end = at + text.get(at..)?.find('\n').unwrap_or(text.len() - at);
+    let mut start = end;
+    for _ in 0..3 {
+        start = text[..start].rfind('\n').unwrap_or(0);
+    }
+    let is_hidden = |it: char| {
+        matches!(
+            it,
+            '\u{a0}' | '\u{2000}'..='\u{200b}' | '\u{202f}' | '\u{2060}' | '\u{3000}' | '\u{feff}'
+        )
+    };
+    let mut lines = text[start..end].split_inclusive('\n');
+    let mut begin = start;
+    lines.find_map(|line| {
+        let first = begin;
+        begin += line.len();
+        let (colon, _) = line.match_indices(':').next()?;
+        let hidden = line[colon + 1..].chars().next().filter(|it| is_hidden(*it))?;
+        let found = first + colon + 1;
+        Some(found..found + hidden.len_utf8())
+    })
 }
 
 /// A bracket that begins a list or a mapping above a place, and is not closed before it.
