@@ -269,10 +269,11 @@ fn both_results_of_every_kind_of_decision_are_tried() {
 
 /// The first steps alone have more states than the search may see.
 #[test]
-fn states_before_a_new_node_come_first() {
+fn later_nodes_are_tried_before_all_states_of_the_first_ones() {
     let explored = explored("graphs/cycle.yaml", 4_000);
     assert!(!explored.is_complete && explored.states == 4_000, "{}", explored.states);
-    assert_eq!(explored.not_yet_reached, [], "{:?}", explored.gaps);
+    let is_later = |it: &&NodeName| ["judge", "aggregate", "record"].contains(&it.as_str());
+    assert_eq!(explored.not_yet_reached.iter().find(is_later), None, "{explored:?}");
 }
 
 /// Values copied into a used workflow decide routes there; values computed there

@@ -88,10 +88,10 @@ fn teal() -> Value {
 #[tokio::test]
 async fn each_protocol_has_an_answer_and_counts() {
     for (protocol, model, cost, tool) in [
-        ("claude", "claude-test", Some(0.25), Some("Write")),
+        ("claude", "claude/claude-test", Some(0.25), Some("Write")),
         ("codex", "codex/coder", None, Some("file_change")),
-        ("gemini", "gemini-test", None, Some("write_file")),
-        ("json", "own", Some(0.25), None),
+        ("gemini", "gemini/gemini-test", None, Some("write_file")),
+        ("json", "json/own", Some(0.25), None),
     ] {
         let home = Home::new(&[("a.txt", "a\n")]);
         let agent = Box::leak(format!("protocol: {protocol}").into_boxed_str());

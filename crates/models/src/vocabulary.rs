@@ -37,7 +37,7 @@ pub async fn count_tokens(model: &str, texts: impl FnOnce() -> Vec<String>) -> O
 }
 
 #[cfg(not(feature = "tiktoken"))]
-#[expect(clippy::unused_async, missing_docs, reason = "the form and the page of the other one")]
+#[expect(missing_docs, reason = "the page of the other one")]
 pub async fn count_tokens(_model: &str, _texts: impl FnOnce() -> Vec<String>) -> Option<u64> {
     None
 }
