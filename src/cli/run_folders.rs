@@ -97,7 +97,9 @@ fn requests_of(
 fn refuse(name: &str, error: FolderError) -> CliError {
     let exit = match &error {
         FolderError::NotRepository { .. }
+        | FolderError::OtherOwner { .. }
         | FolderError::BadBranch { .. }
+        | FolderError::BranchInTheWay { .. }
         | FolderError::BranchTaken { .. } => Exit::Usage,
         _ => Exit::Unusable,
     };

@@ -147,6 +147,10 @@ fn a_repository_that_cannot_be_used_starts_nothing() {
     in_repository(&place, &["branch", "graphrun/taken"]);
     let refused = place.run(execute(&workflow, "taken"));
     assert!(refused.stderr.contains("`graphrun/taken` exists already"), "{refused}");
+    in_repository(&place, &["branch", "graphrun/above/below"]);
+    let refused = place.run(execute(&workflow, "above"));
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.stderr.contains("`graphrun/above/below`"), "{refused}");
     let listed = place.run(["runs", "list", "--output", "json"]);
     assert_eq!(listed.stdout.trim(), "[]", "{listed}");
 }

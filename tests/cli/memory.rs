@@ -93,6 +93,30 @@ fn what_people_add_reaches_runs_and_a_list_has_pages() {
 }
 
 #[test]
+fn an_entry_without_a_text_or_a_tier_is_refused() {
+    let place = Place::new();
+    for (tier, text, says) in [
+        ("core", "", "the text of an entry is empty"),
+        ("core", "   ", "the text of an entry is empty"),
+        ("", "x", "\"\" is not the name of a tier"),
+        ("bad tier", "x", "\"bad tier\" is not the name of a tier"),
+    ] {
+        let refused = place.run(["memory", "add", tier, text]);
+        assert_eq!(refused.code, 2, "{refused}");
+        assert!(refused.stderr.contains(says), "{says}: {refused}");
+    }
+    assert!(!place.path(".graphrun/memory.db").exists());
+    learn(&place, &[]);
+    let exported = place.run(["memory", "export"]).stdout;
+    let wrong = exported.replacen("\"approval\"", "\"confidence\":7,\"approval\"", 1);
+    assert_ne!(wrong, exported);
+    fs::write(place.path("wrong.jsonl"), wrong).unwrap();
+    let refused = place.run(["memory", "import", "wrong.jsonl"]);
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.stderr.contains("the confidence is 7, which is not between 0"), "{refused}");
+}
+
+#[test]
 fn an_export_is_imported_elsewhere_and_wrong_lines_are_named() {
     let (place, other) = (Place::new(), Place::new());
     learn(&place, &[]);

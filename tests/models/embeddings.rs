@@ -58,7 +58,16 @@ async fn most_providers_take_a_list_of_texts() {
         let usage = TokenUsage { input_tokens: 8, calls: 1, ..TokenUsage::default() };
         let vectors = vec![vec![-0.25, 0.0], vec![0.0, 1.5]];
         let model = "vectors-1-2026".to_owned();
-        assert_eq!(found, EmbeddingReply { vectors, usage, cost_usd: Some(0.001), model });
+        assert_eq!(
+            found,
+            EmbeddingReply {
+                vectors,
+                usage,
+                cost_usd: Some(0.001),
+                model,
+                ..EmbeddingReply::default()
+            }
+        );
         let seen = peer.seen().pop().unwrap();
         assert_eq!(seen.path, "/v1/embeddings");
         assert_eq!(seen.body, json!({"model": "vectors-1", "input": ["a", "b"]}));

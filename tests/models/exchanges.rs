@@ -200,3 +200,25 @@ fn tokens_written_to_a_cache_are_counted_by_each_name() {
         assert_eq!(counts, (9, 2, 4), "{body}");
     }
 }
+
+#[test]
+fn counts_that_cannot_be_right_are_ignored_and_a_sum_counts() {
+    for (usage, expected, is_ignored) in [
+        (json!({"total_tokens": 120}), (120, 0, 0), false),
+        (json!({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 99}), (9, 3, 0), false),
+        (json!({"prompt_tokens": 1e30, "completion_tokens": 3}), (0, 0, 0), true),
+        (json!({"prompt_tokens": u64::MAX, "completion_tokens": 3}), (0, 0, 0), true),
+        (json!({"prompt_tokens": 9, "completion_tokens": -3}), (0, 0, 0), true),
+        (
+            json!({"prompt_tokens": 9, "completion_tokens": 3, "prompt_cache_hit_tokens": 10}),
+            (9, 3, 0),
+            true,
+        ),
+    ] {
+        let body = json!({"choices": [{"message": {"content": "a"}}], "usage": usage});
+        let reply = graphrun::llm::read_reply(&body).unwrap();
+        let TokenUsage { input_tokens, output_tokens, cached_input_tokens, .. } = reply.usage;
+        assert_eq!((input_tokens, output_tokens, cached_input_tokens), expected, "{body}");
+        assert_eq!(reply.stated.warning("m").is_some(), is_ignored, "{body}");
+    }
+}

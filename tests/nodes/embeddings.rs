@@ -86,7 +86,8 @@ impl EmbeddingModel for Meaning {
         }
         let vectors = request.texts.iter().map(|it| Self::vector(it)).collect();
         let usage = TokenUsage { input_tokens: 100, calls: 1, ..TokenUsage::default() };
-        Ok(EmbeddingReply { vectors, usage, cost_usd: None, model: "v-1".into() })
+        let model = "v-1".into();
+        Ok(EmbeddingReply { vectors, usage, model, ..EmbeddingReply::default() })
     }
 
     fn name(&self) -> &'static str {

@@ -162,7 +162,7 @@ async fn entries_of_another_type_are_left_out_with_a_warning() {
 }
 
 #[tokio::test]
-async fn a_value_that_is_absent_is_not_remembered_and_secrets_are_removed() {
+async fn an_absent_or_empty_value_is_not_remembered_and_secrets_are_removed() {
     let home = Home::new();
     let text = "
 graphrun: 1
@@ -176,9 +176,11 @@ nodes:
   all: { remember: more, as: notes, then: end }
 ";
     let secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEF";
-    let ended =
-        home.run(text, json!({"note": null, "more": [format!("the key is {secret}")]})).await;
-    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    let more = json!(["", format!("the key is {secret}"), " \n"]);
+    for nothing in [Value::Null, json!(""), json!("  ")] {
+        let ended = home.run(text, json!({"note": nothing, "more": more})).await;
+        assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    }
     let entries = home.entries().await;
     assert_eq!(entries.len(), 1);
     assert!(entries[0].text.starts_with("the key is ") && !entries[0].text.contains(secret));
@@ -203,6 +205,7 @@ nodes:
     let ended = home.run(text, json!({"note": "x".repeat(70_000), "sure": 1})).await;
     let says = "the text of an entry has 70000 bytes, more than 65536";
     assert!(ended.reason().contains(says), "{}", ended.reason());
+    assert!(ended.told().contains("\"kind\":\"memory\""), "{}", ended.told());
     assert!(home.entries().await.is_empty());
 }
 

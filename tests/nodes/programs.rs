@@ -207,6 +207,63 @@ async fn nothing_outside_of_the_folder_is_written() {
 }
 
 #[tokio::test]
+async fn a_stated_usage_that_cannot_be_right_is_estimated() {
+    for (usage, expected, ignored) in [
+        (
+            r#"{"input_tokens": 7, "output_tokens": 2, "cost_usd": -100}"#,
+            Some((7, 2)),
+            "`cost_usd` -100",
+        ),
+        (
+            r#"{"input_tokens": "many", "output_tokens": -5}"#,
+            None,
+            "`input_tokens` \"many\", `output_tokens` -5",
+        ),
+    ] {
+        let home = Home::new(&[]);
+        let coder = Coder::new(format!("states, {}", serde_json::to_string(usage).unwrap()));
+        let ended = coder.in_sandbox(&home).await;
+        assert_eq!(ended.state("answer"), &teal(), "{}", ended.reason());
+        let used = reports(&ended).find_map(Report::usage).unwrap();
+        assert_eq!((used.tokens.estimated, used.cost_usd), (expected.is_none(), None), "{usage}");
+        match expected {
+            Some(counts) => {
+                assert_eq!((used.tokens.input_tokens, used.tokens.output_tokens), counts)
+            }
+            None => assert!(used.tokens.input_tokens > 0 && used.tokens.output_tokens > 0),
+        }
+        let warning = format!("`python3` states usage that cannot be right; ignored: {ignored}");
+        assert_eq!(ended.warnings(), [warning]);
+    }
+}
+
+#[tokio::test]
+async fn changes_that_are_too_large_are_a_failure() {
+    let message =
+        "`python3` was stopped: the files in its `changes` are larger than 8 MiB together";
+    let coder = Coder { node: "changes: made.log,", ..Coder::new("large") };
+    check_failure(&coder, "command", message).await;
+}
+
+#[tokio::test]
+async fn changed_files_with_unacceptable_names_are_named() {
+    // An unchanged file is not named.
+    let home = Home::new(&[("src/überblick.md", "first\n"), ("src/größe.md", "1\n")]);
+    let coder = Coder { node: "changes: src,", ..Coder::new("names") };
+    let ended = coder.in_sandbox(&home).await;
+    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    let expected = "3 changed files of `python3` do not come back, because their names are not acceptable: \"src/-dash\" (`-dash` \
+                    may not start with `-`, `~` or a space, nor end with a dot or a space), \"src/a:b\" (the character ':' is \
+                    not allowed in a path), \"src/überblick.md\" (the character 'ü' is not allowed in a path)";
+    assert_eq!(ended.warnings(), [expected]);
+    assert_eq!(home.read("src/überblick.md").unwrap(), "first\n");
+    // Two names of one file.
+    for path in ["src/plain.md", "src/second.md"] {
+        assert_eq!(home.read(path).unwrap(), "written\n", "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_program_leaves_no_process_behind() {
     let home = Home::new(&[]);
     let ended = Coder::new("fork, 86403.5").in_sandbox(&home).await;

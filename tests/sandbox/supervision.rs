@@ -264,12 +264,26 @@ async fn declared_files_come_out_and_others_do_not() {
 }
 
 #[tokio::test]
+async fn files_below_a_folder_come_out_by_their_names() {
+    let mut job = shell(
+        "mkdir out; echo one > out/one; ln out/one out/two; echo x > out/a:b; echo x > 'out/\u{fc}'; ln -s one out/l:nk; \
+         printf x > $'out/\\377'",
+    );
+    job.collect_below = vec!["out".to_owned()];
+    let finished = run(&job).await.unwrap();
+    let came: Vec<_> = finished.collected.keys().map(String::as_str).collect();
+    assert_eq!(came, ["out/one", "out/two"], "both names of one file: {}", finished.output);
+    let refused = finished.refused.keys().map(|it| it.to_string_lossy());
+    assert_eq!(refused.collect::<Vec<_>>(), ["out/a:b", "out/\u{fc}", "out/\u{fffd}"]);
+}
+
+#[tokio::test]
 async fn too_much_is_not_brought_out() {
     let mut job = shell("head -c 9000000 /dev/zero > zeros");
     job.collect = vec!["zeros".to_owned()];
     let finished = run(&job).await.unwrap();
     assert_eq!(finished.outcome, Outcome::Passed);
-    assert!(finished.collected.is_empty());
+    assert!(finished.collected.is_empty() && finished.is_too_large);
 }
 
 #[tokio::test]

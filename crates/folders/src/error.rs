@@ -36,6 +36,22 @@ pub enum FolderError {
         /// The branch.
         branch: String,
     },
+    /// A branch of the repository has the name of a folder of the branch, or the other way round.
+    #[error(
+        "the branch `{branch}` cannot be made: there is the branch `{existing}`, and git keeps no branch below another one"
+    )]
+    BranchInTheWay {
+        /// The branch of the run.
+        branch: String,
+        /// The branch in its way.
+        existing: String,
+    },
+    /// The repository belongs to another user, so git refuses to work in it.
+    #[error("the repository{} belongs to another user", path.as_ref().map(|it| format!(" `{it}`")).unwrap_or_default())]
+    OtherOwner {
+        /// The repository, as git names it.
+        path: Option<String>,
+    },
     /// The repository of the run is gone.
     #[error("the repository `{}` of the run does not exist", path.display())]
     RepositoryGone {
@@ -173,6 +189,13 @@ impl FolderError {
             }
             Self::BranchTaken { .. } => {
                 "use `run.id` in the name of the branch, or delete that branch"
+            }
+            Self::BranchInTheWay { .. } => {
+                "choose another name with `branch` of the folder, or rename that branch (`git branch -m`)"
+            }
+            Self::OtherOwner { .. } => {
+                "start graphrun as its owner, or make this user the owner (`chown -R`); `safe.directory` has no effect, because \
+                 the configuration of the user does not apply"
             }
             Self::RepositoryGone { .. } => "put the repository back at this path, then resume",
             Self::BranchGone { .. } => {

@@ -32,6 +32,9 @@ const ERROR_BYTES_MAX: u64 = 64 << 10;
 /// The lines of an error that are shown.
 const ERROR_LINES_MAX: usize = 5;
 
+/// Git's words for a repository of another user. Its advice is left out, because it would have no effect here.
+const OTHER_OWNER: &str = "detected dubious ownership";
+
 /// The whole environment of git.
 const ENVIRONMENT: [(&str, &str); 19] = [
     ("PATH", "/usr/local/bin:/usr/bin:/bin"),
@@ -169,6 +172,23 @@ impl Git {
         Ok((ended.code == 0 && !found.is_empty()).then_some(found))
     }
 
+    /// Returns a branch that keeps git from making a branch of this name: git stores branches like files in folders.
+    pub(crate) async fn branch_in_the_way(
+        &self,
+        branch: &str,
+    ) -> Result<Option<String>, FolderError> {
+        for (end, _) in branch.match_indices('/') {
+            let above = &branch[..end];
+            if self.commit_of(&format!("refs/heads/{above}")).await?.is_some() {
+                return Ok(Some(above.to_owned()));
+            }
+        }
+        let below = format!("refs/heads/{branch}/");
+        let arguments = ["for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", &below];
+        let found = self.text("look for branches", &arguments).await?;
+        Ok(Some(found).filter(|it| !it.is_empty()))
+    }
+
     /// Returns whether a commit is an ancestor of another one, or the same.
     pub(crate) async fn is_ancestor(&self, old: &str, new: &str) -> Result<bool, FolderError> {
         let attempt = "compare two commits";
@@ -255,6 +275,10 @@ impl Ended {
     pub(crate) fn refusal(&self, attempt: &'static str) -> FolderError {
         let said = clean_output(&self.errors, false);
         let lines: Vec<&str> = said.lines().filter(|it| !it.trim().is_empty()).collect();
+        if let Some(line) = lines.iter().find(|it| it.contains(OTHER_OWNER)) {
+            let path = line.split_once('\'').and_then(|(_, rest)| rest.rsplit_once('\''));
+            return FolderError::OtherOwner { path: path.map(|(path, _)| path.to_owned()) };
+        }
         let last = &lines[lines.len().saturating_sub(ERROR_LINES_MAX)..];
         let detail =
             if last.is_empty() { format!("exit code {}", self.code) } else { last.join("; ") };

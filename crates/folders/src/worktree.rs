@@ -109,6 +109,9 @@ impl NewFolder {
         if git.commit_of(&reference).await?.is_some() {
             return Err(FolderError::BranchTaken { branch });
         }
+        if let Some(existing) = git.branch_in_the_way(&branch).await? {
+            return Err(FolderError::BranchInTheWay { branch, existing });
+        }
         Ok(RunFolder { name, repository: from, worktree, branch, base })
     }
 }

@@ -170,6 +170,46 @@ async fn two_runs_do_not_meet() {
 }
 
 #[tokio::test]
+async fn a_branch_above_or_below_the_branch_of_a_run_is_found_before_the_start() {
+    let home = Home::new();
+    home.git(&["branch", "lifecycle"]);
+    home.git(&["branch", "auto/one"]);
+    for (branch, in_the_way) in [
+        ("lifecycle/task-1", "lifecycle"),
+        ("lifecycle/a/b", "lifecycle"),
+        ("auto", "auto/one"),
+        ("auto/one/x", "auto/one"),
+    ] {
+        match home.asked("r1", branch).find().await {
+            Err(FolderError::BranchInTheWay { existing, .. }) => assert_eq!(existing, in_the_way),
+            other => panic!("{branch}: {other:?}"),
+        }
+    }
+    for branch in ["lifecycles/x", "life", "auto/two", "au"] {
+        home.asked("r1", branch).find().await.unwrap();
+    }
+}
+
+/// Only root can give a repository away.
+#[tokio::test]
+async fn a_repository_of_another_user_is_named_as_one() {
+    let home = Home::new();
+    let given = std::process::Command::new("chown")
+        .args(["-R", "65534"])
+        .arg(home.repository())
+        .status()
+        .is_ok_and(|it| it.success());
+    if !given {
+        return;
+    }
+    let refused = home.asked("r1", "b").find().await.unwrap_err();
+    let repository = fs::canonicalize(home.repository()).unwrap();
+    let expected = format!("the repository `{}` belongs to another user", repository.display());
+    assert_eq!(refused.to_string(), expected);
+    assert!(refused.hint().unwrap().starts_with("start graphrun as its owner"));
+}
+
+#[tokio::test]
 async fn two_runs_that_start_with_one_name_of_a_branch_do_not_share_it() {
     let home = Home::new();
     let one = RunFolders::new("r1", [home.asked("r1", "auto").find().await.unwrap()]);

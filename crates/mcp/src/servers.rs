@@ -105,9 +105,9 @@ async fn check_lock(server: &McpServer, connection: &Connection) -> Result<(), M
     let LockedServer { tools, prompts, .. } = &server.locked;
     // A change that the server reports meanwhile, and one whose check fails or is cancelled, is checked by the next call.
     let changes = connection.changes();
-    check_same(&server.name, "tool", tools, connection.tools().await?)?;
+    check_same(&server.name, "tool", tools, &connection.tools().await?)?;
     if !prompts.is_empty() {
-        check_same(&server.name, "prompt", prompts, connection.prompts().await?)?;
+        check_same(&server.name, "prompt", prompts, &connection.prompts().await?)?;
     }
     connection.note_checked(changes);
     Ok(())
@@ -117,7 +117,7 @@ fn check_same(
     server: &str,
     part: &'static str,
     locked: &BTreeMap<String, LockedTool>,
-    found: Vec<(String, LockedTool)>,
+    found: &[(String, LockedTool)],
 ) -> Result<(), McpError> {
     let is_same = |(name, locked): &(&String, &LockedTool)| {
         // A second one of the same name could be the one that is called.

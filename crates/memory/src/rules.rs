@@ -65,23 +65,66 @@ pub(crate) fn approve(entry: &mut Entry, by: &str, now: Timestamp) {
     (entry.updated, entry.expires) = (now, None);
 }
 
-/// Checks the size of a batch.
+/// Checks the entries of a batch and its size.
 pub(crate) fn check_batch(batch: &Batch) -> Result<(), StoreError> {
     check_count(batch.entries.len())?;
-    batch.entries.iter().try_for_each(|it| check(&it.text, it.value.as_ref()))
+    batch.entries.iter().try_for_each(NewEntry::check)
 }
 
-/// Checks the size of whole entries.
+/// Checks whole entries and their number.
 pub(crate) fn check_entries(entries: &[Entry]) -> Result<(), StoreError> {
     check_count(entries.len())?;
-    entries.iter().try_for_each(|it| check(&it.text, it.value.as_ref()))
+    entries.iter().try_for_each(Entry::check)
+}
+
+impl NewEntry {
+    /// Checks what every store checks before it writes an entry.
+    ///
+    /// # Errors
+    ///
+    /// Names the first problem: the name of the tier, an empty text, a confidence that is not between 0 and 1, or a part that
+    /// is too large.
+    pub fn check(&self) -> Result<(), StoreError> {
+        check(&self.tier, self.confidence, &self.text, self.value.as_ref())
+    }
+}
+
+impl Entry {
+    /// Checks what every store checks before it imports an entry.
+    ///
+    /// # Errors
+    ///
+    /// As [`NewEntry::check`].
+    pub fn check(&self) -> Result<(), StoreError> {
+        check(&self.tier, self.confidence, &self.text, self.value.as_ref())
+    }
+}
+
+/// Whether a workflow can declare a tier of this name.
+pub(crate) fn is_tier_name(name: &str) -> bool {
+    let is_part = |it: char| it.is_ascii_alphanumeric() || "_-".contains(it);
+    name.starts_with(|it: char| it.is_ascii_alphabetic()) && name.chars().all(is_part)
 }
 
 fn check_count(count: usize) -> Result<(), StoreError> {
     if count > ENTRIES_MAX { Err(StoreError::TooMany(count)) } else { Ok(()) }
 }
 
-fn check(text: &str, value: Option<&serde_json::Value>) -> Result<(), StoreError> {
+fn check(
+    tier: &str,
+    confidence: Option<f64>,
+    text: &str,
+    value: Option<&serde_json::Value>,
+) -> Result<(), StoreError> {
+    if !is_tier_name(tier) {
+        return Err(StoreError::TierName(tier.to_owned()));
+    }
+    if text.trim().is_empty() {
+        return Err(StoreError::NoText);
+    }
+    if let Some(confidence) = confidence.filter(|it| !(0.0..=1.0).contains(it)) {
+        return Err(StoreError::Confidence(confidence));
+    }
     let bytes = value.map_or(0, |it| it.to_string().len());
     for (what, bytes, bytes_max) in
         [("text", text.len(), TEXT_BYTES_MAX), ("value", bytes, VALUE_BYTES_MAX)]
@@ -172,6 +215,27 @@ mod tests {
         assert_eq!(fused(&[1, 2, 3], &[3, 2, 1]), [vec![1, 3], vec![2]]);
         let many: Vec<usize> = (0..2 * CANDIDATES_MAX).collect();
         assert_eq!(fused(&many, &[]).len(), CANDIDATES_MAX);
+    }
+
+    #[test]
+    fn entries_without_a_text_a_tier_or_a_possible_confidence_are_refused() {
+        let source = super::super::Source::Person { name: "ana".to_owned() };
+        let of = |tier: &str, text: &str, confidence| {
+            let entry = NewEntry::of(tier, text.into(), source.clone());
+            NewEntry { confidence, ..entry }.check().map_err(|it| it.to_string())
+        };
+        assert_eq!(of("core-2", "x", Some(1.0)), Ok(()));
+        for text in ["", "  ", "\n\t"] {
+            assert_eq!(of("core", text, None).unwrap_err(), "the text of an entry is empty");
+        }
+        for tier in ["", "bad tier", "2", "-x", "é"] {
+            let error = of(tier, "x", None).unwrap_err();
+            assert!(error.contains("is not the name of a tier"), "{error}");
+        }
+        for confidence in [7.0, -0.1, f64::NAN] {
+            let error = of("core", "x", Some(confidence)).unwrap_err();
+            assert!(error.ends_with("which is not between 0 and 1"), "{error}");
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub trait Store: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Fails when an entry is too large, and when the store cannot be used.
+    /// Fails when an entry is too large or has no text, and when the store cannot be used.
     async fn put(&self, batch: &Batch) -> Result<Vec<EntryId>, StoreError>;
 
     /// Returns the entries that fit a search best; without a query, the newest.
@@ -96,7 +96,7 @@ pub trait Store: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Fails when an entry is too large, and when the store cannot be used.
+    /// Fails when an entry is too large or has no text, and when the store cannot be used.
     async fn import(&self, entries: &[Entry]) -> Result<(), StoreError>;
 
     /// Returns entries of a tier that have no vector of a model, at most so many; expired ones included.
@@ -186,6 +186,15 @@ pub enum StoreError {
         /// The most bytes that it may have.
         bytes_max: usize,
     },
+    /// An entry has no text, or only blanks.
+    #[error("the text of an entry is empty")]
+    NoText,
+    /// No workflow can declare a tier of this name.
+    #[error("{0:?} is not the name of a tier: a letter, then letters, digits, `_` and `-`")]
+    TierName(String),
+    /// The confidence is not between 0 and 1.
+    #[error("the confidence is {0}, which is not between 0 and 1")]
+    Confidence(f64),
     /// There are too many entries at once.
     #[error("{0} entries at once are more than {ENTRIES_MAX}")]
     TooMany(usize),

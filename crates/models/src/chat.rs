@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Admission, AnswerSink, Attachment, ModelError, RequestSettings, TokenUsage, ToolCall,
-    ToolChoice, ToolSpec,
+    Admission, AnswerSink, Attachment, ModelError, RequestSettings, StatedUsage, TokenUsage,
+    ToolCall, ToolChoice, ToolSpec,
 };
 
 /// Answers conversations: a provider, a recording, or a double of a test.
@@ -192,6 +192,9 @@ pub struct ChatReply {
     /// The cost in US dollars, if the provider states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// The numbers of the provider that are ignored in the usage and the cost. They are not saved.
+    #[serde(skip)]
+    pub stated: StatedUsage,
     /// Why the answer ended.
     pub finish: Finish,
     /// The model that answered, as the provider names it.

@@ -10,7 +10,7 @@ use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{ChatRequest, Message, ModelError, TokenUsage};
+use super::{ChatRequest, Message, ModelError, StatedUsage, TokenUsage};
 
 #[cfg(feature = "openai")]
 pub use self::client::EmbeddingClient;
@@ -66,6 +66,8 @@ pub struct EmbeddingReply {
     pub usage: TokenUsage,
     /// The cost in US dollars, if the provider states it.
     pub cost_usd: Option<f64>,
+    /// The numbers of the provider that are ignored in the usage and the cost. They are not saved.
+    pub stated: StatedUsage,
     /// The model that answered, as the provider names it.
     pub model: String,
 }

@@ -60,6 +60,7 @@ mod estimates;
 mod fetch;
 mod prices;
 mod recording;
+mod stated;
 mod structured;
 mod vocabulary;
 mod windows;
@@ -89,6 +90,7 @@ pub use recording::{
 pub use retry_after::read_retry_after;
 pub use secret::Secret;
 pub use settings::RequestSettings;
+pub use stated::{STATED_COST_USD_MAX, STATED_TOKENS_MAX, StatedUsage};
 pub use structured::{
     Extracted, SchemaCheck, Structured, StructuredError, Wanted, answer_instruction, answer_schema,
     ask_structured, extract_json, repair_messages, strict_schema, with_twice_the_room,

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::calls::read_calls;
 use super::failure::{self, readable};
+use super::stated::StatedUsage;
 use super::thoughts::{TextParts, part_text};
 use super::{ChatReply, Finish, ModelError, Protocol, TokenUsage, ToolCall};
 
@@ -20,7 +21,8 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
     let Some(choices) = body.get("choices").and_then(Value::as_array) else {
         return Err(failure::not_a_reply(body, Protocol::Chat));
     };
-    let usage = read_usage(body.get("usage"));
+    let mut stated = StatedUsage::default();
+    let usage = read_usage(body.get("usage"), &mut stated);
     let Some(choice) = choices.first() else {
         return Err(if failure::has_error(body) {
             failure::not_a_reply(body, Protocol::Chat)
@@ -34,7 +36,8 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
     }
     let rest = Rest {
         usage,
-        cost_usd: read_cost(body.get("usage")),
+        cost_usd: read_cost(body.get("usage"), &mut stated),
+        stated,
         finish: read_finish(choice.get("finish_reason")),
         model: text_of(body.get("model")),
     };
@@ -46,6 +49,7 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
 pub(super) struct Rest {
     pub(super) usage: TokenUsage,
     pub(super) cost_usd: Option<f64>,
+    pub(super) stated: StatedUsage,
     pub(super) finish: Finish,
     pub(super) model: String,
 }
@@ -75,7 +79,7 @@ impl Answer {
 
     /// Returns the reply, if its answer is known to be whole.
     pub(super) fn conclude(self, rest: Rest) -> Result<ChatReply, ModelError> {
-        let (answer, Rest { usage, cost_usd, finish, model }) = (self, rest);
+        let (answer, Rest { usage, cost_usd, stated, finish, model }) = (self, rest);
         if let Some(text) = answer.refusal {
             return Err(ModelError::Refused { text, usage });
         }
@@ -108,7 +112,7 @@ impl Answer {
         let Self { text, reasoning, tool_calls, thinking, .. } = answer;
         let reasoning = reasoning.filter(|it| !it.is_empty());
         let reply = ChatReply { text, tool_calls, reasoning, thinking, ..ChatReply::default() };
-        Ok(ChatReply { usage, cost_usd, finish, model, ..reply })
+        Ok(ChatReply { usage, cost_usd, stated, finish, model, ..reply })
     }
 
     fn read(choice: &Value) -> Self {
@@ -255,10 +259,15 @@ impl Ending {
 }
 
 /// Reads the counts of tokens. A call without counts still counts as a call.
-pub(super) fn read_usage(usage: Option<&Value>) -> TokenUsage {
-    let count = |names: [&str; 2]| {
-        names.iter().find_map(|name| usage?.get(name)).and_then(whole_number).unwrap_or(0)
-    };
+pub(super) fn read_usage(usage: Option<&Value>, stated: &mut StatedUsage) -> TokenUsage {
+    let mut count =
+        |names: [&str; 2]| names.iter().find_map(|name| stated.count(name, usage?.get(name)));
+    let input = count(["prompt_tokens", "input_tokens"]);
+    let output = count(["completion_tokens", "output_tokens"]);
+    // A server that states only the sum has counted, too.
+    let sum = usage.and_then(|it| it.get("total_tokens"));
+    let sum = sum.filter(|_| input.is_none() && output.is_none());
+    let input = stated.count("total_tokens", sum).or(input);
     // OpenAI and most others put it into the details, DeepSeek beside the other counts.
     let details = ["prompt_tokens_details", "input_tokens_details"];
     let detail = details.iter().find_map(|it| usage?.get(it)?.get("cached_tokens"));
@@ -269,33 +278,30 @@ pub(super) fn read_usage(usage: Option<&Value>) -> TokenUsage {
     let details = ["completion_tokens_details", "output_tokens_details"];
     let reasoning = details.iter().find_map(|it| usage?.get(it)?.get("reasoning_tokens"));
     let reasoning = reasoning.or_else(|| usage?.get("reasoning_tokens"));
-    TokenUsage {
-        input_tokens: count(["prompt_tokens", "input_tokens"]),
-        cached_input_tokens: cached.and_then(whole_number).unwrap_or(0),
-        cache_write_input_tokens: written.and_then(whole_number).unwrap_or(0),
-        output_tokens: count(["completion_tokens", "output_tokens"]),
-        reasoning_output_tokens: reasoning.and_then(whole_number).unwrap_or(0),
+    let usage = TokenUsage {
+        input_tokens: input.unwrap_or(0),
+        cached_input_tokens: stated.part("cached_tokens", cached),
+        cache_write_input_tokens: stated.part("cache_write_tokens", written),
+        output_tokens: output.unwrap_or(0),
+        reasoning_output_tokens: stated.part("reasoning_tokens", reasoning),
         calls: 1,
         ..TokenUsage::default()
-    }
+    };
+    stated.usage(usage).unwrap_or(TokenUsage { calls: 1, ..TokenUsage::default() })
 }
 
 /// Reads the cost in US dollars, as gateways state it: a number, a text, or the total of an object.
-pub(super) fn read_cost(usage: Option<&Value>) -> Option<f64> {
+pub(super) fn read_cost(usage: Option<&Value>, stated: &mut StatedUsage) -> Option<f64> {
     let usage = usage?;
-    let number = |value: &Value| match value {
-        Value::String(text) => text.trim().parse().ok(),
-        value => value.as_f64(),
-    };
-    let stated = ["cost", "total_cost", "cost_usd"].iter().find_map(|name| {
+    let cost = ["cost", "total_cost", "cost_usd"].iter().find_map(|name| {
         let cost = usage.get(*name)?;
-        number(cost.get("total_cost").unwrap_or(cost))
+        stated.cost(name, Some(cost.get("total_cost").unwrap_or(cost)))
     });
     // OpenRouter bills only its fee if the account has a key of the provider, which bills the rest.
     let is_own_key = usage.get("is_byok").and_then(Value::as_bool) == Some(true);
     let upstream = usage.pointer("/cost_details/upstream_inference_cost").filter(|_| is_own_key);
-    let upstream = upstream.and_then(number).unwrap_or(0.0);
-    stated.map(|it| it + upstream).filter(|it| it.is_finite() && *it >= 0.0)
+    let upstream = stated.cost("upstream_inference_cost", upstream).unwrap_or(0.0);
+    cost.map(|it| it + upstream)
 }
 
 /// Takes `12`, `12.0` and `"12"`.

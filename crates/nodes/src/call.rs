@@ -344,6 +344,10 @@ impl ChatModel for Watched<'_> {
             self.ctx.report(Report::ModelCall { model, usage, ms }).await;
         }
         drop(permit);
+        let warning = replied.as_ref().ok().and_then(|it| it.stated.warning(self.named));
+        if let Some(message) = warning {
+            self.ctx.report(Report::Warning { message }).await;
+        }
         if let Ok(reply) = &replied {
             self.calls.measure(self.named, texts, &reply.usage);
             self.note_estimate(request, &reply.usage);

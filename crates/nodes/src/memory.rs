@@ -55,9 +55,8 @@ pub(super) fn failure(error: &TaskMemoryError) -> NodeError {
     use graphrun_memory::StoreError;
     let kind = match error {
         TaskMemoryError::Store(StoreError::Recording(_)) => ErrorKind::Recording,
-        TaskMemoryError::Store(StoreError::Unusable { .. } | StoreError::Failed { .. }) => {
-            ErrorKind::Memory
-        }
+        TaskMemoryError::Store(StoreError::Filter(_)) => ErrorKind::Other,
+        TaskMemoryError::Store(_) => ErrorKind::Memory,
         _ => ErrorKind::Other,
     };
     let is_transient = matches!(error, TaskMemoryError::Store(it) if it.is_transient());

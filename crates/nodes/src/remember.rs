@@ -164,11 +164,13 @@ impl Remember {
     fn remembered(&self, ctx: &NodeContext) -> Result<Remembered, NodeError> {
         let RememberSettings { value, tier, is_list, module, confidence, .. } = &self.definition;
         let view = ExpressionView::of(ctx);
-        let values = match value.evaluate_owned(&view)? {
+        let mut values = match value.evaluate_owned(&view)? {
             Value::Null => Vec::new(),
             Value::Array(items) if *is_list => items,
             value => vec![value],
         };
+        // A model that has nothing to remember often answers with an empty text.
+        values.retain(|it| it.as_str().is_none_or(|text| !text.trim().is_empty()));
         let evaluate = |it: &Option<Expression>| -> Result<Option<Arc<Value>>, NodeError> {
             Ok(it.as_ref().map(|it| it.evaluate(&view)).transpose()?)
         };

@@ -6,7 +6,7 @@
 mod on_host;
 mod read;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use graphrun_core::{
@@ -28,7 +28,7 @@ pub(super) use self::read::RunKind;
 pub use self::read::{Argument, CommandSettings, RunOutput, RunPlace};
 use super::{
     call_in_sandbox::Streams,
-    changes::write_back,
+    changes::{Changes, write_back},
     in_folder::SandboxFolder,
     sandboxed::{Bench, SandboxServices, unusable},
     write_files::source_files,
@@ -54,8 +54,7 @@ struct Ended {
     code: i32,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    /// The files that are written back, by path.
-    changes: BTreeMap<String, Vec<u8>>,
+    changes: Changes,
 }
 
 impl Run {
@@ -151,7 +150,7 @@ impl Run {
             })
         };
         let (stdout, stderr) = (stream(&names.output)?, stream(&names.errors)?);
-        Ok(Ended { code, stdout, stderr, changes: finished.collected })
+        Ok(Ended { code, stdout, stderr, changes: Changes::of(finished) })
     }
 
     /// Whether an exit code is a failure. It is a result if a field receives it, unless another attempt follows.
@@ -166,7 +165,7 @@ impl Run {
         let call = HostCall { definition: &self.definition, host, access: &self.hosts };
         let HostResult { outcome, stdout, stderr } = call.run(ctx).await?;
         let code = self.code(outcome, host.time)?;
-        Ok(Ended { code, stdout, stderr, changes: BTreeMap::new() })
+        Ok(Ended { code, stdout, stderr, changes: Changes::default() })
     }
 
     async fn in_sandbox(

@@ -130,7 +130,8 @@ impl Bench {
     }
 
     /// Runs a job, with the packages of the sandbox, in the folder that a node names, if it names one: mounted, or copied
-    /// where this machine mounts none. The files below `collect_below` that the job has not changed are left out of the result.
+    /// where this machine mounts none. The files below `collect_below` that the job has not changed are left out of the result,
+    /// also those with an unacceptable name.
     pub(super) async fn run_in_folder(
         &self,
         ctx: &NodeContext,
@@ -153,6 +154,7 @@ impl Bench {
         open.report(ctx).await;
         Ok(ran.map(|mut finished| {
             finished.collected.retain(|path, content| !folder.has(Path::new(path), content));
+            finished.refused.retain(|path, content| !folder.has(path, content));
             finished
         }))
     }

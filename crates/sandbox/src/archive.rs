@@ -3,7 +3,10 @@
 //! The host never opens a path that generated code could have made: it writes one stream and reads
 //! another.
 
-use std::{collections::BTreeMap, io, io::Read as _};
+use std::{
+    collections::BTreeMap, ffi::OsString, io, io::Read as _, os::unix::ffi::OsStringExt as _,
+    path::PathBuf,
+};
 
 use super::{
     folder_file::{FolderContent, FolderFile},
@@ -48,25 +51,33 @@ fn describe_file(header: &mut tar::Header, bytes: usize, is_executable: bool) {
     header.set_size(bytes as u64);
 }
 
-/// Unpacks the files from the sandbox: declared names, acceptable names at or below declared paths, regular files, nothing
-/// else. The program can forge the stream, so odd entries are left out, and an unreadable rest ends the reading.
-pub(super) fn unpack(
-    stream: &[u8],
-    declared: &[String],
-    below: &[String],
-) -> BTreeMap<String, Vec<u8>> {
-    let is_below = |path: &str| {
+/// The files that came out of a sandbox.
+#[derive(Debug, Default)]
+pub(super) struct Unpacked {
+    /// The files with an acceptable name.
+    pub(super) collected: BTreeMap<String, Vec<u8>>,
+    /// The other files below the declared paths.
+    pub(super) refused: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+/// Unpacks the files from the sandbox: declared names, and regular files at or below declared paths. The program can forge
+/// the stream, so odd entries are left out, and an unreadable rest ends the reading.
+pub(super) fn unpack(stream: &[u8], declared: &[String], below: &[String]) -> Unpacked {
+    let is_below = |path: &[u8]| {
         let is_at = |it: &String| {
-            path.strip_prefix(it.as_str()).is_some_and(|it| it.is_empty() || it.starts_with('/'))
+            let rest = path.strip_prefix(it.as_bytes());
+            rest.is_some_and(|it| it.is_empty() || it.starts_with(b"/"))
         };
-        below.iter().any(is_at) && check_path(path).is_ok()
+        below.iter().any(is_at)
     };
-    let mut collected = BTreeMap::new();
+    let mut unpacked = Unpacked::default();
     let mut archive = tar::Archive::new(stream);
-    let Ok(entries) = archive.entries() else { return collected };
+    let Ok(entries) = archive.entries() else { return unpacked };
     for mut entry in entries.map_while(Result::ok) {
-        let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        if !declared.contains(&path) && !is_below(&path) {
+        let bytes = entry.path_bytes().into_owned();
+        let path = String::from_utf8(bytes.clone()).ok();
+        let is_declared = path.as_ref().is_some_and(|it| declared.contains(it));
+        if !is_declared && !is_below(&bytes) {
             continue;
         }
         if entry.header().entry_type() != tar::EntryType::Regular {
@@ -75,11 +86,15 @@ pub(super) fn unpack(
         // The size of the stream is bounded. A header with a larger size than the content must not
         // allocate memory for it.
         let mut content = Vec::new();
-        if entry.read_to_end(&mut content).is_ok() && content.len() as u64 == entry.size() {
-            collected.insert(path, content);
+        if entry.read_to_end(&mut content).is_err() || content.len() as u64 != entry.size() {
+            continue;
+        }
+        match path.filter(|it| is_declared || check_path(it).is_ok()) {
+            Some(path) => drop(unpacked.collected.insert(path, content)),
+            None => drop(unpacked.refused.insert(OsString::from_vec(bytes).into(), content)),
         }
     }
-    collected
+    unpacked
 }
 
 #[cfg(test)]
@@ -101,7 +116,10 @@ mod tests {
     #[test]
     fn a_declared_regular_file_comes_out() {
         let bytes = stream(tar::EntryType::Regular, "report.xml", b"<x/>");
-        assert_eq!(unpack(&bytes, &["report.xml".to_owned()], &[])["report.xml"], b"<x/>");
+        assert_eq!(
+            unpack(&bytes, &["report.xml".to_owned()], &[]).collected["report.xml"],
+            b"<x/>"
+        );
     }
 
     #[test]
@@ -115,7 +133,9 @@ mod tests {
             (tar::EntryType::Fifo, "report.xml"),
             (tar::EntryType::GNUSparse, "report.xml"),
         ] {
-            assert!(unpack(&stream(kind, name, b""), &declared, &[]).is_empty(), "{kind:?} {name}");
+            let unpacked = unpack(&stream(kind, name, b""), &declared, &[]);
+            assert!(unpacked.collected.is_empty(), "{kind:?} {name}");
+            assert!(unpacked.refused.is_empty(), "{kind:?} {name}");
         }
     }
 
@@ -123,16 +143,17 @@ mod tests {
     fn acceptable_regular_files_come_out_of_a_declared_folder() {
         let below = ["src".to_owned()];
         for (kind, name, expected) in [
-            (tar::EntryType::Regular, "src/deep/a.py", true),
-            (tar::EntryType::Regular, "src", true),
-            (tar::EntryType::Regular, "srcs/a.py", false),
-            (tar::EntryType::Regular, "src/.git/config", false),
-            (tar::EntryType::Regular, "src/a\u{e9}.py", false),
-            (tar::EntryType::Symlink, "src/a.py", false),
-            (tar::EntryType::Directory, "src/a.py", false),
+            (tar::EntryType::Regular, "src/deep/a.py", (true, false)),
+            (tar::EntryType::Regular, "src", (true, false)),
+            (tar::EntryType::Regular, "srcs/a.py", (false, false)),
+            (tar::EntryType::Regular, "src/.git/config", (false, true)),
+            (tar::EntryType::Regular, "src/a\u{301}.py", (false, true)),
+            (tar::EntryType::Symlink, "src/a.py", (false, false)),
+            (tar::EntryType::Symlink, "src/a:b", (false, false)),
+            (tar::EntryType::Directory, "src/a.py", (false, false)),
         ] {
-            let found = !unpack(&stream(kind, name, b""), &[], &below).is_empty();
-            assert_eq!(found, expected, "{kind:?} {name}");
+            let Unpacked { collected, refused } = unpack(&stream(kind, name, b""), &[], &below);
+            assert_eq!((!collected.is_empty(), !refused.is_empty()), expected, "{kind:?} {name}");
         }
     }
 
@@ -160,8 +181,9 @@ mod tests {
     #[test]
     fn a_cut_stream_gives_no_half_file() {
         let bytes = stream(tar::EntryType::Regular, "report.xml", &[b'x'; 2000]);
-        assert!(unpack(&bytes[..1500], &["report.xml".to_owned()], &[]).is_empty());
-        assert!(unpack(b"not a tar stream at all", &["report.xml".to_owned()], &[]).is_empty());
+        for bytes in [&bytes[..1500], b"not a tar stream at all"] {
+            assert!(unpack(bytes, &["report.xml".to_owned()], &[]).collected.is_empty());
+        }
     }
 
     #[test]
@@ -169,6 +191,6 @@ mod tests {
         let path = format!("{}/{}.py", "d".repeat(90), "f".repeat(100));
         let packed =
             pack(&[], &[SourceFile { path: path.clone(), content: "1".to_owned() }]).unwrap();
-        assert_eq!(unpack(&packed, std::slice::from_ref(&path), &[])[&path], b"1");
+        assert_eq!(unpack(&packed, std::slice::from_ref(&path), &[]).collected[&path], b"1");
     }
 }

@@ -36,8 +36,8 @@ pub struct Job {
     pub limits: Limits,
     /// Files of the work folder that are returned afterwards, if they are regular files.
     pub collect: Vec<String>,
-    /// Files and folders of the work folder. The files, and all regular files below the folders, are returned afterwards,
-    /// except those with a path that [`check_path`](super::check_path) refuses.
+    /// Files and folders of the work folder. The files, and all regular files below the folders, are returned afterwards;
+    /// those with a path that [`check_path`](super::check_path) refuses are returned separately.
     pub collect_below: Vec<String>,
     /// Files that appear below `/graphrun`, read-only: nothing inside can change, replace or hide them.
     pub fixed: Vec<FixedFile>,
@@ -129,6 +129,11 @@ pub struct Finished {
     pub output: String,
     /// The declared files that exist and are regular, by path. Above 8 MiB in total, all are dropped.
     pub collected: BTreeMap<String, Vec<u8>>,
+    /// The regular files below [`Job::collect_below`] with a path that [`check_path`](super::check_path) refuses. They count
+    /// towards the same 8 MiB.
+    pub refused: BTreeMap<PathBuf, Vec<u8>>,
+    /// Whether the declared files had more than 8 MiB, so that all are dropped.
+    pub is_too_large: bool,
     /// The bytes on the channel, if the job has one. Empty if there were more than 8 MiB.
     pub records: Vec<u8>,
     /// Time from the start of the program to its end.

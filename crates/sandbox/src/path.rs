@@ -208,7 +208,9 @@ fn reserved(components: &[&str]) -> Option<String> {
     let folded: Vec<String> =
         components.iter().map(|component| component.to_ascii_lowercase()).collect();
     let is_reserved_anywhere = |name: &&String| {
-        matches!(name.as_str(), ".git" | ".hg" | ".svn" | ".home" | ".ssh" | ".cargo")
+        // `git~1` is the short name of `.git` on NTFS, and git refuses it everywhere. It refuses other spellings, too: those
+        // with a dot, a space, a colon, a backslash or an ignorable character are refused above.
+        matches!(name.as_str(), ".git" | "git~1" | ".hg" | ".svn" | ".home" | ".ssh" | ".cargo")
     };
     let is_own = |name: &&String| name.starts_with(".graphrun");
     if let Some(name) = folded.iter().find(|it| is_reserved_anywhere(it) || is_own(it)) {
@@ -260,6 +262,8 @@ mod tests {
             "a\nb", "..%2f", "\u{ff0e}\u{ff0e}/x", ".git/hooks/pre-commit", "sub/.GIT/config", "/proc/self/root/x",
             "a/.../b", "%00", "a.", "a ", " a", "a./b", "a\u{301}.py", "é.py", "a:b", "a\tb", "a\u{7f}",
             "sitecustomize.py", "lib/usercustomize.py", "x.pth", "a/.PTH", ".home/x", ".cargo/config.toml", ".npmrc",
+            "GIT~1", "git~1/config", "a/Git~1/hooks/x", ".git.", ".git...", ".git ", ".git::$INDEX_ALLOCATION", ".git:x/config",
+            ".git\\config", ".g\u{200c}it/config", ".\u{2060}git", ".git\u{feff}/config",
             ".graphrun/runs.db", "a/.Graphrun-x", "con .txt", "a*b", "a?b", "a|b", "a<b", "a\"b", "a'b", "a`b", "a;b", "a&b", "a!b", "-", "a/-b",
         ];
         for path in vectors {
@@ -288,6 +292,7 @@ mod tests {
             "nullable.py",
             "a..b",
             "..a",
+            "git~2",
             "d/d/d/d/d/d/d/f",
         ] {
             assert_eq!(check_path(path), Ok(()), "{path:?}");

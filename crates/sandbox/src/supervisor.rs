@@ -5,7 +5,6 @@
 //! memory in between. The caller holds a pipe; when its other end is closed, the run is stopped.
 
 use std::{
-    collections::BTreeMap,
     fs::File,
     io::{self, PipeReader, PipeWriter, Read as _, Write as _},
     mem,
@@ -26,7 +25,7 @@ use nix::{
 use tokio::sync::oneshot;
 
 use super::{
-    archive::{self, COLLECT_BYTES_MAX},
+    archive::{self, COLLECT_BYTES_MAX, Unpacked},
     error::SandboxError,
     job::{Finished, Job, Outcome},
     launch::{Launch, Launched},
@@ -227,16 +226,19 @@ impl Supervisor<'_> {
         let wall = started.elapsed();
         // All writers have ended, so the pipes contain everything that is left.
         while self.read() {}
-        let collected = match mem::take(&mut self.collected_bytes) {
-            bytes if bytes.len() > COLLECT_BYTES_MAX => BTreeMap::new(),
-            bytes => archive::unpack(&bytes, &job.collect, &job.collect_below),
+        let collected_bytes = mem::take(&mut self.collected_bytes);
+        let is_too_large = collected_bytes.len() > COLLECT_BYTES_MAX;
+        let Unpacked { collected, refused } = if is_too_large {
+            Unpacked::default()
+        } else {
+            archive::unpack(&collected_bytes, &job.collect, &job.collect_below)
         };
         let records = match mem::take(&mut self.records_bytes) {
             bytes if bytes.len() > RECORDS_BYTES_MAX => Vec::new(),
             bytes => bytes,
         };
         let output = mem::take(&mut self.shown).into_text();
-        Ok(Finished { outcome, output, collected, records, wall })
+        Ok(Finished { outcome, output, collected, refused, is_too_large, records, wall })
     }
 
     /// Reads the available bytes, at most a buffer of each stream. Returns whether there were any.

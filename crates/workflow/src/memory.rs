@@ -184,7 +184,10 @@ impl TaskMemory {
             let approval = if tier.approve { Approval::Pending } else { Approval::None };
             let (keep, module) = (tier.keep, module.clone());
             let entry = NewEntry::of(name.clone(), value, self.source.clone());
-            entries.push(NewEntry { module, confidence, approval, keep, ..entry });
+            let entry = NewEntry { module, confidence, approval, keep, ..entry };
+            // Before the vectors, which cost something.
+            entry.check()?;
+            entries.push(entry);
         }
         if let Some(model) = &tier.embeddings {
             let texts: Vec<String> = entries.iter().map(|it| it.text.clone()).collect();

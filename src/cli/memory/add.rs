@@ -41,6 +41,8 @@ impl Args {
             let source = Source::Person { name };
             let entry = NewEntry::of(tier, value, source);
             let entry = NewEntry { module, approval: Approval::Approved, ..entry };
+            // A wrong entry creates no memory.
+            entry.check().map_err(|error| CliError::usage(error.to_string()))?;
             let (store, now) = (globals.memory()?.create_memory()?, Timestamp::now());
             // Each command is a new write.
             let key = format!("add/{}/{}", now.as_nanosecond(), std::process::id());

@@ -85,5 +85,6 @@ fn read(line: &str) -> Result<Entry, String> {
     if id != entry.id {
         return Err(format!("the id is {}, and the id of this text is {id}", entry.id));
     }
+    entry.check().map_err(|error| error.to_string())?;
     Ok(entry)
 }

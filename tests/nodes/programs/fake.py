@@ -145,6 +145,26 @@ def leaks(name):
     print(DONE)
 
 
+def large():
+    with open("made.log", "w") as file:
+        file.write("x" * (10 << 20))
+    print(DONE)
+
+
+def names():
+    os.makedirs("src", exist_ok=True)
+    for path in ("src/plain.md", "src/überblick.md", "src/a:b", "src/-dash"):
+        with open(path, "w") as file:
+            file.write("written\n")
+    os.link("src/plain.md", "src/second.md")
+    print(DONE)
+
+
+def states(usage):
+    """Answers with a usage, which is JSON."""
+    print(json.dumps({**ANSWER, "usage": json.loads(usage)}))
+
+
 def main():
     prompt, mode = sys.stdin.read(), sys.argv[1]
     if mode in ("claude", "codex", "gemini", "json"):
@@ -168,8 +188,10 @@ def main():
         {"seeks": seeks, "leaks": leaks}[mode](sys.argv[2])
     elif mode == "mend":
         mend(prompt)
+    elif mode == "states":
+        states(sys.argv[2])
     else:
-        {"hang": hang, "flood": flood, "fork": fork, "outside": outside}[mode]()
+        {"hang": hang, "flood": flood, "fork": fork, "outside": outside, "large": large, "names": names}[mode]()
 
 
 main()

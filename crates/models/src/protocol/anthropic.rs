@@ -17,8 +17,9 @@ use crate::{
     deltas::AnswerSink,
     failure,
     provider::{OutputMode, Parameter},
-    reader::{Answer, Rest, parts_text, read_usage, text_of, whole_number},
+    reader::{Answer, Rest, parts_text, read_usage, text_of},
     shape::{Shape, add_extra, add_instruction, split_instructions, text_part, wire_schema},
+    stated::StatedUsage,
     structured::strict_schema,
 };
 
@@ -201,8 +202,10 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
         Some("tool_use") => Finish::ToolCalls,
         Some(other) => Finish::Other(other.to_owned()),
     };
+    let mut stated = StatedUsage::default();
     answer.without_thoughts().conclude(Rest {
-        usage: usage_of(body.get("usage")),
+        usage: usage_of(body.get("usage"), &mut stated),
+        stated,
         finish,
         model: text_of(body.get("model")),
         ..Rest::default()
@@ -216,10 +219,13 @@ fn read_call(block: &Value) -> Option<ToolCall> {
 }
 
 /// Reads the counts of tokens. Those of the cache are not part of the others.
-fn usage_of(usage: Option<&Value>) -> TokenUsage {
-    let count = |name: &str| usage.and_then(|it| it.get(name)).and_then(whole_number).unwrap_or(0);
-    let cached = count("cache_read_input_tokens");
-    let plain = read_usage(usage);
+fn usage_of(usage: Option<&Value>, stated: &mut StatedUsage) -> TokenUsage {
+    let plain = read_usage(usage, stated);
+    if stated.has_ignored_count() {
+        return plain;
+    }
+    let name = "cache_read_input_tokens";
+    let cached = stated.part(name, usage.and_then(|it| it.get(name)));
     let input = plain.input_tokens.saturating_add(cached);
     TokenUsage {
         input_tokens: input.saturating_add(plain.cache_write_input_tokens),

@@ -8,6 +8,7 @@ use crate::{
     embeddings::problem_of,
     failure::{has_error, not_a},
     reader::{read_cost, read_usage, text_of, whole_number},
+    stated::StatedUsage,
 };
 
 impl Protocol {
@@ -55,14 +56,19 @@ impl Protocol {
             let message = format!("the reply is not a list of embeddings: {problem}");
             ModelError::Transient { after: None, message }
         })?;
+        let mut stated = StatedUsage::default();
         let (usage, cost_usd, model) = match self {
-            Self::Gemini => (gemini::usage_of(body.get("usageMetadata")), None, String::new()),
+            Self::Gemini => {
+                let usage = gemini::usage_of(body.get("usageMetadata"), &mut stated);
+                (usage, None, String::new())
+            }
             Self::Chat | Self::Responses | Self::Anthropic => {
                 let usage = body.get("usage");
-                (read_usage(usage), read_cost(usage), text_of(body.get("model")))
+                let tokens = read_usage(usage, &mut stated);
+                (tokens, read_cost(usage, &mut stated), text_of(body.get("model")))
             }
         };
-        Ok(EmbeddingReply { vectors, usage, cost_usd, model })
+        Ok(EmbeddingReply { vectors, usage, cost_usd, stated, model })
     }
 }
 

@@ -17,10 +17,11 @@ use crate::{
     deltas::AnswerSink,
     failure,
     provider::{OutputMode, Parameter},
-    reader::{Answer, Rest, text_of, whole_number},
+    reader::{Answer, Rest, text_of},
     shape::{
         Shape, add_extra, add_instruction, add_provider_data, split_instructions, wire_schema,
     },
+    stated::StatedUsage,
     structured::strict_schema,
 };
 
@@ -161,7 +162,8 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
         }
         return read(error.unwrap_or(&fold.body()));
     }
-    let usage = usage_of(body.get("usageMetadata"));
+    let mut stated = StatedUsage::default();
+    let usage = usage_of(body.get("usageMetadata"), &mut stated);
     let candidates = body.get("candidates").and_then(Value::as_array);
     if failure::has_error(body) {
         return Err(failure::not_a_reply(body, Protocol::Gemini));
@@ -201,7 +203,7 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
         Some(other) => Finish::Other(other.to_owned()),
     };
     let model = text_of(body.get("modelVersion"));
-    answer.without_thoughts().conclude(Rest { usage, finish, model, ..Rest::default() })
+    answer.without_thoughts().conclude(Rest { usage, stated, finish, model, ..Rest::default() })
 }
 
 fn read_call(part: &Value) -> Option<ToolCall> {
@@ -216,17 +218,25 @@ fn read_call(part: &Value) -> Option<ToolCall> {
 }
 
 /// Reads the counts of tokens. Those of thoughts are not part of the answer's.
-pub(super) fn usage_of(usage: Option<&Value>) -> TokenUsage {
-    let count = |name: &str| usage.and_then(|it| it.get(name)).and_then(whole_number).unwrap_or(0);
-    let thoughts = count("thoughtsTokenCount");
-    TokenUsage {
-        input_tokens: count("promptTokenCount").saturating_add(count("toolUsePromptTokenCount")),
-        cached_input_tokens: count("cachedContentTokenCount"),
-        output_tokens: count("candidatesTokenCount").saturating_add(thoughts),
+pub(super) fn usage_of(usage: Option<&Value>, stated: &mut StatedUsage) -> TokenUsage {
+    let counts = [
+        "promptTokenCount",
+        "toolUsePromptTokenCount",
+        "candidatesTokenCount",
+        "thoughtsTokenCount",
+    ];
+    let counts = counts.map(|it| stated.count(it, usage.and_then(|usage| usage.get(it))));
+    let [prompt, tools, answer, thoughts] = counts.map(Option::unwrap_or_default);
+    let name = "cachedContentTokenCount";
+    let usage = TokenUsage {
+        input_tokens: prompt.saturating_add(tools),
+        cached_input_tokens: stated.part(name, usage.and_then(|it| it.get(name))),
+        output_tokens: answer.saturating_add(thoughts),
         reasoning_output_tokens: thoughts,
         calls: 1,
         ..TokenUsage::default()
-    }
+    };
+    stated.usage(usage).unwrap_or(TokenUsage { calls: 1, ..TokenUsage::default() })
 }
 
 /// Collects the pieces of a stream, each of which has the form of a reply.

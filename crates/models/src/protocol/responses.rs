@@ -19,6 +19,7 @@ use crate::{
     provider::{OutputMode, Parameter, SystemRole},
     reader::{Answer, Rest, parts_text, read_usage, text_of},
     shape::{Shape, add_extra, add_instruction, wire_schema},
+    stated::StatedUsage,
     structured::strict_schema,
 };
 
@@ -175,8 +176,10 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
         None | Some("completed") => Finish::ToolCalls,
         Some(status) => Finish::Other(why.unwrap_or(status).to_owned()),
     };
+    let mut stated = StatedUsage::default();
     answer.without_thoughts().conclude(Rest {
-        usage: read_usage(body.get("usage")),
+        usage: read_usage(body.get("usage"), &mut stated),
+        stated,
         finish,
         model: text_of(body.get("model")),
         ..Rest::default()

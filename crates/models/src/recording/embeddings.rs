@@ -58,7 +58,7 @@ impl EmbeddingModel for EmbeddingRecorder {
     async fn embed(&self, request: &EmbeddingRequest) -> Result<EmbeddingReply, ModelError> {
         let outcome = self.model.embed(request).await;
         let recorded = match &outcome {
-            Ok(EmbeddingReply { vectors, usage, cost_usd, model }) => {
+            Ok(EmbeddingReply { vectors, usage, cost_usd, model, .. }) => {
                 let text = serde_json::to_string(&RecordedVectors { vectors: vectors.clone() });
                 let text = text.expect("finite numbers can always be written");
                 let (usage, cost_usd, model) = (*usage, *cost_usd, model.clone());

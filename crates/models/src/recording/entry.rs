@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::lines::{CallLine, EntryLine, ReplyLine, RequestLine};
 use super::normalise::normalise;
 use super::replay::Replay;
-use crate::{ChatReply, ChatRequest, Message, ModelError, TokenUsage};
+use crate::{ChatReply, ChatRequest, Message, ModelError, StatedUsage, TokenUsage};
 /// The version that is written, and the only one so far.
 const VERSION: u64 = 1;
 
@@ -140,6 +140,7 @@ impl Entry {
                 thinking: Vec::new(),
                 usage,
                 cost_usd: None,
+                stated: StatedUsage::default(),
                 finish: reply.finish.clone().unwrap_or_else(|| reply.usual_finish()),
                 model: reply.model.clone().unwrap_or_else(|| Replay::MODEL.to_owned()),
                 // A session is of one machine, and no program continues it in a replay.

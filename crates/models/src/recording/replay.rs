@@ -120,7 +120,7 @@ impl Replay {
             }),
         })?;
         let ChatReply { usage, cost_usd, model, .. } = reply;
-        Ok(EmbeddingReply { vectors, usage, cost_usd, model })
+        Ok(EmbeddingReply { vectors, usage, cost_usd, model, ..EmbeddingReply::default() })
     }
 
     fn answer(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {

@@ -26,8 +26,8 @@ use graphrun_core::{
 };
 use graphrun_guard::redact::redact;
 use graphrun_models::{
-    ChatModel, ChatReply, ChatRequest, Message, ModelError, Role, TokenUsage, answer_instruction,
-    answer_schema,
+    ChatModel, ChatReply, ChatRequest, Message, ModelError, Role, StatedUsage, TokenUsage,
+    answer_instruction, answer_schema,
 };
 use graphrun_sandbox::{
     HostCommand, HostError, Job, JobError, Limits, Outcome, OutputReader, SandboxError, SourceFile,
@@ -46,7 +46,7 @@ use super::{
 use crate::{
     call::{Calls, Watched, failure_of},
     call_in_sandbox::Streams,
-    changes::write_back,
+    changes::{Changes, write_back},
     homes::RunHomes,
     host_approval::{ask_for_command, shown as shown_command},
     in_folder::{SandboxFolder, open_folder},
@@ -104,8 +104,9 @@ struct Ended {
     outcome: Outcome,
     stderr: Vec<u8>,
     time: Duration,
-    /// The files that are written back, by path.
-    changes: BTreeMap<String, Vec<u8>>,
+    changes: Changes,
+    /// Whether its changes were too large, so that none of them are there.
+    is_too_large: bool,
     /// A secret that one of them contains, and its place.
     leak: Option<String>,
 }
@@ -273,8 +274,13 @@ impl ProgramModel {
             Ok(reply) => reply,
             Err(error) => return Ok(Err(error)),
         };
-        if let Some(name) = &self.runner.folder {
-            write_back(&self.ctx, name, ended.changes, self.command()).await?;
+        if let Some(name) = &self.runner.folder
+            && let Err(error) = write_back(&self.ctx, name, ended.changes, self.command()).await
+        {
+            // The work costs the same without its changes.
+            let NodeError::Failed(failure) = error else { return Err(error) };
+            let (usage, cost_usd) = (reply.usage, reply.cost_usd);
+            return Ok(Err(ModelError::Program { failure, usage, cost_usd }));
         }
         let session = self.session_after(continued, stated).await;
         Ok(Ok(ChatReply { session, ..reply }))
@@ -310,6 +316,9 @@ impl ProgramModel {
         };
         let (ended, ()) = tokio::join!(run, report);
         let (ended, reading) = ended?;
+        if let Some(message) = reading.stated.warning(&format!("`{}`", self.command())) {
+            self.ctx.report(Report::Warning { message: redact(&message).into_owned() }).await;
+        }
         Ok(Worked { ended, reading, prompt_characters: prompt.chars().count() })
     }
 
@@ -399,10 +408,11 @@ impl ProgramModel {
                 let leak = find_secret(&finished.collected, &secrets);
                 Ok(Ended {
                     outcome: finished.outcome,
-                    stderr: finished.output.into_bytes(),
+                    stderr: finished.output.clone().into_bytes(),
                     time,
-                    changes: finished.collected,
                     leak,
+                    is_too_large: finished.is_too_large,
+                    changes: Changes::of(finished),
                 })
             }
             Err(SandboxError::Refused(JobError::Files(refused))) => {
@@ -472,16 +482,24 @@ impl ProgramModel {
             Failure { message: failure.message + help, ..failure }
         })?;
         let (outcome, stderr, time) = (result.outcome, result.stderr, call.time);
-        Ok(Ended { outcome, stderr, time, changes: BTreeMap::new(), leak: None })
+        let changes = Changes::default();
+        Ok(Ended { outcome, stderr, time, changes, is_too_large: false, leak: None })
     }
 
     /// Returns the answer of a program that has ended, or the reason why there is none.
     fn reply(
         &self,
         ended: &Ended,
-        reading: Reading,
+        mut reading: Reading,
         prompt_chars: usize,
     ) -> Result<ChatReply, ModelError> {
+        if reading.usage.is_none()
+            && (reading.cost_usd.is_some() || reading.stated != StatedUsage::default())
+        {
+            // A failed program counts, too, if it states anything.
+            let answer_chars = reading.answer.as_ref().map_or(0, |it| it.chars().count());
+            reading.usage = Some(TokenUsage::estimate(prompt_chars, answer_chars));
+        }
         let fail = |kind, what: &str| Err(self.failure(kind, what, Some(&reading)));
         let code = match ended.outcome {
             Outcome::Passed => 0,
@@ -523,6 +541,10 @@ impl ProgramModel {
             let failure = Failure::new(ErrorKind::InvalidOutput, message);
             return Err(failed(Failure { raw, ..failure }, Some(&reading)));
         };
+        if ended.is_too_large {
+            let what = "was stopped: the files in its `changes` are larger than 8 MiB together, so none came back";
+            return fail(ErrorKind::Command, what);
+        }
         if let Some(leak) = &ended.leak {
             let what = format!("wrote {leak}; no file was written back");
             return fail(ErrorKind::Command, &what);

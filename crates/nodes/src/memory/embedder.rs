@@ -126,6 +126,10 @@ impl TaskEmbedder {
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             self.ctx.report(Report::ModelCall { model, usage, ms }).await;
         }
+        let warning = replied.as_ref().ok().and_then(|it| it.stated.warning(named));
+        if let Some(message) = warning {
+            self.ctx.report(Report::Warning { message }).await;
+        }
         replied
     }
 

@@ -3,7 +3,7 @@
 //! Each line is an event with a `type`: `system`, then `assistant` and `user` with the messages of the conversation, and
 //! at the end `result` with the answer, the usage and the cost. With `json`, `result` comes alone.
 
-use graphrun_models::TokenUsage;
+use graphrun_models::{StatedUsage, TokenUsage};
 use serde_json::Value;
 
 use super::output::{Activity, Reading, count, shown, text};
@@ -51,22 +51,23 @@ fn activity(block: &Value) -> Option<Activity> {
 }
 
 fn read_result(event: &Value, reading: &mut Reading) {
-    reading.cost_usd = event.get("total_cost_usd").and_then(Value::as_f64);
-    reading.usage = event.get("usage").map(|usage| {
-        // The counts of the cache are not part of `input_tokens`.
-        let cached = count(usage, "cache_read_input_tokens");
-        let written = count(usage, "cache_creation_input_tokens");
-        TokenUsage {
-            input_tokens: count(usage, "input_tokens")
-                .saturating_add(cached)
-                .saturating_add(written),
-            cached_input_tokens: cached,
-            cache_write_input_tokens: written,
-            output_tokens: count(usage, "output_tokens"),
-            calls: 1,
-            ..TokenUsage::default()
-        }
-    });
+    reading.stated = StatedUsage::default();
+    if let Some(usage) = event.get("usage") {
+        reading.take_usage(|stated| {
+            // The counts of the cache are not part of `input_tokens`.
+            let cached = count(stated, usage, "cache_read_input_tokens");
+            let written = count(stated, usage, "cache_creation_input_tokens");
+            let input = count(stated, usage, "input_tokens");
+            TokenUsage {
+                input_tokens: input.saturating_add(cached).saturating_add(written),
+                cached_input_tokens: cached,
+                cache_write_input_tokens: written,
+                output_tokens: count(stated, usage, "output_tokens"),
+                ..TokenUsage::default()
+            }
+        });
+    }
+    reading.take_cost(event, "total_cost_usd");
     let (subtype, result) = (text(event, "subtype"), event.get("result").map(shown));
     let failed = event.get("is_error").and_then(Value::as_bool).unwrap_or(false);
     if failed || subtype.starts_with("error") {

@@ -6,7 +6,7 @@
 use graphrun_models::TokenUsage;
 use serde_json::Value;
 
-use super::output::{Activity, Reading, count, shown, text};
+use super::output::{Activity, Reading, count, part, shown, text};
 
 pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
     match text(event, "type") {
@@ -28,15 +28,16 @@ pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
 }
 
 fn read_end(event: &Value, reading: &mut Reading) {
-    reading.usage = event.get("usage").map(|usage| TokenUsage {
-        // The counts of the cache and of the reasoning are part of the others.
-        input_tokens: count(usage, "input_tokens"),
-        cached_input_tokens: count(usage, "cached_input_tokens"),
-        output_tokens: count(usage, "output_tokens"),
-        reasoning_output_tokens: count(usage, "reasoning_output_tokens"),
-        calls: 1,
-        ..TokenUsage::default()
-    });
+    if let Some(usage) = event.get("usage") {
+        reading.take_usage(|stated| TokenUsage {
+            // The counts of the cache and of the reasoning are part of the others.
+            input_tokens: count(stated, usage, "input_tokens"),
+            cached_input_tokens: part(stated, usage, "cached_input_tokens"),
+            output_tokens: count(stated, usage, "output_tokens"),
+            reasoning_output_tokens: part(stated, usage, "reasoning_output_tokens"),
+            ..TokenUsage::default()
+        });
+    }
     reading.answer = Some(std::mem::take(&mut reading.last_text));
     reading.error = None;
 }

@@ -4,10 +4,10 @@
 //! end `result` with the usage. The text after the last call of a tool is the answer. With `json`, one value has the
 //! answer in `response`.
 
-use graphrun_models::TokenUsage;
+use graphrun_models::{StatedUsage, TokenUsage};
 use serde_json::Value;
 
-use super::output::{Activity, Reading, count, shown, text};
+use super::output::{Activity, Reading, count, part, shown, text};
 
 pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
     match text(event, "type") {
@@ -37,7 +37,9 @@ pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
             return vec![Activity::Result { id: text(event, "tool_id").to_owned(), error }];
         }
         "result" => {
-            reading.usage = event.get("stats").map(stream_usage);
+            if let Some(stats) = event.get("stats") {
+                reading.take_usage(|stated| stream_usage(stated, stats));
+            }
             if text(event, "status") == "error" {
                 let message = message_of(event);
                 reading.error = Some(message.unwrap_or_else(|| "the work failed".to_owned()));
@@ -59,14 +61,8 @@ fn message_of(event: &Value) -> Option<String> {
 fn read_whole(value: &Value, reading: &mut Reading) {
     let models = value.pointer("/stats/models").and_then(Value::as_object);
     if let Some(models) = models {
-        reading.usage = Some(
-            models
-                .values()
-                .filter_map(|it| it.get("tokens"))
-                .fold(TokenUsage { calls: 1, ..TokenUsage::default() }, |all, it| {
-                    all + model_usage(it)
-                }),
-        );
+        let tokens = models.values().filter_map(|it| it.get("tokens"));
+        reading.take_usage(|stated| tokens.map(|it| model_usage(stated, it)).sum());
         // Small models do side work; the last one of the list need not have answered.
         reading.model = models.keys().next().cloned().filter(|_| models.len() == 1);
     }
@@ -87,16 +83,16 @@ fn usage_of(total: u64, input: u64, output: u64, cached: u64) -> TokenUsage {
     }
 }
 
-fn stream_usage(stats: &Value) -> TokenUsage {
-    let [total, input, output, cached] =
-        ["total_tokens", "input_tokens", "output_tokens", "cached"].map(|it| count(stats, it));
-    TokenUsage { calls: 1, ..usage_of(total, input, output, cached) }
+fn stream_usage(stated: &mut StatedUsage, stats: &Value) -> TokenUsage {
+    let [total, input, output] =
+        ["total_tokens", "input_tokens", "output_tokens"].map(|it| count(stated, stats, it));
+    usage_of(total, input, output, part(stated, stats, "cached"))
 }
 
-fn model_usage(tokens: &Value) -> TokenUsage {
-    let [total, input, output, cached] =
-        ["total", "prompt", "candidates", "cached"].map(|it| count(tokens, it));
-    usage_of(total, input, output, cached)
+fn model_usage(stated: &mut StatedUsage, tokens: &Value) -> TokenUsage {
+    let [total, input, output] =
+        ["total", "prompt", "candidates"].map(|it| count(stated, tokens, it));
+    usage_of(total, input, output, part(stated, tokens, "cached"))
 }
 
 #[cfg(test)]

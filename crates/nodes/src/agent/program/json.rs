@@ -5,10 +5,10 @@
 //! text itself.
 
 use graphrun_core::state::read_json_bytes;
-use graphrun_models::{OutputSchema, TokenUsage};
+use graphrun_models::{OutputSchema, StatedUsage, TokenUsage};
 use serde_json::Value;
 
-use super::output::{Reading, count, shown};
+use super::output::{Reading, count, part, shown};
 use crate::agent::session::is_id;
 
 /// The most lines from which a value over several lines is tried to begin.
@@ -33,14 +33,19 @@ pub(super) fn read(text: &[u8], output: Option<&OutputSchema>) -> Reading {
     };
     let counts = usage.as_ref();
     let session = session.and_then(|it| it.as_str().filter(|it| is_id(it)).map(str::to_owned));
-    Reading {
+    let mut reading = Reading {
         session,
         answer: Some(answer.unwrap_or_else(|| shown(&value))),
-        usage: counts.filter(|it| it.get("input_tokens").is_some()).map(token_usage),
-        cost_usd: counts.and_then(|it| it.get("cost_usd")?.as_f64()),
         model: counts.and_then(|it| Some(it.get("model")?.as_str()?.to_owned())),
         ..Reading::default()
+    };
+    if let Some(counts) = counts {
+        if counts.get("input_tokens").is_some() {
+            reading.take_usage(|stated| token_usage(stated, counts));
+        }
+        reading.take_cost(counts, "cost_usd");
     }
+    reading
 }
 
 /// Returns the value that the whole text is, or the one on its last lines.
@@ -82,12 +87,11 @@ fn take(
     is_there.then(|| value.as_object_mut()?.shift_remove(name)).flatten()
 }
 
-fn token_usage(counts: &Value) -> TokenUsage {
+fn token_usage(stated: &mut StatedUsage, counts: &Value) -> TokenUsage {
     TokenUsage {
-        input_tokens: count(counts, "input_tokens"),
-        cached_input_tokens: count(counts, "cached_input_tokens"),
-        output_tokens: count(counts, "output_tokens"),
-        calls: 1,
+        input_tokens: count(stated, counts, "input_tokens"),
+        cached_input_tokens: part(stated, counts, "cached_input_tokens"),
+        output_tokens: count(stated, counts, "output_tokens"),
         ..TokenUsage::default()
     }
 }
@@ -130,6 +134,25 @@ mod tests {
         let schema = json!({"properties": {"session_id": {}}});
         let form = OutputSchema { name: "n".into(), schema };
         assert_eq!(read(br#"{"session_id": "s-1"}"#, Some(&form)).session, None);
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_right_count_as_not_stated() {
+        let reading =
+            |usage: &str| read(format!(r#"{{"a": 1, "usage": {usage}}}"#).as_bytes(), None);
+        let negative = reading(r#"{"input_tokens": 7, "output_tokens": 2, "cost_usd": -100}"#);
+        assert_eq!((negative.usage.unwrap().input_tokens, negative.cost_usd), (7, None));
+        let warning = negative.stated.warning("`x`").unwrap();
+        assert!(warning.ends_with("ignored: `cost_usd` -100"), "{warning}");
+        for counts in [
+            r#"{"input_tokens": "many", "output_tokens": -5}"#,
+            r#"{"input_tokens": 1e30, "output_tokens": 5}"#,
+            r#"{"input_tokens": 18446744073709551615}"#,
+        ] {
+            assert_eq!(reading(counts).usage, None, "{counts}");
+        }
+        let huge = reading(r#"{"input_tokens": 7, "cost_usd": -1e308}"#);
+        assert_eq!(huge.cost_usd, None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use graphrun_core::{event::Report, state::read_json_bytes};
-use graphrun_models::{AnswerSink, MessagePart, OutputSchema, TokenUsage};
+use graphrun_models::{AnswerSink, MessagePart, OutputSchema, StatedUsage, TokenUsage};
 use graphrun_workflow::ProgramProtocol;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -49,6 +49,8 @@ pub(super) struct Reading {
     pub(super) error: Option<String>,
     pub(super) usage: Option<TokenUsage>,
     pub(super) cost_usd: Option<f64>,
+    /// The numbers that are ignored in the usage and the cost.
+    pub(super) stated: StatedUsage,
     pub(super) model: Option<String>,
     /// The session, once the program has begun or found it.
     pub(super) session: Option<String>,
@@ -196,6 +198,19 @@ impl Output {
 }
 
 impl Reading {
+    /// Takes the usage that is made of counts. A usage with a count that cannot be right is unknown.
+    pub(super) fn take_usage(&mut self, make: impl FnOnce(&mut StatedUsage) -> TokenUsage) {
+        let mut stated = StatedUsage::default();
+        let usage = make(&mut stated);
+        self.usage = stated.usage(TokenUsage { calls: 1, ..usage });
+        self.stated = stated;
+    }
+
+    /// Takes the cost of a value, after the [usage](Self::take_usage).
+    pub(super) fn take_cost(&mut self, value: &Value, name: &str) {
+        self.cost_usd = self.stated.cost(name, value.get(name));
+    }
+
     /// Takes the session that an event names.
     pub(super) fn note_session(&mut self, event: &Value, name: &str) {
         let id = event.get(name).and_then(Value::as_str).filter(|it| is_id(it));
@@ -229,9 +244,14 @@ pub(super) fn what_is_missing(protocol: ProgramProtocol) -> &'static str {
     }
 }
 
-/// Returns a count of a mapping.
-pub(super) fn count(counts: &Value, name: &str) -> u64 {
-    counts.get(name).and_then(Value::as_u64).unwrap_or(0)
+/// Returns a count of a mapping, or 0 if it is not stated.
+pub(super) fn count(stated: &mut StatedUsage, counts: &Value, name: &str) -> u64 {
+    stated.count(name, counts.get(name)).unwrap_or(0)
+}
+
+/// Returns a part of another count of a mapping, or 0 if it is not stated.
+pub(super) fn part(stated: &mut StatedUsage, counts: &Value, name: &str) -> u64 {
+    stated.part(name, counts.get(name))
 }
 
 /// Returns a text of a mapping.
