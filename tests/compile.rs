@@ -457,6 +457,76 @@ fn findings_of(text: &str) -> String {
     }
 }
 
+/// Three branches lead to `d`; the last one is three steps long.
+fn branches(join: &str) -> String {
+    findings_of(&format!(
+        "
+graphrun: 1
+name: branches
+state: {{ q: string, log: {{ type: '[string]', merge: append }} }}
+input: q
+start: [a, b, c1]
+nodes:
+  a: {{ set: {{ log: q }}, then: d }}
+  b: {{ set: {{ log: q }}, then: d }}
+  c1: {{ set: {{ log: q }}, then: c2 }}
+  c2: {{ set: {{ log: q }}, then: c3 }}
+  c3: {{ set: {{ log: q }}, then: d }}
+  d: {{ join: {join}, set: {{ log: q }}, then: end }}
+"
+    ))
+}
+
+#[test]
+fn a_branch_that_a_join_does_not_name_is_a_hint() {
+    let found = branches("[a, b]");
+    let message = "GR139: `d` may run more than once: `c3` leads to it past its `join`";
+    let help = "help: to run it once, add `c3` to its `join`";
+    assert!(found.contains(message) && found.contains(help), "{found}");
+    // A join that waits for some nodes runs before the others anyway.
+    for join in ["[a, b, c3]", "{ of: [a, b], count: 1 }"] {
+        let found = branches(join);
+        assert!(!found.contains("GR139"), "{join}: {found}");
+    }
+}
+
+/// A route that excludes the branches of a join, and a loop back to a node with a join.
+#[test]
+fn routes_that_exclude_a_join_and_loops_back_to_it_are_no_hints() {
+    let workflow = |nodes: &str| {
+        findings_of(&format!(
+            "
+graphrun: 1
+name: joined
+state: {{ q: string, is_quick: bool, log: {{ type: '[string]', merge: append }} }}
+input: [q, is_quick]
+start: s
+nodes:
+  a: {{ set: {{ log: q }}, then: d }}
+  b: {{ set: {{ log: q }}, then: d }}
+{nodes}
+"
+        ))
+    };
+    let excluded = "
+  s: { set: { log: q }, then: [{ when: is_quick, to: c }, { to: [a, b] }] }
+  c: { set: { log: q }, then: d }
+  d: { join: [a, b], set: { log: q }, then: end }";
+    let looped = "
+  s: { set: { log: q }, then: [a, b] }
+  d:
+    join: [a, b]
+    set: { log: q }
+    max_visits: 5
+    exhausted: end
+    then: [{ when: is_quick, to: end }, { to: e }]
+  e: { set: { log: q }, then: d }";
+    for nodes in [excluded, looped] {
+        let found = workflow(nodes);
+        assert!(!found.contains("GR139"), "{found}");
+    }
+}
+
 #[test]
 fn an_advised_reducer_fits_the_type_of_its_field() {
     const FIELDS: [(&str, &str, &str, &str); 5] = [

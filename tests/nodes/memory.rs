@@ -193,7 +193,7 @@ async fn a_large_value_and_a_wrong_confidence_are_failures_of_the_node() {
 graphrun: 1
 name: w
 memory: { notes: {} }
-state: { note: string, sure: float }
+state: { note: string, sure: json }
 input: [note, sure]
 start: keep
 nodes:

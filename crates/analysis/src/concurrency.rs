@@ -193,22 +193,26 @@ impl ConcurrencyCheck<'_> {
     }
 
     /// Returns the nodes that several edges lead to, outside of loops, each with the nodes before it: it runs twice if
-    /// these do not run in the same step.
+    /// these do not run in the same step. A node with a join is one of them if an edge passes by the join.
     fn reached_twice(&self) -> Vec<(usize, Vec<usize>)> {
         let count = self.model.nodes.len();
         let mut ways: DiGraphMap<usize, ()> = DiGraphMap::new();
         for node in 0..count {
             ways.add_node(node);
         }
-        let mut awaited = Bits::none(count);
+        let (mut awaited, mut awaits_some) = (Bits::none(count), Bits::none(count));
         for (from, node) in self.model.nodes.iter().enumerate() {
             let spent = node.bound.map(|it| it.exhausted);
             for arrow in node.arrows().chain(spent) {
                 match arrow {
                     Arrow::Node(to) | Arrow::Tasks(to) => drop(ways.add_edge(from, to, ())),
                     Arrow::Join(join) => {
-                        let to = self.model.joins[join].node;
+                        let join = &self.model.joins[join];
+                        let to = join.node;
                         awaited.insert(to);
+                        if join.count < join.awaited.len() {
+                            awaits_some.insert(to);
+                        }
                         ways.add_edge(from, to, ());
                     }
                     Arrow::End | Arrow::Fail => (),
@@ -233,7 +237,7 @@ impl ConcurrencyCheck<'_> {
             let is_bounded =
                 policies.bounds.max_visits.is_some() || policies.schedule.defer.is_some();
             let fails = self.model.nodes[*it].arrows().all(|it| it == Arrow::Fail);
-            !(looped.contains(*it) || awaited.contains(*it) || is_bounded || fails)
+            !(looped.contains(*it) || awaits_some.contains(*it) || is_bounded || fails)
                 && self.model.after_limit != Some(*it)
         };
         let leads_to = |from: usize, to: usize| {
@@ -249,18 +253,27 @@ impl ConcurrencyCheck<'_> {
             from.sort_unstable();
             (it, from)
         });
-        with_sources.filter(|(_, from)| from.len() > 1).collect()
+        // The join is one more way.
+        let paths = |node: usize, from: &[usize]| from.len() + usize::from(awaited.contains(node));
+        with_sources.filter(|(it, from)| !from.is_empty() && paths(*it, from) > 1).collect()
     }
 
     fn twice(&self, node: usize, from: &[usize]) -> Diagnostic {
         let name = self.names[node];
         let all: Vec<String> = from.iter().map(|it| format!("`{}`", self.names[*it])).collect();
+        let place = self.specs[node].place.clone();
+        if self.model.joins.iter().any(|it| it.node == node) {
+            let (all, verb) = (all.join(" and "), if from.len() == 1 { "leads" } else { "lead" });
+            let message =
+                format!("`{name}` may run more than once: {all} {verb} to it past its `join`");
+            let help = format!("to run it once, add {all} to its `join`");
+            return Diagnostic::hint("GR139", message).at(place, "runs once for each").help(help);
+        }
         let message = format!(
             "`{name}` may run more than once: {} reach it in different steps",
             all.join(", ")
         );
         let help = "to run it once, let these paths meet in a `join` on it; to run it each time, leave it as it is";
-        let place = self.specs[node].place.clone();
         Diagnostic::hint("GR139", message).at(place, "runs once for each").help(help)
     }
 

@@ -10,7 +10,7 @@ use graphrun_core::{
     diagnostic::Diagnostic,
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError},
-    state::{Type, Update},
+    state::{NumberRange, Type, Update},
 };
 use graphrun_memory::ENTRIES_MAX;
 use graphrun_models::EmbeddingRequest;
@@ -115,7 +115,17 @@ impl Kind for RememberKind {
 
 fn read_confidence(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Expression> {
     let confidence = reader.expression(yaml)?;
-    reader.expect_type(yaml, confidence.ty(), &Type::FLOAT, "`confidence`");
+    let share = Type::Float(NumberRange { min: Some(0.0), max: Some(1.0) });
+    let ty = confidence.ty();
+    if ty.fits(&Type::FLOAT) && ty.out_of_range(&share).is_some() {
+        let place = reader.report().place(&yaml.range);
+        let message = "`confidence` is a number from 0 to 1, and this may be another one";
+        let finding = Diagnostic::error("GR120", message).at(place, "out of range");
+        let help = "keep it in the range with `min` and `max`: `max(0, min(1, …))`";
+        reader.report().push(finding.help(help));
+    } else {
+        reader.expect_type(yaml, ty, &share, "`confidence`");
+    }
     Some(confidence)
 }
 

@@ -67,7 +67,7 @@ impl Kind for SetKind {
                 None => reader.expression(value),
             };
             let (Some(channel), Some(expression)) = (channel, expression) else { continue };
-            reader.expect_update(value, &channel, expression.ty());
+            reader.expect_update_of(value, &channel, &expression);
             sets.push((channel, expression));
         }
         Some(Arc::new(SetNode { sets }))

@@ -7,7 +7,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use super::{
-    LenientValue, ReadError, Reducer, Type, UpdateForm,
+    Field, LenientValue, ReadError, Record, Reducer, Type, UpdateForm,
     lenient::{is_lenient, read_by_schema},
     measure::{measure, rounded_int},
     schema_problem, validator_for,
@@ -16,6 +16,10 @@ use crate::id::ChannelName;
 
 /// The maximum number of reported problems of one value: a list may have one at every item.
 const PROBLEMS_MAX: usize = 20;
+
+/// The field of a message that names it, and the field that removes it.
+const ID: &str = "id";
+const REMOVE: &str = "remove";
 
 /// The longest text of a problem.
 const PROBLEM_CHARS_MAX: usize = 400;
@@ -169,8 +173,28 @@ impl Channel {
             (UpdateForm::Whole, ty) if self.reducer.adds() => vec![ty.summand()],
             (UpdateForm::Whole | UpdateForm::Items, _) => vec![self.ty.clone()],
             (UpdateForm::Fields, _) => vec![self.ty.partial()],
+            (UpdateForm::Part, Type::List(message)) if self.reducer.is_messages() => {
+                let item = without_id(message);
+                vec![self.ty.clone(), Type::List(Box::new(item.clone())), item]
+            }
             (UpdateForm::Part, _) => vec![Type::Any],
         }
+    }
+
+    /// Returns whether values of a type can be writes: they fit one of the [types of writes](Self::update_types), or they
+    /// remove messages.
+    pub fn takes(&self, ty: &Type) -> bool {
+        if self.update_types().iter().any(|it| ty.fits(it)) {
+            return true;
+        }
+        let (Type::List(message), true) = (self.ty.required(), self.reducer.is_messages()) else {
+            return false;
+        };
+        let found = match ty {
+            Type::List(found) => found,
+            found => found,
+        };
+        removes(found, message)
     }
 
     /// Returns a write without the fields that the type of the channel does not declare: what a tool or a test runner
@@ -262,6 +286,36 @@ impl Channel {
             _ => true,
         }
     }
+}
+
+/// The type of a message as it is written: without an `id` it gets one.
+fn without_id(message: &Type) -> Type {
+    let Type::Record(record) = message else { return message.clone() };
+    let field = |it: &Field| match it.name.as_str() {
+        ID => Field { name: it.name.clone(), ty: it.ty.clone().optional() },
+        _ => it.clone(),
+    };
+    let fields = record.fields.iter().map(field).collect();
+    Type::Record(Arc::new(Record { fields, ..Record::clone(record) }))
+}
+
+/// Returns whether values of a type remove messages, all of them or some: where `remove` may be absent, the others are
+/// messages. The reducer reads only `id` and `remove` of a removal.
+fn removes(found: &Type, message: &Type) -> bool {
+    let (Type::Record(record), Some(id), Some(remove)) =
+        (found, found.field(ID), found.field(REMOVE))
+    else {
+        return false;
+    };
+    let known_id = message.field(ID).map_or(&Type::String, Type::required);
+    if !id.required().fits(known_id) || !remove.required().fits(&Type::Bool) {
+        return false;
+    }
+    if !matches!(remove, Type::Optional(_)) {
+        return true;
+    }
+    let fields = record.fields.iter().filter(|it| it.name != REMOVE).cloned().collect();
+    Type::Record(Arc::new(Record { fields, ..Record::clone(record) })).fits(&message.partial())
 }
 
 /// Shortens a problem: it quotes the value, which may be large.

@@ -329,6 +329,11 @@ impl Reducer {
         matches!(self, Self::Sum)
     }
 
+    /// Returns whether writes are messages, or removals of them.
+    pub(super) fn is_messages(&self) -> bool {
+        matches!(self, Self::Messages)
+    }
+
     /// Returns whether the result is the list before with all written items behind it.
     pub(super) fn extends(&self) -> bool {
         self.rules().result == Folded::Extended

@@ -430,6 +430,9 @@ impl Checker<'_> {
             self.problem("GR022", &index.range, message.to_owned(), "below zero").help =
                 Some("the last item is `items.last()`".to_owned());
         }
+        if of.is_empty_list() {
+            return null();
+        }
         item_of(&ty).cloned().unwrap_or(Type::Any).optional()
     }
 
@@ -528,6 +531,10 @@ impl Checker<'_> {
             let last = arguments.last().map_or(range, |it| &it.range);
             self.problem("GR022", last, message, "another type").help =
                 Some("give both values of one type, or write a record with all fields".to_owned());
+        }
+        let is_end = matches!(function.name, "first" | "last");
+        if is_end && arguments[0].is_empty_list() {
+            return null();
         }
         (function.result)(&types)
     }

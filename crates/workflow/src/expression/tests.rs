@@ -608,6 +608,8 @@ fn a_value_is_checked_against_the_type_that_it_is_for() {
             "null is the value of an absent field, but a value is needed here",
         ),
         (&review, "{ score: list[0] }", "GR026", "`list[0]` may be absent"),
+        (&review, "{ score: [][0] }", "GR026", "`[][0]` may be absent"),
+        (&review, "{ score: [].first() }", "GR026", "`[].first()` may be absent"),
         (
             &review,
             "{ score: 1, stars: 2 }",

@@ -6,7 +6,7 @@ use graphrun_core::{
     diagnostic::Diagnostic,
     graph::Backoff,
     id::{ChannelName, NodeName},
-    state::{Channel, Schema, Type},
+    state::{Schema, Type},
 };
 use graphrun_guard::beneath::{BeneathError, Folder};
 use graphrun_models::RequestSettings;
@@ -302,6 +302,30 @@ impl NodeReader<'_> {
         self.expect_update_by(yaml, yaml.text().unwrap_or_default(), channel, ty);
     }
 
+    /// Does the same for the value of an expression. A constant must also fit the parts of the schema that are no part of
+    /// its type, such as the length of a text.
+    pub fn expect_update_of(
+        &mut self,
+        yaml: &Yaml,
+        channel: &ChannelName,
+        expression: &Expression,
+    ) {
+        let ty = expression.ty();
+        let Some(field) = self.schema().channel(channel.as_str()) else { return };
+        if !field.takes(ty) {
+            return self.expect_update(yaml, channel, ty);
+        }
+        let Some(value) = expression.constant().filter(|it| !it.is_null()) else { return };
+        let written = field.write_of(Arc::new(value), || Some(ty.clone()));
+        let Err(problems) = field.check(&written) else { return };
+        let message =
+            format!("this does not fit the schema of `{channel}`: {}", problems.join("; "));
+        let report = self.report();
+        let finding = Diagnostic::error("GR022", message)
+            .at(report.place(&yaml.range), "refused in each run");
+        report.push(finding.help("change the value, or the schema of the field"));
+    }
+
     /// Does the same for a value of this expression, if it is one.
     pub(crate) fn expect_update_by(
         &mut self,
@@ -310,10 +334,11 @@ impl NodeReader<'_> {
         channel: &ChannelName,
         ty: &Type,
     ) {
-        let Some(types) = self.update_types(channel) else { return };
-        if types.iter().any(|it| ty.fits(it)) {
+        let Some(field) = self.schema().channel(channel.as_str()) else { return };
+        if field.takes(ty) {
             return;
         }
+        let types = field.update_types();
         let declared = meant(&types, ty);
         let mut misfit = Misfit::of(ty, declared, &format!("`{channel}`"), source);
         let adds = self.schema().channel(channel.as_str()).is_some_and(|it| it.reducer().adds());
@@ -343,8 +368,9 @@ impl NodeReader<'_> {
         output: &str,
         ty: &Type,
     ) {
-        let Some(types) = self.update_types(channel) else { return };
-        if types.iter().any(|it| ty.fits_cut(it)) {
+        let Some(declared) = self.schema().channel(channel.as_str()) else { return };
+        let types = declared.update_types();
+        if declared.takes(ty) || types.iter().any(|it| ty.fits_cut(it)) {
             return;
         }
         let declared = meant(&types, ty);
@@ -357,10 +383,6 @@ impl NodeReader<'_> {
         let report = self.report();
         let place = report.place(&field.range);
         report.push(Diagnostic::error("GR022", message).at(place, "another type"));
-    }
-
-    fn update_types(&self, channel: &ChannelName) -> Option<Vec<Type>> {
-        self.schema().channel(channel.as_str()).map(Channel::update_types)
     }
 
     /// Reports a literal text under the name of a secret.

@@ -18,6 +18,8 @@ pub(super) const COUNT: &str = "$count";
 pub(super) const TEXT: &str = "$text";
 /// Makes a list of a lazy value, which would be computed again at each access.
 pub(super) const LIST: &str = "$list";
+/// Refuses the step of a slice that the engine would panic at.
+pub(super) const STEP: &str = "$step";
 /// The operator `+`.
 pub(super) const PLUS: &str = "$plus";
 /// The operator `*`.
@@ -39,6 +41,7 @@ pub(super) fn register(environment: &mut Environment<'_>) {
         meter(state).steps(value.as_str().map_or(0, str::len) as u64).map(|()| value)
     });
     environment.add_filter(LIST, |state: &mut State<'_, '_>, value: Value| settled(state, value));
+    environment.add_filter(STEP, step);
     environment.add_filter(PLUS, plus);
     environment.add_filter(TIMES, times);
 }
@@ -109,6 +112,15 @@ fn divisible(value: &Value, by: &Value) -> Result<bool, Error> {
         return Err(Error::new(ErrorKind::InvalidOperation, message));
     }
     Ok(tests::is_divisibleby(value, by))
+}
+
+/// The step of a slice. The engine reads beyond the end of a list with a negative one, and panics.
+fn step(value: Value) -> Result<Value, Error> {
+    if f64::try_from(value.clone()).is_ok_and(|it| it < 1.0) {
+        let message = "the step of a slice is 1 or more";
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    Ok(value)
 }
 
 /// A function that counts its arguments and its result.

@@ -300,6 +300,11 @@ impl<'t> Checker<'_, 't> {
         let ty = self.present(&it.expr);
         let bounds = [&it.start, &it.stop, &it.step]
             .map(|it| it.as_ref().map(|bound| (bound, self.present(bound))));
+        if let [_, _, Some((step, step_type))] = &bounds
+            && self.refuse_step(step, step_type)
+        {
+            return as_list(&ty);
+        }
         let mut operands = vec![Tested { expression: Some(&it.expr), ty: &ty }];
         let mut names = Vec::new();
         for bound in &bounds {
@@ -313,6 +318,21 @@ impl<'t> Checker<'_, 't> {
         let source = format!("a[{}]", names.join(":"));
         self.try_values(&source, "a slice", &operands, 1, span);
         as_list(&ty)
+    }
+
+    /// Reports a step of a slice that is never positive: the engine has no others.
+    fn refuse_step(&mut self, step: &Expr<'_>, ty: &Type) -> bool {
+        let largest = ty.required().range().and_then(|it| it.max);
+        let message = match number_of(step) {
+            Some(number) if number < 1 => format!("a slice has no step of {number}"),
+            None if largest.is_some_and(|it| it < 1.0) => {
+                "this step of a slice is never 1 or more".to_owned()
+            }
+            _ => return false,
+        };
+        self.problem("GR022", step.span(), message, "1 or more").help =
+            Some("write `… | reverse` for the reverse order".to_owned());
+        true
     }
 
     fn operator(&mut self, it: &BinOp<'_>, span: Span) -> Type {

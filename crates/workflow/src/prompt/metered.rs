@@ -22,7 +22,7 @@ use minijinja::{
 };
 
 use super::{
-    builtins::{COUNT, LIST, PLUS, TEXT, TIMES},
+    builtins::{COUNT, LIST, PLUS, STEP, TEXT, TIMES},
     expressions::LOOP,
 };
 
@@ -204,7 +204,7 @@ impl<'a> Copy<'a> {
                     expr: counted(COUNT, self.expr(&it.expr)),
                     start: self.optional(it.start.as_ref()),
                     stop: self.optional(it.stop.as_ref()),
-                    step: self.optional(it.step.as_ref()),
+                    step: self.optional(it.step.as_ref()).map(checked_step),
                 };
                 counted(LIST, Expr::Slice(Spanned::new(copy, span)))
             }
@@ -341,6 +341,12 @@ fn counted<'a>(filter: &'static str, expr: Expr<'a>) -> Expr<'a> {
     }
     let span = expr.span();
     Expr::Filter(Spanned::new(Filter { name: filter, expr: Some(expr), args: Vec::new() }, span))
+}
+
+/// A step of a slice behind a filter that refuses a negative one, also if it is a constant.
+fn checked_step(step: Expr<'_>) -> Expr<'_> {
+    let span = step.span();
+    Expr::Filter(Spanned::new(Filter { name: STEP, expr: Some(step), args: Vec::new() }, span))
 }
 
 fn with_argument<'a>(filter: &'static str, left: Expr<'a>, right: Expr<'a>) -> Expr<'a> {

@@ -7,7 +7,7 @@ use std::{
     sync::LazyLock,
 };
 
-use graphrun_core::state::{Field, Type};
+use graphrun_core::state::{Field, Type, contained};
 use minijinja::{
     AutoEscape, Environment, ErrorKind, Value,
     machinery::{CodeGenerator, eval, make_string_output},
@@ -144,7 +144,7 @@ fn attempt(source: &str, operands: &[Operand]) -> Result<Type, Failure> {
         [json!(1), json!("x"), json!([1]), json!(["x"]), json!({"x": 1}), json!({"x": "x"})];
     for unknown in unknown {
         let values: Vec<Value> = operands.iter().map(|it| it.sample(&unknown)).collect();
-        match performed(source, &values) {
+        match without_panic(|| performed(source, &values)) {
             // With a value of another kind, the result may be of another type.
             Ok(_) if !operands.iter().all(Operand::is_known) => return Ok(Type::Any),
             Ok(ty) => return attempt_variants(source, operands, &values).map(|()| ty),
@@ -175,7 +175,7 @@ fn attempt_variants(source: &str, operands: &[Operand], samples: &[Value]) -> Re
             }
             let mut values = samples.to_vec();
             values[at] = Value::from(Serde(value));
-            match rendered(source, &values) {
+            match without_panic(|| rendered(source, &values)) {
                 Err(error) if error.kind() != ErrorKind::OutOfFuel => {
                     let reason = error.detail().unwrap_or_default().to_owned();
                     return Err(Failure { when, reason });
@@ -202,6 +202,16 @@ fn longest_enum(ty: &Type) -> usize {
 fn context_of(values: &[Value]) -> Value {
     let context: BTreeMap<&str, Value> = OPERANDS.into_iter().zip(values.iter().cloned()).collect();
     Value::from(Serde(context))
+}
+
+/// Returns a panic of the engine as an error: an operation that panics on a sample is refused.
+fn without_panic<T>(
+    attempt: impl FnOnce() -> Result<T, minijinja::Error>,
+) -> Result<T, minijinja::Error> {
+    contained(attempt).unwrap_or_else(|message| {
+        let message = format!("the template engine panics: {message}");
+        Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
+    })
 }
 
 /// Performs an operation as a run would, and returns the type of its result.
@@ -426,6 +436,31 @@ mod tests {
                 .push(format!("{{% if {name} %}}{{{{ {name} | first | string }}}}{{% endif %}}"));
         }
         expressions
+    }
+
+    #[test]
+    fn a_slice_has_no_step_below_one() {
+        let schema = schema();
+        let negative = |it: &str| problems(&schema, it);
+        for expression in
+            ["text[::-1]", "texts[::-2]", "text[3:0:-1]", "(text | upper)[::-1]", "counts[::0]"]
+        {
+            let found = negative(expression);
+            assert!(found[0].starts_with("a slice has no step of"), "{expression}: {found:?}");
+        }
+        assert_eq!(negative("texts[1::2] ~ text[::count]"), [""; 0]);
+        let state = &states(&schema)[0];
+        for expression in ["text[::-count]", "texts[::-count] | join", "texts[::count - 7]"] {
+            let reason = rendered(state, expression).unwrap_err();
+            assert!(reason.contains("the step of a slice is 1 or more"), "{expression}: {reason}");
+        }
+    }
+
+    /// What the engine does wrong in an operation must not end the check of a workflow.
+    #[test]
+    fn a_panic_of_the_engine_is_an_error_of_the_trial() {
+        let error = without_panic::<()>(|| panic!("index out of bounds")).unwrap_err();
+        assert_eq!(error.detail(), Some("the template engine panics: index out of bounds"));
     }
 
     /// Operations that depend on the value of a number, and not on its type: `false` counts as zero.
