@@ -360,7 +360,7 @@ async fn any_text_is_kept_as_it_is(home: &Home) {
         (0..9_000).map(|it| format!("w{it}")).collect::<Vec<_>>().join(" "),
         "'); DROP TABLE entries; --".to_owned(),
         "\\x00 {\"a\": 1}".to_owned(),
-        String::new(),
+        ".".to_owned(),
     ];
     let entries = texts.iter().enumerate().map(|(at, text)| NewEntry {
         module: Some(text.chars().take(20).collect()),
@@ -372,6 +372,11 @@ async fn any_text_is_kept_as_it_is(home: &Home) {
     let entries: Vec<NewEntry> = entries.collect();
     let ids = home.put("run\0/1", entries.clone(), at(0)).await;
     assert_eq!(home.put("run\0/1", vec![new("not kept")], at(0)).await.len(), 1);
+    for blank in ["", " \n"] {
+        let (key, entries, now) = (blank.to_owned(), vec![new(blank)], at(0));
+        let refused = home.store.put(&Batch { key, entries, now }).await;
+        assert!(matches!(refused, Err(StoreError::NoText)), "{refused:?}");
+    }
     assert_eq!(home.store.list(&Listing::all(at(0))).await.unwrap().len(), texts.len());
     for (entry, id) in entries.iter().zip(&ids) {
         let found = home.store.find(id.as_str()).await.unwrap();
