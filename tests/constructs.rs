@@ -274,28 +274,6 @@ nodes:
     assert_eq!(quick.field("notes"), Value::Null);
 }
 
-#[tokio::test]
-async fn a_deferred_first_node_waits_for_the_others() {
-    let workflow = r"
-state: { brief: string, n: int?, log: { type: [string], merge: append, default: [] } }
-input: brief
-start: [count, write]
-nodes:
-  write: { set: { log: '[brief]' }, then: again }
-  again: { set: { log: '[brief]' }, then: end }
-  count: { set: { n: log.size() }, defer: true, then: end }
-";
-    let ran = run(workflow, json!({"brief": "x"})).await;
-    assert_eq!((ran.steps.as_str(), ran.field("n")), ("write | again | count", json!(2)));
-    let alone = workflow.replace("[count, write]", "count").replace("then: again", "then: end");
-    let alone = alone.replace("  again: { set: { log: '[brief]' }, then: end }\n", "");
-    let alone = alone.replace(
-        "n: log.size() }, defer: true, then: end",
-        "n: log.size() }, defer: true, then: write",
-    );
-    assert_eq!(run(&alone, json!({"brief": "x"})).await.steps, "count | write");
-}
-
 /// The state that the workflows of `tests/workflow/used` are used with.
 const STATE: &str = r"
 state:

@@ -113,15 +113,6 @@ fn count_records<'a>(
     }
 }
 
-/// Makes the first nodes of a graph the next tasks. A deferred one waits for the others.
-pub(super) fn enter_first_nodes(graph: &CompiledGraph, position: &mut IndexedPosition) {
-    let mut first = FrontierBuilder::new(graph, None, position, Vec::new());
-    let nodes = graph.graph().entry.iter().filter_map(|it| graph.index(it));
-    first.activated = nodes.map(|it| (it, Trigger::Start)).collect();
-    first.resolve_deferred();
-    first.fill(Vec::new());
-}
-
 /// Returns the joins and deferred nodes that no longer wait for anything in a position changed by a person,
 /// with their triggers. The frontier does not change.
 pub(super) fn activate_released(

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use graphrun_analysis::CompiledGraph;
-use graphrun_core::graph::RunFacts;
+use graphrun_core::graph::{RunFacts, Trigger};
 use graphrun_core::id::RunId;
 use graphrun_core::state::{Change, State, StateError, Update};
 use jiff::Timestamp;
 
-use super::frontier::enter_first_nodes;
 use super::inbox::Inbox;
-use super::indexed::IndexedPosition;
+use super::indexed::{IndexedActivation, IndexedPosition};
 use super::open_step::OpenStep;
 use super::{Action, FirstStep, Machine, RestoreError, RunSettings};
 use super::{
@@ -225,6 +224,12 @@ impl RunSettings {
 /// Returns a position whose next tasks are the first nodes of the graph.
 fn at_entry(graph: &CompiledGraph, position: Position) -> IndexedPosition {
     let mut position = IndexedPosition::of(graph, position).expect("the position names no node");
-    enter_first_nodes(graph, &mut position);
+    for node in graph.graph().entry.iter().filter_map(|it| graph.index(it)) {
+        position.visits_mut().set(node.index(), Some(1));
+        position.frontier.push(IndexedActivation::by_edge(node, Trigger::Start));
+    }
+    position.frontier.sort_by_key(|it| it.node);
+    // A node that is named twice is activated once, like one with two incoming edges.
+    position.frontier.dedup_by(|a, b| a.node == b.node);
     position
 }
