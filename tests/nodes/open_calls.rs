@@ -47,7 +47,7 @@ impl ChatModel for Broken {
         }
     }
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "lab/a"
     }
 }

@@ -228,7 +228,7 @@ async fn a_stated_usage_that_cannot_be_right_is_estimated() {
         assert_eq!((used.tokens.estimated, used.cost_usd), (expected.is_none(), None), "{usage}");
         match expected {
             Some(counts) => {
-                assert_eq!((used.tokens.input_tokens, used.tokens.output_tokens), counts)
+                assert_eq!((used.tokens.input_tokens, used.tokens.output_tokens), counts);
             }
             None => assert!(used.tokens.input_tokens > 0 && used.tokens.output_tokens > 0),
         }

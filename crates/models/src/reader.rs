@@ -67,6 +67,7 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Moves reasoning that a server has left in the text to its place.
+    #[cfg(feature = "openai")]
     pub(super) fn without_thoughts(mut self) -> Self {
         let TextParts { answer, reasoning, tool_calls } = part_text(&self.text);
         self.text = answer;
