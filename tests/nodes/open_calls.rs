@@ -1,4 +1,4 @@
-//! Answers that never end: what has arrived of them counts.
+//! Answers that never end: the part that has arrived counts.
 
 use std::{future::pending, sync::Arc};
 
