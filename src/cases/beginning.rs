@@ -1,6 +1,6 @@
 //! The start of a run in the middle of its workflow, as a test case describes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -35,21 +35,17 @@ pub(super) fn checkpoint(
     values.extend(state.clone());
     let state = schema.restore(values)?;
 
-    let graph = graph.graph();
-    let mut nodes = if nodes.is_empty() { graph.entry.clone() } else { nodes.clone() };
-    nodes.sort();
-    nodes.dedup();
-    let mut visits = visits.clone();
-    for node in &nodes {
-        *visits.entry(node.clone()).or_default() += 1;
-    }
-    let active = |it: &NodeName| Activation::by_edge(it.clone(), trigger_of(graph, it));
-    let frontier = nodes.iter().map(active).collect();
     let of_node =
         |(node, usage): (&NodeName, _)| (node.clone(), NodeUsage { usage, ..NodeUsage::default() });
     let node_usage = node_usage.iter().map(|(node, usage)| of_node((node, *usage))).collect();
     let used = UsedBudget { usage: *usage, node_usage, ..UsedBudget::default() };
-    Ok(Checkpoint { position: Position { frontier, visits, used, ..Position::default() }, state })
+    let mut position = Position { visits: visits.clone(), used, ..Position::default() };
+    for node in nodes.iter().collect::<BTreeSet<_>>() {
+        *position.visits.entry(node.clone()).or_default() += 1;
+        let trigger = trigger_of(graph.graph(), node);
+        position.frontier.push(Activation::by_edge(node.clone(), trigger));
+    }
+    Ok(Checkpoint { position, state })
 }
 
 /// Returns a trigger with which a run could reach a node: as at the start of the workflow, by the first edge that leads

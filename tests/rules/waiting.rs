@@ -184,6 +184,40 @@ fn a_deferred_node_runs_once_after_everything_else() {
 }
 
 #[test]
+fn a_deferred_first_node_waits_for_the_others() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("defer")
+            .node("count", Decided.with_policies(deferred()))
+            .node("write", Decided)
+            .node("again", Decided)
+            .edge(START, "count")
+            .edge(START, "write")
+            .edge("write", "again")
+            .edge("again", "count")
+            .edge("count", "end"),
+    );
+    let hand = Hand::start(&graph);
+    let saved = hand.saved.position.clone();
+    assert_eq!(saved.deferred.keys().collect::<Vec<_>>(), [&name("count")], "it is saved");
+    let (state, rest) = hand.run(|_| 0, |task| Ok(noting(task)));
+    assert_eq!(notes(&state), ["write", "again", "count"]);
+    assert_eq!(rest, (Status::Done, None));
+}
+
+#[test]
+fn deferred_first_nodes_run_at_once_if_there_are_no_others() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("defer")
+            .node("left", Decided.with_policies(deferred()))
+            .node("right", Decided.with_policies(deferred()))
+            .edge(START, "left")
+            .edge(START, "right"),
+    );
+    let hand = Hand::start(&graph);
+    assert_eq!(hand.open.len(), 2);
+}
+
+#[test]
 fn deferred_nodes_are_saved_and_count_as_one_visit() {
     let graph = compiled(
         GraphBuilder::new::<Team>("defer")

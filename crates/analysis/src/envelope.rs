@@ -497,7 +497,7 @@ fn deferred(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, u64)>
         let is_sent = passage.from.iter().any(|it| matches!(it, Arrival::Sent(_)));
         if !is_sent && !passage.is_wide && !leads(node, node) {
             let others = all.iter().copied().filter(|it| *it != node && leads(*it, node));
-            let at_once = u64::from(passage.is_first) + u64::from(after_limit);
+            let at_once = u64::from(after_limit);
             found[node] = Some((others.collect(), at_once));
         }
     }

@@ -204,8 +204,8 @@ impl Engine {
     }
 
     /// Starts a run at a position of the graph, in a state that it could have there, instead of at the first nodes: for
-    /// tests of a part of a graph. The checks of the data flow do not hold for such a run, so that a node may find
-    /// a field without a value.
+    /// tests of a part of a graph. A position without next tasks stands for the first nodes. The checks of the data flow
+    /// do not hold for such a run, so that a node may find a field without a value.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use graphrun_core::{
     diagnostic::Diagnostic,
     graph::{Limits, Target},
     id::{ChannelName, NodeName},
-    state::{Schema, Type},
+    state::{Channel, Schema, Type},
 };
 
 use super::{
@@ -69,7 +69,7 @@ pub(super) fn lower(
     }
     report_unused(report, top);
     warn_of_unread_items(report, &env, &draft);
-    warn_of_unread_fields(report, root, &env, &draft);
+    warn_of_unused_fields(report, root, &env, &interface, &draft);
     let Interface { input, output, inbox } = interface;
     let mut workflow = Workflow {
         name: name.map(|it| it.text).unwrap_or_default(),
@@ -134,6 +134,14 @@ struct Interface {
     input: Vec<ChannelName>,
     output: Vec<ChannelName>,
     inbox: Vec<ChannelName>,
+}
+
+impl Interface {
+    /// Whether a field may have a value that no node writes.
+    fn gives(&self, channel: &Channel) -> bool {
+        let name = channel.name();
+        self.input.contains(name) || self.inbox.contains(name) || channel.default().is_some()
+    }
 }
 
 impl<'y> Drafter<'_, 'y> {
@@ -284,19 +292,13 @@ fn check_reachable(
 }
 
 /// Reports outputs that nothing ever writes, unless errors may be the reason.
-fn check_outputs(
-    report: &mut Report,
-    top: &Section<'_>,
-    env: &Environment,
-    Interface { input, inbox, .. }: &Interface,
-) {
+fn check_outputs(report: &mut Report, top: &Section<'_>, env: &Environment, interface: &Interface) {
     let Some(outputs) = top.get("output").filter(|_| !report.has_errors()) else { return };
     for word in outputs.items().iter().chain([outputs]).filter_map(Yaml::word) {
         let Some(channel) = env.schema.channel(&word.text) else { continue };
         let name = channel.name();
-        let is_given = input.contains(name) || inbox.contains(name) || channel.default().is_some();
         let writes = |node: &NodeName| env.flow.after(node).presence(&word.text) != Presence::Never;
-        if !is_given && !env.declarations.nodes.iter().any(writes) {
+        if !interface.gives(channel) && !env.declarations.nodes.iter().any(writes) {
             let message = format!("`{name}` is an output, and nothing writes it");
             let place = report.place(&word.range);
             let finding = Diagnostic::error("GR035", message).at(place, "never has a value");
@@ -374,11 +376,13 @@ fn read_start(
     entry
 }
 
-/// Reports inputs and fields that nothing reads, unless errors may be the reason, or code that may read anything.
-fn warn_of_unread_fields(
+/// Reports inputs and fields that nothing reads or nothing writes, unless errors may be the reason, or code that may read
+/// anything.
+fn warn_of_unused_fields(
     report: &mut Report,
     root: &Yaml,
     env: &Environment,
+    interface: &Interface,
     draft: &WorkflowDraft<'_>,
 ) {
     if report.has_errors() {
@@ -427,12 +431,20 @@ fn warn_of_unread_fields(
         let name = key.text.as_str();
         let Some(channel) = env.schema.channel(name) else { continue };
         let is_result = !has_output && !channel.is_private();
-        if is_result || is_input(name) || is_read(report, name) || shows_success.contains(name) {
+        let is_read = is_read(report, name) || shows_success.contains(name);
+        let writes = |it: &&NodeName| env.flow.may_write(it, name);
+        let writer = env.declarations.nodes.iter().find(writes);
+        let has_value = interface.gives(channel) || writer.is_some();
+        if is_input(name) || has_value && (is_result || is_read) {
             continue;
         }
-        let writes = |it: &&NodeName| env.flow.may_write(it, name);
         let place = report.place(&key.range);
-        let finding = if let Some(node) = env.declarations.nodes.iter().find(writes) {
+        let finding = if is_read {
+            let message = format!("nothing writes the field `{name}`");
+            Diagnostic::warning("GR018", message)
+                .at(place, "never has a value")
+                .help("write it in a node, name it in `input`, or remove it and what reads it")
+        } else if let Some(node) = writer {
             let message = format!("nothing reads the field `{name}`, which `{node}` writes");
             Diagnostic::hint("GR140", message)
                 .at(place, "only written")

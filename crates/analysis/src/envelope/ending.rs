@@ -28,8 +28,12 @@ impl CertainEnds {
         if steps.iter().all(Option::is_none) {
             return found;
         }
-        // All first nodes run in the first step.
-        let first = tokens.passages.iter().zip(&steps).filter(|(it, _)| it.is_first);
+        // All first nodes run in the first step, unless they wait for others.
+        let runs_at_once = |it: usize| {
+            let waits = graph.nodes[tokens.names[it]].policies.schedule.defer.is_some();
+            tokens.passages[it].is_first && !waits
+        };
+        let first = steps.iter().enumerate().filter(|(it, _)| runs_at_once(*it));
         found.of_runs = first.filter_map(|(_, steps)| *steps).min();
         steps.push(found.of_runs.map(|it| it + 1));
         let ways = tokens.rooted_ways();

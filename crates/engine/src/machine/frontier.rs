@@ -49,6 +49,16 @@ pub(super) struct StepResults<'a> {
     pub(super) state: &'a State,
 }
 
+/// Adds the first nodes of a graph to an empty frontier. A node that is named twice runs once, like one with two incoming
+/// edges, and a deferred one waits for the others.
+pub(super) fn first_frontier(graph: &CompiledGraph, position: &mut IndexedPosition) {
+    let mut first = FrontierBuilder::new(graph, None, position, Vec::new());
+    let nodes = graph.graph().entry.iter().filter_map(|it| graph.index(it));
+    first.activated = nodes.map(|it| (it, Trigger::Start)).collect();
+    first.resolve_deferred();
+    first.fill(Vec::new());
+}
+
 /// Replaces a position by the one after a step.
 pub(super) fn next_frontier(
     graph: &CompiledGraph,

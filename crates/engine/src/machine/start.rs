@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use graphrun_analysis::CompiledGraph;
-use graphrun_core::graph::{RunFacts, Trigger};
+use graphrun_core::graph::RunFacts;
 use graphrun_core::id::RunId;
 use graphrun_core::state::{Change, State, StateError, Update};
 use jiff::Timestamp;
 
+use super::frontier::first_frontier;
 use super::inbox::Inbox;
-use super::indexed::{IndexedActivation, IndexedPosition};
+use super::indexed::IndexedPosition;
 use super::open_step::OpenStep;
 use super::{Action, FirstStep, Machine, RestoreError, RunSettings};
 use super::{
@@ -40,7 +41,8 @@ impl Machine {
         Ok(Self::at(graph, settings, run, position, state).enter(changes))
     }
 
-    /// Starts a run at a position of its graph, in the state that it would have there.
+    /// Starts a run at a position of its graph, in the state that it would have there. Without next tasks it starts at
+    /// the first nodes.
     ///
     /// # Errors
     ///
@@ -55,7 +57,10 @@ impl Machine {
         let changes = state.as_changes().collect();
         let settings = settings.into();
         let position = Position { began: settings.first_step_began(&graph), ..position };
-        let position = IndexedPosition::of(&graph, position)?;
+        let mut position = IndexedPosition::of(&graph, position)?;
+        if position.frontier.is_empty() {
+            first_frontier(&graph, &mut position);
+        }
         Ok(Self::at(graph, settings, run, position, state).enter(changes))
     }
 
@@ -221,15 +226,9 @@ impl RunSettings {
     }
 }
 
-/// Returns a position whose next tasks are the first nodes of the graph.
+/// Returns a position whose next tasks are the first nodes of the graph, except those that wait for others.
 fn at_entry(graph: &CompiledGraph, position: Position) -> IndexedPosition {
     let mut position = IndexedPosition::of(graph, position).expect("the position names no node");
-    for node in graph.graph().entry.iter().filter_map(|it| graph.index(it)) {
-        position.visits_mut().set(node.index(), Some(1));
-        position.frontier.push(IndexedActivation::by_edge(node, Trigger::Start));
-    }
-    position.frontier.sort_by_key(|it| it.node);
-    // A node that is named twice is activated once, like one with two incoming edges.
-    position.frontier.dedup_by(|a, b| a.node == b.node);
+    first_frontier(graph, &mut position);
     position
 }
