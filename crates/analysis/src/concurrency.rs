@@ -9,6 +9,7 @@
 
 use std::{cell::LazyCell, collections::BTreeSet};
 
+use crate::network::Ways;
 use crate::flow_model::{
     Arrow, Astray, Bits, Concurrency, Ending, Exclusions, FlowModel, JoinVerdict, Outcome,
     Starving, field_numbers, starving, together, verdict,
@@ -19,7 +20,7 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::Reducer,
 };
-use petgraph::{Incoming, algo::tarjan_scc, graphmap::DiGraphMap};
+use petgraph::{Incoming, algo::tarjan_scc};
 
 /// The most routes with conditions that are compared with each other.
 const ROUTES_MAX: usize = 40;
@@ -196,7 +197,7 @@ impl ConcurrencyCheck<'_> {
     /// these do not run in the same step. A node with a join is one of them if an edge passes by the join.
     fn reached_twice(&self) -> Vec<(usize, Vec<usize>)> {
         let count = self.model.nodes.len();
-        let mut ways: DiGraphMap<usize, ()> = DiGraphMap::new();
+        let mut ways: Ways = Ways::new();
         for node in 0..count {
             ways.add_node(node);
         }

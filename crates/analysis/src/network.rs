@@ -10,8 +10,12 @@ use graphrun_core::{
 use petgraph::{
     Direction,
     graph::{DiGraph, NodeIndex},
+    graphmap::DiGraphMap,
     visit::EdgeFiltered,
 };
+
+/// The ways between nodes or places of a graph, by number. A fast hash will do, because the numbers are our own.
+pub(crate) type Ways<N = usize> = DiGraphMap<N, (), RandomState>;
 
 /// A node of the graph that [`CompiledGraph::as_petgraph`](crate::CompiledGraph::as_petgraph) lends.
 ///

@@ -12,12 +12,14 @@ use std::{
 };
 
 use graphrun_core::graph::{Defer, Graph};
-use petgraph::{Direction, algo::is_cyclic_directed, graphmap::DiGraphMap};
+use petgraph::{Direction, algo::is_cyclic_directed};
 
 use super::{
     steps::times,
     tokens::{Arrival, Tokens},
 };
+use crate::network::Ways;
+
 /// Nodes that are counted together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeGroup {
@@ -120,14 +122,14 @@ pub(super) fn sum(all: impl Iterator<Item = NodeGroup>) -> NodeGroup {
 /// twice.
 fn once_through(
     tokens: &Tokens<'_>,
-    ways: &DiGraphMap<usize, ()>,
+    ways: &Ways,
     branch: &[usize],
 ) -> Option<u64> {
     if branch.iter().any(|it| tokens.splits(*it)) {
         return None;
     }
     let inside: BTreeSet<usize> = branch.iter().copied().collect();
-    let mut own: DiGraphMap<usize, ()> = DiGraphMap::new();
+    let mut own: Ways = Ways::new();
     for &node in branch {
         for next in ways.neighbors(node).filter(|it| inside.contains(it)) {
             own.add_edge(node, next, ());
@@ -186,7 +188,7 @@ impl<'a> WaitingNodes<'a> {
 /// branch contain the end of a used workflow that waits for nodes outside of the branch, or what only such nodes lead to.
 struct Owners<'a> {
     tokens: &'a Tokens<'a>,
-    ways: &'a DiGraphMap<usize, ()>,
+    ways: &'a Ways,
     split: usize,
     heads: Vec<usize>,
     /// The branch of each node that is in one.
@@ -196,7 +198,7 @@ struct Owners<'a> {
 impl<'a> Owners<'a> {
     fn of(
         tokens: &'a Tokens<'a>,
-        ways: &'a DiGraphMap<usize, ()>,
+        ways: &'a Ways,
         waiting: &WaitingNodes<'_>,
         split: usize,
     ) -> Self {

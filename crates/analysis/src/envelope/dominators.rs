@@ -1,6 +1,8 @@
 //! The dominator tree of a graph: which nodes every way to a node passes.
 
-use petgraph::{algo::dominators, graphmap::DiGraphMap};
+use petgraph::algo::dominators;
+
+use crate::network::Ways;
 
 /// The nodes in preorder, so that the nodes below a node are a range.
 #[derive(Debug, Default)]
@@ -13,7 +15,7 @@ pub(super) struct DominatorTree {
 
 impl DominatorTree {
     /// `root` is the number after the last node.
-    pub(super) fn of(ways: &DiGraphMap<usize, ()>, root: usize) -> Self {
+    pub(super) fn of(ways: &Ways, root: usize) -> Self {
         let found = dominators::simple_fast(ways, root);
         let parents: Vec<Option<usize>> =
             (0..root).map(|node| found.immediate_dominator(node)).collect();
@@ -77,7 +79,7 @@ mod tests {
     #[test]
     fn subtrees_are_what_only_a_node_leads_to() {
         // 0 leads to 1 and 2, both to 3, which leads back to 1; nothing leads to 4. The root is 5.
-        let ways = DiGraphMap::from_edges([(5, 0), (0, 1), (0, 2), (1, 3), (2, 3), (3, 1)]);
+        let ways = Ways::from_edges([(5, 0), (0, 1), (0, 2), (1, 3), (2, 3), (3, 1)]);
         let tree = DominatorTree::of(&ways, 5);
         assert_eq!(tree.subtree(0), [0, 1, 2, 3]);
         assert_eq!(tree.subtree(3), [3]);

@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::{
     algo::{dinics, dominators, tarjan_scc},
     graph::{DiGraph, NodeIndex},
-    graphmap::DiGraphMap,
     visit::EdgeRef,
 };
 
@@ -20,6 +19,7 @@ use super::{
     Cause,
     tokens::{Port, Tokens},
 };
+use crate::network::Ways;
 
 /// More than all tokens together, and small enough to be summed.
 const UNLIMITED: u128 = 1 << 100;
@@ -141,7 +141,7 @@ impl<'a> Flows<'a> {
 /// Returns the immediate dominator of each port. New tokens come from the node that creates them
 /// here.
 fn dominators_of(tokens: &Tokens<'_>) -> BTreeMap<Port, Port> {
-    let mut ways: DiGraphMap<Port, ()> = DiGraphMap::new();
+    let mut ways: Ways<Port> = Ways::new();
     ways.add_node(Port::Source);
     for (node, passage) in tokens.passages.iter().enumerate() {
         let reached = Port::Reached(node);

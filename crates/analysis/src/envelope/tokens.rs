@@ -16,7 +16,7 @@ use graphrun_core::{
     graph::{Graph, Policies, Target},
     id::NodeName,
 };
-use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap, visit::DfsPostOrder};
+use petgraph::{algo::tarjan_scc, visit::DfsPostOrder};
 
 use super::{
     dominators::DominatorTree,
@@ -25,6 +25,8 @@ use super::{
     scopes::Scopes,
     shares::{Departures, Shares},
 };
+use crate::network::Ways;
+
 /// The tokens of a graph.
 #[derive(Debug)]
 pub(super) struct Tokens<'a> {
@@ -338,7 +340,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Returns the dependencies of the numbers of visits, as a graph of nodes.
-    pub(super) fn dependencies(&self) -> DiGraphMap<usize, ()> {
+    pub(super) fn dependencies(&self) -> Ways {
         let mut ways = self.ways();
         for (node, resetters) in self.resetters.iter().enumerate() {
             for &resetter in resetters {
@@ -373,7 +375,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Returns the same graph with a root before the first nodes; its number belongs to no node.
-    pub(super) fn rooted_ways(&self) -> DiGraphMap<usize, ()> {
+    pub(super) fn rooted_ways(&self) -> Ways {
         let mut ways = self.ways();
         for (node, passage) in self.passages.iter().enumerate() {
             if passage.is_first || passage.is_after_limit {
@@ -384,8 +386,8 @@ impl<'a> Tokens<'a> {
     }
 
     /// Returns the ways between nodes.
-    pub(super) fn ways(&self) -> DiGraphMap<usize, ()> {
-        let mut ways = DiGraphMap::new();
+    pub(super) fn ways(&self) -> Ways {
+        let mut ways = Ways::new();
         for (node, passage) in self.passages.iter().enumerate() {
             ways.add_node(node);
             for arrival in &passage.from {

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::graph::Graph;
 use microlp::{ComparisonOp, OptimizationDirection, Problem};
-use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
+use petgraph::algo::tarjan_scc;
 
 use super::{
     alternatives::{self, Alternatives},
@@ -26,6 +26,7 @@ use super::{
     partial_joins,
     tokens::{Passage, Port, Tokens},
 };
+use crate::network::Ways;
 
 /// Larger numbers are not exact enough to be computed with.
 const NUMBER_MAX: f64 = 1e12;
@@ -162,7 +163,7 @@ impl TotalFlow {
     fn limit_loops(&mut self, graph: &Graph, tokens: &Tokens<'_>, ways: &[Way]) {
         let mut open = vec![(0..tokens.names.len()).collect::<BTreeSet<usize>>()];
         while let Some(region) = open.pop() {
-            let mut inner: DiGraphMap<usize, ()> = DiGraphMap::new();
+            let mut inner: Ways = Ways::new();
             for way in ways {
                 if let Some(from) = way.from.filter(|it| region.contains(it))
                     && region.contains(&way.to)

@@ -280,7 +280,7 @@ struct Exploration<'a> {
     reach: &'a Reach,
     /// The choices of each node.
     ways: Vec<Vec<Combination>>,
-    known: HashMap<Situation, usize>,
+    known: HashMap<Situation, usize, RandomState>,
     situations: Vec<(Situation, Origin)>,
     next: Vec<BTreeSet<usize>>,
     open: VecDeque<usize>,
@@ -303,7 +303,7 @@ impl<'a> Exploration<'a> {
             exclusions,
             reach,
             ways: ways?,
-            known: HashMap::new(),
+            known: HashMap::default(),
             situations: Vec::new(),
             next: Vec::new(),
             open: VecDeque::new(),

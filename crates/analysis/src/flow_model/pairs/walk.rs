@@ -35,7 +35,7 @@ pub(super) struct Walk<'a> {
     /// For each join, the places that are entered when it is complete.
     completed: Vec<Vec<usize>>,
     /// For each join and a place beside it, the number of nodes that have arrived there.
-    arrived: HashMap<(usize, usize), usize>,
+    arrived: HashMap<(usize, usize), usize, RandomState>,
     with: Pairs,
     /// The pairs from which the walk has not continued yet, by their first place.
     fresh: Pairs,
@@ -59,7 +59,7 @@ impl<'a> Walk<'a> {
             moves: Vec::new(),
             of_nodes: Vec::new(),
             completed: Vec::new(),
-            arrived: HashMap::new(),
+            arrived: HashMap::default(),
             with: Pairs::new(count, count),
             fresh: Pairs::new(count, count),
             open: VecDeque::new(),
@@ -102,7 +102,7 @@ impl<'a> Walk<'a> {
 
     /// Numbers all moves; returns those at the start.
     fn number_moves(&mut self) -> Vec<usize> {
-        let mut numbers: HashMap<Move, usize> = HashMap::new();
+        let mut numbers: HashMap<Move, usize, RandomState> = HashMap::default();
         let mut number = |it: Move| {
             let next = numbers.len();
             *numbers.entry(it).or_insert(next)
