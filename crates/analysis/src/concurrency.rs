@@ -9,11 +9,11 @@
 
 use std::{cell::LazyCell, collections::BTreeSet};
 
-use crate::network::Ways;
 use crate::flow_model::{
     Arrow, Astray, Bits, Concurrency, Ending, Exclusions, FlowModel, JoinVerdict, Outcome,
     Starving, field_numbers, starving, together, verdict,
 };
+use crate::network::Ways;
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place},
     graph::{Edge, Graph, NodeSpec, Route},

@@ -120,11 +120,7 @@ pub(super) fn sum(all: impl Iterator<Item = NodeGroup>) -> NodeGroup {
 
 /// Returns the maximum number of steps of a branch after one split, if none of its nodes runs
 /// twice.
-fn once_through(
-    tokens: &Tokens<'_>,
-    ways: &Ways,
-    branch: &[usize],
-) -> Option<u64> {
+fn once_through(tokens: &Tokens<'_>, ways: &Ways, branch: &[usize]) -> Option<u64> {
     if branch.iter().any(|it| tokens.splits(*it)) {
         return None;
     }

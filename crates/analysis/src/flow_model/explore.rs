@@ -19,6 +19,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use foldhash::fast::RandomState;
+
 use super::{
     Arrow, Bits, Ending, FlowModel, Join,
     choices::{

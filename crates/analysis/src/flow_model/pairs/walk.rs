@@ -6,6 +6,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use foldhash::fast::RandomState;
+
 use super::{Concurrency, Pairs, Places};
 use crate::flow_model::{Arrow, Bits, Decision, FlowModel, Join, reach::Reach};
 
