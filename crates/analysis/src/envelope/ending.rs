@@ -5,7 +5,10 @@
 
 use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
 
-use super::{Cause, choosing, failing, tokens::Tokens};
+use super::{
+    Cause, choosing, failing,
+    tokens::{Arrival, Tokens},
+};
 use graphrun_core::{
     graph::{Edge, Graph, Target},
     id::NodeName,
@@ -84,9 +87,18 @@ fn steps_left(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<u64>> {
             && name.scope().is_none()
             && !choosing.contains(name)
     };
+    // A run that reaches it visits it, or has visited it before and failed even earlier. A bound of zero, a limit, or the
+    // visit that is reserved for a deferred node may lead elsewhere at once.
+    let is_visited = |node: usize| {
+        let policies = &graph.nodes[tokens.names[node]].policies;
+        let is_refused = policies.schedule.defer.is_some()
+            && tokens.passages[node].from.iter().any(|it| matches!(it, Arrival::Sent(_)));
+        let bounds = &policies.bounds;
+        bounds.max_visits != Some(0) && bounds.limits.is_none() && !is_refused
+    };
     let number = |name: &NodeName| tokens.names.binary_search(&name).ok();
     for (node, name) in tokens.names.iter().enumerate() {
-        if failing.contains(name) && is_sure(name) {
+        if failing.contains(name) && is_sure(name) && is_visited(node) {
             steps[node] = Some(1);
         }
     }
@@ -101,11 +113,7 @@ fn steps_left(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<u64>> {
             let (Some(node), Some(next)) = (number(from), number(to)) else { continue };
             let policies = &graph.nodes[to].policies;
             let waits = policies.schedule.defer.is_some() || to.scope().is_some();
-            if waits || !is_sure(from) {
-                continue;
-            }
-            // If its bound is used up, it was visited before, and the run fails even earlier.
-            if policies.bounds.max_visits == Some(0) || policies.bounds.limits.is_some() {
+            if waits || !is_sure(from) || !is_visited(node) || !is_visited(next) {
                 continue;
             }
             let after = steps[next].map(|it: u64| it + 1);
