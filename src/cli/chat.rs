@@ -114,7 +114,7 @@ impl Chat<'_> {
                     print_result(&reply).map_err(CliError::write)?;
                     before = Some(end.state);
                 }
-                _ => return self.run.finish(stopped).await,
+                end => return self.run.finish(end.as_ref(), stopped).await,
             }
         }
     }

@@ -24,6 +24,7 @@ use super::{
     summary,
     terminal::{print_message, print_result},
     who::who,
+    words::count,
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo, open_questions},
@@ -86,8 +87,8 @@ impl Run<'_> {
     /// Drives the run until it stops or suspends without a question to ask here, and reports the
     /// result.
     pub(super) async fn drive(&self, begin: Begin) -> Result<Exit, CliError> {
-        let (_, stopped) = self.drive_to_stop(begin, &mut listen()?).await?;
-        self.finish(stopped).await
+        let (end, stopped) = self.drive_to_stop(begin, &mut listen()?).await?;
+        self.finish(end.as_ref(), stopped).await
     }
 
     /// Drives the run until it stops or suspends without a question to ask here.
@@ -242,8 +243,17 @@ impl Run<'_> {
     }
 
     /// Prints the result, and the command to resume the run if it can continue.
-    pub(super) async fn finish(&self, stopped: Option<Signal>) -> Result<Exit, CliError> {
-        let report = RunReport::read(self.checkpointer.as_ref(), &self.id, self.database).await?;
+    pub(super) async fn finish(
+        &self,
+        end: Option<&RunEnd>,
+        stopped: Option<Signal>,
+    ) -> Result<Exit, CliError> {
+        let checkpointer = self.checkpointer.as_ref();
+        // The turn of a thread may have joined a run that another process has begun meanwhile.
+        let report = match end {
+            Some(end) => RunReport::read_end(checkpointer, end, self.database).await?,
+            None => RunReport::read(checkpointer, &self.id, self.database).await?,
+        };
         let report = report.with_artifacts(self.reports.paths());
         print_report(&report, self.globals, self.database)?;
         let paint = self.globals.stderr;
@@ -259,8 +269,24 @@ impl Run<'_> {
                 paint.command(command)
             ));
         }
+        self.warn_of_late_messages(end).await?;
         let was_stopped = matches!(report.status, Status::Interrupted | Status::Paused);
         Ok(stopped.filter(|_| was_stopped).map_or(report.exit(), Signal::exit))
+    }
+
+    /// Warns of messages that no step has read, if the run is over.
+    async fn warn_of_late_messages(&self, end: Option<&RunEnd>) -> Result<(), CliError> {
+        let is_over = |it: &&RunEnd| matches!(it.status, Status::Done | Status::Failed);
+        let Some(end) = end.filter(is_over) else { return Ok(()) };
+        let read = end.position.people.last_message;
+        let late = self.checkpointer.inbox(&end.run, read).await?;
+        if let Ok(late @ 1..) = u64::try_from(late.len()) {
+            let late = count(late, "message");
+            let warning =
+                format!("warning: {late} came during the last step, and no step reads it");
+            print_message(&self.globals.stderr.loud(&warning));
+        }
+        Ok(())
     }
 
     fn caption(&self) -> Caption {
@@ -352,6 +378,7 @@ impl From<RunError> for CliError {
         match error {
             RunError::Checkpoint(error) => Self::from(error),
             RunError::Input(_)
+            | RunError::UnfitCheckpoint(_)
             | RunError::MissingInput { .. }
             | RunError::Fields(_)
             | RunError::WrongAnswer { .. }

@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        AskedQuestions, Checkpointer, Detail, ENTRIES_AT_ONCE, Outcome, Position, SavedRun,
+        AskedQuestions, Checkpointer, Commit, Detail, ENTRIES_AT_ONCE, Outcome, Position, SavedRun,
         TaskRecord, next_due, open_questions,
     },
-    engine::failures,
+    engine::{RunEnd, failures},
     event::{Event, Report as TaskReport, RunEvent, Status, Usage},
     folders::RunFolder,
     graph::{ErrorKind, Failure, FailureClass},
@@ -101,21 +101,53 @@ impl RunReport {
         run: &RunId,
         database: &Database,
     ) -> Result<Self, CliError> {
+        Self::read_until(checkpointer, run, database, None).await
+    }
+
+    /// Reads the report of a run that has ended like this, although another process may have continued its thread meanwhile.
+    pub(super) async fn read_end(
+        checkpointer: &dyn Checkpointer,
+        end: &RunEnd,
+        database: &Database,
+    ) -> Result<Self, CliError> {
+        Self::read_until(checkpointer, &end.run, database, Some(end)).await
+    }
+
+    async fn read_until(
+        checkpointer: &dyn Checkpointer,
+        run: &RunId,
+        database: &Database,
+        end: Option<&RunEnd>,
+    ) -> Result<Self, CliError> {
         // Read in pages, since a run may have more entries than fit in memory.
         let (mut asked, mut trace, mut events) = (AskedQuestions::default(), vec![], vec![]);
         let mut after = 0;
-        loop {
+        let is_later = |it: &Commit| end.is_some_and(|end| it.position.step > end.position.step);
+        'pages: loop {
             let page = checkpointer.entries(run, after, ENTRIES_AT_ONCE, Detail::Outline).await?;
             let Some(last) = page.last() else { break };
             after = last.number;
             for logged in page {
+                if logged.entry.commit.as_ref().is_some_and(is_later) {
+                    break 'pages;
+                }
                 asked.add(&logged);
                 trace.extend(logged.entry.records.iter().filter_map(TraceLine::new));
                 events.extend(logged.entry.events.into_iter().filter(is_reported));
             }
         }
         let answers = asked.questions.into_iter().filter_map(AnswerLine::of).collect();
-        let saved = checkpointer.load(run).await?;
+        let mut saved = checkpointer.load(run).await?;
+        if let Some(end) = end.filter(|it| saved.position.step > it.position.step) {
+            saved.summary.status = end.status;
+            saved.summary.reason.clone_from(&end.reason);
+            saved.position = end.position.clone();
+            saved.values.retain(|name, _| end.state.get(name.as_str()).is_some());
+            for (name, value) in &mut saved.values {
+                *value = end.state.get(name.as_str()).cloned().unwrap_or_default();
+            }
+            saved.records.clear();
+        }
         Ok(Self { answers, ..Self::new(saved, trace, &events, database) })
     }
 

@@ -507,6 +507,8 @@ impl<'a> Driver<'a> {
         let mut actions = Vec::new();
         // All open tasks may have finished at this moment.
         if self.machine.committed_step() == step && end.is_none() {
+            // An item whose predecessor has just finished waits to start in the step that ends here.
+            self.scheduler.clear_queue();
             actions = self.machine.end_step_at_limit(refused_call);
         }
         Ok(self.perform(actions).await?.or(end))

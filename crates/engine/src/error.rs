@@ -25,6 +25,9 @@ pub enum RunError {
     /// The input does not serialise as a struct of channels.
     #[error("the input is not a struct of channels")]
     Fields(#[source] NotFields),
+    /// The checkpoint at which a run should start does not fit the graph.
+    #[error("the checkpoint does not fit the graph")]
+    UnfitCheckpoint(#[source] machine::RestoreError),
     /// The saved run no longer fits the graph.
     #[error("run `{run}` was saved by a workflow that differs from this one")]
     Changed {

@@ -234,8 +234,8 @@ impl LaunchKind {
             }
             Self::At { info, checkpoint } => {
                 accept::accept(engine, *info, sinks, |settings, run| {
-                    Machine::start_at(engine.graph.clone(), settings, run.clone(), *checkpoint)
-                        .map_err(|source| RunError::Changed { run, source })
+                    Machine::start_at(engine.graph.clone(), settings, run, *checkpoint)
+                        .map_err(RunError::UnfitCheckpoint)
                 })
                 .await
             }

@@ -22,9 +22,7 @@ pub(super) fn compile() -> Result<Vec<Vec<u8>>, SandboxError> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH)
         .map_err(|_| SandboxError::UnsupportedArchitecture(std::env::consts::ARCH))?;
     let denied = program(denied_rules()?, libc::EPERM, architecture)?;
-    // The arguments of clone3 are in memory, which a filter cannot read. With ENOSYS, C libraries
-    // fall back to clone, whose flags are an argument.
-    let absent = program([(libc::SYS_clone3, Vec::new())].into(), libc::ENOSYS, architecture)?;
+    let absent = program(ABSENT.map(|call| (call, Vec::new())).into(), libc::ENOSYS, architecture)?;
     let mut programs = vec![denied, absent];
     if cfg!(target_arch = "x86_64") {
         programs.push(without_x32());
@@ -53,6 +51,8 @@ const DENIED: &[i64] = &[
     libc::SYS_request_key,
     libc::SYS_fanotify_init,
     libc::SYS_vmsplice,
+    // Queues of messages that the kernel keeps.
+    libc::SYS_msgget,
     // Namespaces and mounts.
     libc::SYS_unshare,
     libc::SYS_setns,
@@ -99,6 +99,19 @@ const DENIED: &[i64] = &[
     libc::SYS_migrate_pages,
 ];
 
+/// Calls that this kernel seems to lack, so that programs use others.
+const ABSENT: [i64; 3] = [
+    // Its arguments are in memory, which a filter cannot read. C libraries fall back to clone, whose flags are an argument.
+    libc::SYS_clone3,
+    // Memory behind a descriptor belongs to no process, so the memory limit would miss it.
+    libc::SYS_memfd_create,
+    libc::SYS_memfd_secret,
+];
+
+/// The largest segment of System V shared memory. The kernel keeps 4,096 of them, also without a process, where the memory
+/// limit would miss them.
+const SEGMENT_BYTES_MAX: u64 = 16 << 10;
+
 /// Calls that exist only on this processor.
 #[cfg(target_arch = "x86_64")]
 const DENIED_HERE: &[i64] = &[
@@ -131,6 +144,7 @@ fn denied_rules() -> Result<Rules, BackendError> {
     let mut rules: Rules =
         DENIED.iter().chain(DENIED_HERE).map(|call| (*call, Vec::new())).collect();
     rules.insert(libc::SYS_socket, vec![foreign_address_family()?]);
+    rules.insert(libc::SYS_shmget, vec![large_segment()?]);
     rules.insert(
         libc::SYS_clone,
         NAMESPACE_FLAGS.map(has_flag).into_iter().collect::<Result<_, _>>()?,
@@ -158,6 +172,12 @@ fn foreign_address_family() -> Result<SeccompRule, BackendError> {
         other_than(libc::AF_INET)?,
         other_than(libc::AF_INET6)?,
     ])
+}
+
+fn large_segment() -> Result<SeccompRule, BackendError> {
+    let is_large =
+        SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Gt, SEGMENT_BYTES_MAX)?;
+    SeccompRule::new(vec![is_large])
 }
 
 fn has_flag(flag: libc::c_int) -> Result<SeccompRule, BackendError> {

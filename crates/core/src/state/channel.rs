@@ -121,7 +121,11 @@ impl Channel {
 
     /// Returns whether a run that receives this channel as input cannot start without it.
     pub fn is_needed_as_input(&self) -> bool {
-        self.default.is_none() && !matches!(self.ty, Type::Optional(_))
+        // The type of `json?` is the same as that of `json`.
+        let options = self.schema.get("anyOf").and_then(Value::as_array);
+        let may_be_null =
+            options.is_some_and(|it| it.iter().any(|it| it.get("type") == Some(&"null".into())));
+        self.default.is_none() && !may_be_null && !matches!(self.ty, Type::Optional(_))
     }
 
     /// Returns the value before the first write.

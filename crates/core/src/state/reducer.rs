@@ -450,8 +450,10 @@ impl Reducer {
         wanted: Ordering,
     ) -> Result<Value, ReduceError> {
         let Some(before) = current else { return Ok(written) };
-        let order =
-            compare(&written, &before).ok_or_else(|| self.kind_error("a number", &written))?;
+        let order = compare(&written, &before).ok_or_else(|| {
+            let unfit = if before.is_number() { &written } else { &before };
+            self.kind_error("a number", unfit)
+        })?;
         Ok(if order == wanted { written } else { before })
     }
 

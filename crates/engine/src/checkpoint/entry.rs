@@ -67,11 +67,16 @@ impl JournalEntry {
                 *value = Value::Null;
             }
             let transitions = match &mut record.outcome {
-                Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } => {
-                    transitions.as_mut_slice()
-                }
+                Outcome::Finished { transitions, .. }
+                | Outcome::Skipped { transitions, .. }
+                | Outcome::Caught { transitions, .. } => transitions.as_mut_slice(),
                 Outcome::Undecided { goto, .. } => goto.chosen_mut(),
-                _ => &mut [],
+                Outcome::Failed { .. }
+                | Outcome::Retrying { .. }
+                | Outcome::Aborted
+                | Outcome::MemoSaved { .. }
+                | Outcome::Asked { .. }
+                | Outcome::Answered { .. } => &mut [],
             };
             for transition in transitions {
                 if let Transition::Dispatch(dispatch) = transition {

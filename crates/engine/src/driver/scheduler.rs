@@ -168,6 +168,11 @@ impl Scheduler {
         self.context.abort.cancel();
     }
 
+    /// Removes the waiting tasks.
+    pub(super) fn clear_queue(&mut self) {
+        self.queue.clear();
+    }
+
     /// Makes the scheduler usable again after `abort_all`, when all attempts have ended.
     pub(super) fn reopen_after_abort(&mut self) {
         self.context.abort = self.context.discard.child_token();
