@@ -1,6 +1,9 @@
 //! Input of people to runs: answers, approvals, breakpoints.
 
-use std::process::{Child, Stdio};
+use std::{
+    fs,
+    process::{Child, Stdio},
+};
 
 use serde_json::{Value, json};
 
@@ -329,6 +332,20 @@ fn a_message_is_read_once_before_the_next_step() {
     assert_eq!(events.matches(r#""type":"message.received""#).count(), 2, "{events}");
     let late = place.run(["message", &run, "too late"]);
     assert_eq!(late.code, 6, "{late}");
+}
+
+#[test]
+fn a_message_that_no_step_reads_is_named_at_the_end() {
+    let place = Place::new();
+    let workflow = "graphrun: 1\nname: last\nstate: { v: { type: '[string]', merge: append } }\ninbox: v\n\
+                    start: b\nnodes: { b: { ask: 'B?', writes: v, then: end } }\n";
+    fs::write(place.path("last.yaml"), workflow).unwrap();
+    assert_eq!(place.run(["execute", "last.yaml", "--run-id", "m"]).code, 3);
+    assert_eq!(place.run(["message", "m", "hello"]).code, 0);
+    let done = place.run(["resume", "m", "--answer", r#"b="2""#]);
+    assert_eq!(done.code, 0, "{done}");
+    let warning = "1 message came during the last step, and no step reads it";
+    assert!(done.stderr.contains(warning), "{done}");
 }
 
 #[test]

@@ -93,3 +93,40 @@ fn a_thread_of_another_workflow_and_an_unknown_field_are_refused() {
     let field = place.run(["chat", "parrot.yaml", "--field", "lines"]);
     assert!(field.code == 2 && field.stderr.contains("did you mean `line`?"), "{field}");
 }
+
+/// Four processes take turns of a thread that does not exist yet. Each one is refused, or reports the turn that it has made.
+#[test]
+fn first_turns_at_once_are_refused_or_report_their_own_result() {
+    let place = place();
+    let turn = |line: &str| {
+        let field = format!("line={line}");
+        let args = ["execute", "parrot.yaml", "--thread", "t", "-i", &field, "--output", "json"];
+        place.run(args)
+    };
+    let ended: Vec<(String, Ended)> = std::thread::scope(|scope| {
+        let lines = ["one", "two", "three", "four"].map(str::to_owned);
+        let turn = &turn;
+        let start = |line: String| {
+            scope.spawn(move || {
+                let ended = turn(&line);
+                (line, ended)
+            })
+        };
+        let started: Vec<_> = lines.into_iter().map(start).collect();
+        started.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    let shown = place.run(["runs", "state", "t", "--output", "json"]);
+    for (line, ended) in ended {
+        let said = format!("{line}!");
+        match ended.code {
+            0 => {
+                let report = ended.json();
+                let last = report["state"]["said"].as_array().unwrap().last().cloned();
+                assert_eq!(last, Some(json!(said)), "{ended}");
+                assert_eq!(report["status"], "done", "{ended}");
+            }
+            6 => assert!(!shown.stdout.contains(&said), "{line} was made: {ended}"),
+            _ => panic!("{line}: {ended}"),
+        }
+    }
+}

@@ -12,12 +12,14 @@ use graphrun::{
     engine::{Engine, RunError, ShutdownHandle},
     event::{EventSink, Report, Status, Usage},
     graph::{
-        Backoff, Bounds, GraphBuilder, IntoNode, Limits, Node, NodeContext, NodeError, Policies,
-        START, Target, node_fn,
+        Backoff, Bounds, Dispatch, GraphBuilder, IntoNode, ItemNeeds, ItemOrder, ItemPolicy,
+        ItemReads, Limits, Node, NodeContext, NodeError, Policies, RouteError, RouteView, START,
+        Schedule, Target, node_fn,
     },
     llm::TokenUsage,
-    state::Update,
+    state::{Type, Update},
 };
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
@@ -113,6 +115,46 @@ async fn g13_the_time_limit_leads_to_exhausted_with_finished_tasks() {
     assert_eq!(notes(&end.state), ["quick".to_owned(), format!("flush after: {reason}")]);
     assert_eq!(end.position.used.elapsed_ms, 10_000, "the time of aborted tasks counts");
     assert_eq!(end.position.visits.get(&name("slow")), Some(&0), "it has not run");
+}
+
+/// Each item needs the one before it.
+#[derive(Debug)]
+struct OneByOne;
+
+impl ItemOrder for OneByOne {
+    fn needs(&self, items: &[&Value], _: &RouteView<'_>) -> Result<ItemNeeds, RouteError> {
+        Ok(ItemNeeds {
+            keys: items.iter().map(ToString::to_string).collect(),
+            needs: (0..items.len()).map(|it| it.checked_sub(1).into_iter().collect()).collect(),
+            missing: None,
+        })
+    }
+
+    fn reads(&self) -> ItemReads {
+        ItemReads { item: Type::Any, key: vec![vec![]], after: vec![vec![]] }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_an_item_released_at_the_time_limit_does_not_start() {
+    let (begun, saved) = (Begun::default(), Saved::new());
+    let items = ItemPolicy { order: Some(Arc::new(OneByOne)), ..ItemPolicy::default() };
+    let schedule = Schedule { items: Some(items), ..Schedule::default() };
+    let graph = GraphBuilder::new::<Team>("ordered")
+        .node("start", notes_its_way())
+        .node("item", takes(10, &[], &begun).with_policies(Policies::from(schedule)))
+        .node("flush", notes_its_way())
+        .edge(START, "start")
+        .route("start", ["item"], |_: &Nothing| {
+            [0, 1].map(|it| Dispatch::new(name("item"), json!(it))).to_vec()
+        })
+        .edge("item", "end")
+        .edge("flush", "end")
+        .limits(Limits { exhausted: Some(Target::Node(name("flush"))), ..seconds(10) });
+    let graph = compiled(graph);
+    let end = saved.start(&saved.engine(&graph)).await;
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    assert_eq!(names(&begun), began(&[("item", 1)]), "the first ends with the limit");
 }
 
 #[tokio::test(start_paused = true)]
