@@ -38,7 +38,7 @@ pub struct CaseRun {
     pub problems: Vec<Problem>,
     /// The run status at the end.
     pub status: Status,
-    /// The reason, if the run is not done.
+    /// The reason, if the run is not done or has reached a limit.
     pub reason: Option<String>,
     /// The nodes that ran, step by step.
     pub route: Vec<Vec<NodeName>>,

@@ -26,7 +26,7 @@ pub struct DrawnRun {
     pub name: String,
     /// The run status.
     pub status: Status,
-    /// The reason, if the run is not done.
+    /// The reason, if the run is not done or has reached a limit.
     pub reason: Option<String>,
     /// The committed steps.
     pub steps: u64,

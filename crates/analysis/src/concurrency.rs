@@ -4,8 +4,8 @@
 //! The first two checks work on pairs of nodes, which may overestimate concurrency. If they find a
 //! conflict, they explore every situation of a run to confirm it. The last check always explores.
 //! If there are too many situations, the first two keep their result and the last one checks each join alone, or
-//! says that it did not; otherwise all are exact, except that they treat bounds as independent, and routes of which no condition
-//! excludes one of the other.
+//! reports that it did not. Otherwise they are exact, with two simplifications: bounds are independent, and so are routes
+//! without exclusive conditions.
 
 use std::{cell::LazyCell, collections::BTreeSet};
 

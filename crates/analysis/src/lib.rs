@@ -149,14 +149,13 @@ impl CompiledGraph {
         Envelope::if_quick(self.graph(), |_| false)?.calls_max()
     }
 
-    /// Returns the most model calls of a nested run of this graph that is tried again after a failure; `None` if they are
-    /// not known.
+    /// Returns an upper bound of the model calls of a retried nested run of this graph; `None` if it is not known.
     pub fn calls_again_max(&self) -> Option<u64> {
         envelope::calls_again_max(self)
     }
 
-    /// Returns the most of something that a nested run of this graph uses when it is tried again after a failure, where a
-    /// whole run uses `all`, and a task of each node as much as `of_node` says. `None` if this is not known for a node.
+    /// Returns an upper bound of a resource for a retried nested run. `all` is the amount of a whole run, `of_node` that of
+    /// one task of a node. Returns `None` if `of_node` does for a node.
     pub fn most_again(&self, all: u64, of_node: impl Fn(&NodeName) -> Option<u64>) -> Option<u64> {
         envelope::most_again(self, all, of_node)
     }

@@ -104,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// Returns the outline of the graph. To make it takes as long as several steps.
+    /// Returns the outline of the graph. It is cached: computing it costs as much as several steps.
     pub(super) fn outline(&self) -> Arc<Outline> {
         Arc::clone(self.outline.get_or_init(|| Arc::new(Outline::of(&self.graph))))
     }
@@ -193,8 +193,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Fails when the input lacks a declared one or does not fit the state, and when the run cannot be saved. A failing
-    /// node is not an error here: the run stops as failed.
+    /// Fails when a declared input field is missing, a value does not fit its channel, or the run cannot be saved. A
+    /// failing node is not an error here: the run stops as failed.
     ///
     /// # Cancel safety
     ///

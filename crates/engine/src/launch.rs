@@ -184,8 +184,8 @@ impl Launch {
     ///
     /// # Errors
     ///
-    /// Fails when the input lacks a declared one or does not fit the state, an answer matches no open question,
-    /// another process owns the run, or it cannot be loaded or saved.
+    /// Fails when a declared input field is missing, a value does not fit its channel, an answer matches no open
+    /// question, another process owns the run, or it cannot be loaded or saved.
     pub async fn start(mut self) -> Result<Run, RunError> {
         if self.modes.is_empty() {
             self.modes.push(StreamMode::Debug);

@@ -21,8 +21,8 @@ pub(crate) fn calls_again_max(graph: &CompiledGraph) -> Option<u64> {
     Some(most_again(graph, all, of_node).unwrap_or(all))
 }
 
-/// Returns the most that a further attempt uses, where a whole run uses `all`, and a task of each node as much as `of_node`
-/// says. `None` if this is not known for a node.
+/// Returns an upper bound of a resource for a retried nested run. `all` is the amount of a whole run, `of_node` that of one
+/// task of a node. Returns `None` if `of_node` does for a node.
 pub(crate) fn most_again(
     graph: &CompiledGraph,
     all: u64,

@@ -58,7 +58,7 @@ pub struct NodeContext {
     pub node: NodeName,
     /// The names of both when the task began, if the run was migrated to another workflow since.
     pub original: Option<OriginalTask>,
-    /// The attempt, from one; only failures count, not crashes.
+    /// The attempt, from one. A failure and a wait of a nested run begin another one; a crash and an answer do not.
     pub attempt: u32,
     /// How often each node has run since its count was last reset, including this visit.
     pub visits: Arc<Visits>,

@@ -37,7 +37,7 @@ pub struct Entry {
 pub struct RunStatus {
     /// The status.
     pub status: Status,
-    /// The reason, if the run is not done.
+    /// The reason, if the run is not done or has reached a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

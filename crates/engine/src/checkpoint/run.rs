@@ -75,7 +75,7 @@ pub struct RunSummary {
     pub info: RunInfo,
     /// The run status.
     pub status: Status,
-    /// The reason, if the run is not done.
+    /// The reason, if the run is not done or has reached a limit.
     pub reason: Option<String>,
     /// The committed steps.
     pub step: Step,
