@@ -105,7 +105,7 @@ struct Hand {
 
 impl Hand {
     fn start(graph: &CompiledGraph) -> Self {
-        let limits = graph.graph().limits.clone();
+        let limits = graph.definition().limits.clone();
         let FirstStep { machine, commit: saved, actions } =
             Machine::start(graph.clone(), limits, run_id(), Update::default()).unwrap();
         let mut hand =
@@ -368,7 +368,7 @@ fn a_failed_task_stops_the_run_after_its_siblings() {
         position: hand.saved.position.clone(),
         state: hand.machine.state().as_ref().clone(),
     };
-    let limits = graph.graph().limits.clone();
+    let limits = graph.definition().limits.clone();
     let (_, actions) = Machine::restore(graph, limits, run_id(), checkpoint, hand.records).unwrap();
     let again: Vec<&NodeName> = actions
         .iter()

@@ -77,7 +77,7 @@ impl Suite {
             Err(LoadError::Invalid(findings)) => return Err(with_findings(draft, findings)),
         };
         let (CaseFile { cases }, warnings) =
-            draft.check(&definition, compiled.graph()).map_err(LoadError::Invalid)?;
+            draft.check(&definition, compiled.definition()).map_err(LoadError::Invalid)?;
         let registry = registry.clone();
         Ok((Self { path: path.to_owned(), workflow, cases, definition, registry }, warnings))
     }

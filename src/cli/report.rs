@@ -105,7 +105,8 @@ impl RunReport {
         let (mut asked, mut trace, mut events) = (AskedQuestions::default(), vec![], vec![]);
         let mut after = 0;
         loop {
-            let page = checkpointer.entries(run, after, ENTRIES_AT_ONCE, Detail::Outline).await?;
+            let page =
+                checkpointer.entries(run, after, ENTRIES_AT_ONCE, Detail::WithoutValues).await?;
             let Some(last) = page.last() else { break };
             after = last.number;
             for logged in page {

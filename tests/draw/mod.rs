@@ -65,7 +65,7 @@ fn bounded(max_visits: u32, exhausted: &str) -> Policies {
 }
 
 fn builder(name: &str) -> GraphBuilder {
-    GraphBuilder::with_schema(name, Ok(Schema::default()))
+    GraphBuilder::with_schema(name, Schema::default())
 }
 
 /// Hands the graph over with labelled routes, which only a workflow can otherwise have.

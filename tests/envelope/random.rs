@@ -347,7 +347,7 @@ impl Recipe {
     }
 
     fn graph(&self, dice: &Dice) -> Graph {
-        let (mut graph, _) = GraphBuilder::with_schema("random", Ok(Schema::default())).build();
+        let (mut graph, _) = GraphBuilder::with_schema("random", Schema::default()).build();
         graph.entry.push(name(0));
         graph.entry.extend(self.second_entry.map(|it| name(usize::from(it) % self.nodes.len())));
         for (at, node) in self.nodes.iter().enumerate() {
@@ -521,7 +521,7 @@ impl LoopsRecipe {
 
     fn compile(&self, dice: &Dice) -> Option<CompiledGraph> {
         let named = |kind: &str, at: usize| NodeName::parse(&format!("{kind}{at}")).unwrap();
-        let (mut graph, _) = GraphBuilder::with_schema("loops", Ok(Schema::default())).build();
+        let (mut graph, _) = GraphBuilder::with_schema("loops", Schema::default()).build();
         graph.limits.steps = u64::MAX;
         let mut add = |name: NodeName, bounds: Bounds, resets: Vec<NodeName>| {
             let on_finish = OnFinish { resets, ..OnFinish::default() };

@@ -38,7 +38,7 @@ use self::history::History;
 use self::{
     answer::AnswerForm,
     compaction::Compacted,
-    cut::Fitted,
+    cut::FittingModel,
     program::ProgramRunner,
     tools::{Toolbox, WithTools},
 };
@@ -49,7 +49,7 @@ pub(super) use self::{
     read::AgentKind,
 };
 use super::{
-    call::{Calls, Candidates, Watched, with_model},
+    call::{Calls, Candidates, WatchedModel, with_model},
     in_folder::tools_folder,
     memory::task_memory,
 };
@@ -185,9 +185,9 @@ impl Agent {
             key => format!("{key}/{name}"),
         };
         let request = &ChatRequest { key, ..request.clone() };
-        let watched = Watched::new((name, model), ctx, &self.services, calls);
+        let watched = WatchedModel::new((name, model), ctx, &self.services, calls);
         let tools = (&self.toolbox, self.definition.tool_rounds_max, tool_ctx);
-        let fitted = Fitted::new(&watched, ctx, self.on_overflow(name), request);
+        let fitted = FittingModel::new(&watched, ctx, self.on_overflow(name), request);
         let with_tools = WithTools::new((&fitted, calls), ctx, tools);
         let model: &dyn ChatModel = if self.toolbox.is_empty() { &fitted } else { &with_tools };
         let answered = self.answer_of(ctx, (name, model), (request, answer)).await;
@@ -225,7 +225,7 @@ impl Agent {
             &answer.schema(ctx.node.as_str()),
             &|value| answer.read(value),
             self.definition.repairs_max,
-            // `Watched` has already reported each call.
+            // `WatchedModel` has already reported each call.
             &mut |_| (),
         )
         .await;

@@ -87,7 +87,7 @@ use self::{
 pub use self::{
     agent::{AgentMatchSettings, AgentSettings, Compaction},
     ask::AskSettings,
-    cached::{Cache, Cached},
+    cached::{Cache, CachedNode},
     commit::{CommitNode, CommitOutput},
     compact::CompactSettings,
     dependencies::{LockFileReadError, read_lock_file},
@@ -174,7 +174,7 @@ impl NodeFactory for Factory {
         let (Some(caching), Some(cache)) = (&definition.cache, &self.cache) else {
             return Ok(node);
         };
-        let cached = Cached::new(node, cache.clone());
+        let cached = CachedNode::new(node, cache.clone());
         let cached = cached.no_older_than(caching.age_max).by(caching.key.clone());
         Ok(Arc::new(match settings.cache_label() {
             Some(label) => cached.labelled(label),

@@ -14,6 +14,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{Commit, Migration, Outcome, TaskRecord};
+
 /// An entry of the journal of a run. It is saved as a whole or not at all.
 ///
 /// Its parts apply in this order. A step with only one task is one entry.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::EntryHash;
+
 /// The result of a task, saved before its step commits.
 ///
 /// With the records, a resumed run does not repeat finished tasks.
