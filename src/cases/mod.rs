@@ -33,7 +33,7 @@ pub(crate) use self::{run::Recorded, saved::judge};
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::{Diagnostics, Severity},
-    graph::Graph,
+    graph::{Graph, UncheckedGraph},
     nodes::{Services, factory},
     workflow::{
         self, LoadError, Registry, Workflow,
@@ -89,9 +89,9 @@ impl Suite {
 
     /// Returns the graph of the workflow after a change that keeps it valid.
     fn compiled_with(&self, services: Services, change: impl FnOnce(&mut Graph)) -> CompiledGraph {
-        let (mut graph, findings) = made(&self.definition, &self.registry, services);
-        change(&mut graph);
-        let compiled = compile((graph, findings));
+        let mut made = made(&self.definition, &self.registry, services);
+        change(&mut made.graph);
+        let compiled = compile(made);
         compiled.expect("it was compiled when the suite was loaded")
     }
 }
@@ -108,7 +108,7 @@ pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, CompiledGraph
     Ok((definition, compiled))
 }
 
-fn made(definition: &Workflow, registry: &Registry, services: Services) -> (Graph, Diagnostics) {
+fn made(definition: &Workflow, registry: &Registry, services: Services) -> UncheckedGraph {
     definition.clone().into_graph(&factory(services, registry.clone()))
 }
 

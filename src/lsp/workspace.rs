@@ -341,9 +341,9 @@ impl Workspace {
             return (Some((workflow, None)), findings);
         }
         let factory = nodes::factory(Services::offline(), self.registry.clone());
-        let (graph, mut more) = workflow.clone().into_graph(&factory);
-        more.extend(findings);
-        match compile((graph, more)) {
+        let mut made = workflow.clone().into_graph(&factory);
+        made.diagnostics.extend(findings);
+        match compile(made) {
             Ok(compiled) => {
                 let warnings = compiled.warnings().clone();
                 (Some((workflow, Some(compiled))), warnings)

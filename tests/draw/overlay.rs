@@ -358,7 +358,7 @@ async fn parts_missing_in_a_changed_workflow_become_notes() {
     let stop = ShutdownHandle::default();
     engine.run(Update::default()).with_info(info).with_shutdown(&stop).await.unwrap();
 
-    let (new, _) = builder("ran").node("a", node()).edge(START, "a").edge("a", "end").build();
+    let new = builder("ran").node("a", node()).edge(START, "a").edge("a", "end").build().graph;
     let saved = storage.load(&id).await.unwrap();
     let records = storage.records(&id).await.unwrap();
     let drawing = Drawing::of(&new).with_run(&saved, &records);

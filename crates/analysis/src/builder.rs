@@ -11,7 +11,7 @@ use graphrun_core::{
     graph::{
         Catch, Command, Contract, END, Edge, ErrorKind, FAIL, Graph, IntoChoice, IntoNode, Limits,
         Node, NodeContext, NodeDescription, NodeError, NodeSpec, START, SideEffects, Target,
-        condition_fn, route_fn,
+        UncheckedGraph, condition_fn, route_fn,
     },
     id::{ChannelName, NameError, NodeName},
     state::Schema,
@@ -388,7 +388,7 @@ impl GraphBuilder {
     }
 
     /// Returns the graph, and the diagnostics for the names in it.
-    pub fn build(mut self) -> (Graph, Diagnostics) {
+    pub fn build(mut self) -> UncheckedGraph {
         for (name, policy) in std::mem::take(&mut self.policies) {
             let parsed = self.name(&name);
             let Some(spec) = parsed.and_then(|it| self.graph.nodes.get_mut(&it)) else {
@@ -401,7 +401,7 @@ impl GraphBuilder {
         self.defaults.apply(&mut self.graph);
         self.check_numbers();
         self.check_ways_on();
-        (self.graph, self.findings)
+        UncheckedGraph { graph: self.graph, diagnostics: self.findings }
     }
 
     /// Reports numbers and durations of zero, with which nothing could run.

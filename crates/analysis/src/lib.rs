@@ -45,7 +45,7 @@ use std::{
 
 use graphrun_core::{
     diagnostic::Diagnostics,
-    graph::{Edge, Graph, NodeSpec, Policies},
+    graph::{Edge, Graph, NodeSpec, Policies, UncheckedGraph},
     id::NodeName,
     state::Schema,
 };
@@ -97,12 +97,13 @@ struct AwaitedNodes {
 #[derive(Debug)]
 pub struct Pace(AtomicU8);
 
-/// Checks a graph and makes it executable. The diagnostics that its author's side has found already are kept.
+/// Checks a graph and makes it executable. Its diagnostics so far are kept.
 ///
 /// # Errors
 ///
 /// Returns all diagnostics of all checks.
-pub fn compile((graph, mut findings): (Graph, Diagnostics)) -> Result<CompiledGraph, Diagnostics> {
+pub fn compile(unchecked: UncheckedGraph) -> Result<CompiledGraph, Diagnostics> {
+    let UncheckedGraph { graph, diagnostics: mut findings } = unchecked;
     checks::run(&graph, &mut findings);
     if findings.has_errors() {
         // The other checks follow edges, so every edge must have a valid target.

@@ -23,8 +23,8 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_models::{
-    ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredError, ToolChoice,
-    ToolSpec, ask_structured, with_twice_the_room,
+    ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredChat, StructuredError,
+    ToolChoice, ToolSpec, with_doubled_max_tokens,
 };
 use graphrun_workflow::{
     OnOverflow, Prompt, PromptView,
@@ -206,7 +206,7 @@ impl Agent {
     ) -> Result<Update, NoAnswer> {
         if let Some(channel) = answer.as_text() {
             let mut replied = model.chat(request).await;
-            let longer = replied.as_ref().err().and_then(|it| with_twice_the_room(request, it));
+            let longer = replied.as_ref().err().and_then(|it| with_doubled_max_tokens(request, it));
             if let Some(longer) = longer {
                 replied = model.chat(&longer).await;
             }
@@ -219,16 +219,14 @@ impl Agent {
             }
             return Ok(Update::default().write(channel.clone(), Value::String(reply.text)));
         }
-        let asked = ask_structured(
+        let chat = StructuredChat {
             model,
-            request.clone(),
-            &answer.schema(ctx.node.as_str()),
-            &|value| answer.read(value),
-            self.definition.repairs_max,
-            // `WatchedModel` has already reported each call.
-            &mut |_| (),
-        )
-        .await;
+            schema: &answer.schema(ctx.node.as_str()),
+            check: &|value| answer.read(value),
+            repairs_max: self.definition.repairs_max,
+        };
+        // `WatchedModel` has already reported each call.
+        let asked = chat.ask(request.clone(), &mut |_| ()).await;
         match asked {
             Ok(structured) => {
                 let (update, read) = structured.value;

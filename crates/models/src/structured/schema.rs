@@ -278,7 +278,7 @@ impl SchemaCheck {
             .collect()
     }
 
-    /// Returns the answer if it fits: the check for [`ask_structured`](super::ask_structured) if there is only a
+    /// Returns the answer if it fits: the check for [`StructuredChat`](super::StructuredChat) if there is only a
     /// schema.
     ///
     /// # Errors
