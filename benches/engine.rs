@@ -136,7 +136,7 @@ fn wide_state() -> CompiledGraph {
     };
     let others = (1..CHANNELS).map(|it| channel(&format!("other_{it:03}")));
     let schema = Schema::new(others.chain([channel("count")])).unwrap();
-    chain(GraphBuilder::with_schema("wide", Ok(schema)), STEPS)
+    chain(GraphBuilder::with_schema("wide", schema), STEPS)
 }
 
 async fn count(graph: &CompiledGraph, steps: u64) {

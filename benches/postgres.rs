@@ -101,23 +101,27 @@ async fn fill(url: &str, runs: usize) -> Duration {
 }
 
 async fn whole_run(storage: &PostgresStorage) {
-    let (_presence, hold) = accept(storage).await;
+    let (_presence, token) = accept(storage).await;
     for step in 1..=STEPS {
-        storage.append(&hold, &entry(step)).await.unwrap();
+        storage.append(&token, &entry(step)).await.unwrap();
     }
     let end = RunStatus { status: Status::Done, reason: None };
-    storage.append(&hold, &end.into()).await.unwrap();
+    storage.append(&token, &end.into()).await.unwrap();
 }
 
 async fn accept(storage: &PostgresStorage) -> (Presence, LeaseToken) {
     let presence = Presence::new();
-    let claim = Claim { owner: presence.owner().clone(), ttl: Duration::from_secs(15), over: None };
+    let claim = Claim {
+        owner: presence.owner().clone(),
+        ttl: Duration::from_secs(15),
+        replaces_fence: None,
+    };
     let info = RunInfo {
         origin: json!({"v": 1, "workflow": "/home/me/graphs/dev_team.yaml", "out": "/home/me/out"}),
         ..RunInfo::new("dev_team")
     };
-    let hold = storage.create(&info, &claim, &commit(0, Value::Null).into()).await.unwrap();
-    (presence, hold)
+    let token = storage.create(&info, &claim, &commit(0, Value::Null).into()).await.unwrap();
+    (presence, token)
 }
 
 /// Returns the current duration of each kind of operation, in milliseconds.
@@ -133,9 +137,9 @@ async fn look(url: &str) -> String {
             times[of].push(began.elapsed());
             began = Instant::now();
         };
-        let (_presence, hold) = accept(&storage).await;
+        let (_presence, token) = accept(&storage).await;
         lap(0);
-        storage.append(&hold, &entry(1)).await.unwrap();
+        storage.append(&token, &entry(1)).await.unwrap();
         lap(1);
         assert!(!storage.page(None, 50).await.unwrap().is_empty());
         lap(2);

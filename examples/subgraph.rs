@@ -51,7 +51,7 @@ pub async fn run(texts: &[&str]) -> Result<Vec<String>, Box<dyn Error>> {
         .node("shorten", shorten)
         .route(START, ["shorten", END], fits)
         .route("shorten", ["shorten", END], fits)
-        .bound("shorten", 20, FAIL)
+        .max_visits("shorten", 20, FAIL)
         .compile()?;
     let headline = subgraph(
         headline,

@@ -86,7 +86,7 @@ pub async fn run(target: f64) -> Result<Vec<f64>, Box<dyn Error>> {
             Verdict::Near => END,
         })
         // Without a bound on this loop the graph does not compile.
-        .bound("guess", 20, FAIL)
+        .max_visits("guess", 20, FAIL)
         .compile()?;
     let input = Search { target: Some(target), ..Search::default() };
     Ok(graph.invoke::<Search>(&input).await?.history)

@@ -60,7 +60,7 @@ pub use graphrun_core::{
 };
 pub use graphrun_engine::{
     Engine, Invoke, Run, RunEnd, RunError, ShutdownHandle, StreamChunk, StreamMode,
-    storage::MemoryStorage, subgraph,
+    storage::InMemoryStorage, subgraph,
 };
 #[cfg(feature = "sqlite")]
 pub use graphrun_storage::SqliteStorage;

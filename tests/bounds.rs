@@ -13,7 +13,7 @@ use graphrun::{
     nodes::{Services, factory},
     registry,
     state::Update,
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
     workflow::parse,
 };
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ nodes:
 #[tokio::test]
 async fn a_bound_is_the_same_after_a_pause() {
     for (given, passed) in [(5, 5), (9, 9)] {
-        let storage = Arc::new(MemoryStorage::default());
+        let storage = Arc::new(InMemoryStorage::default());
         let engine = || {
             let storage = Arc::clone(&storage) as Arc<dyn Checkpointer>;
             Engine::new(parsed(GATES).unwrap()).with_storage(storage)
@@ -151,7 +151,7 @@ fn the_worst_case_has_the_largest_bound() {
 
 #[tokio::test]
 async fn a_drawing_over_a_run_has_the_bound_of_the_run() {
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let engine = Engine::new(parsed(GATES).unwrap())
         .with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo::new("case");
@@ -159,7 +159,7 @@ async fn a_drawing_over_a_run_has_the_bound_of_the_run() {
     assert_eq!(run.await.unwrap().status, Status::Done);
     let saved = storage.load(&info.id).await.unwrap();
     let records = storage.records(&info.id).await.unwrap();
-    let drawing = Drawing::of(parsed(GATES).unwrap().graph());
+    let drawing = Drawing::of(parsed(GATES).unwrap().definition());
     let gate =
         |it: &Drawing| it.nodes.iter().find(|it| it.name.as_str() == "gate").unwrap().max_visits;
     assert_eq!(gate(&drawing), Some(10));

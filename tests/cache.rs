@@ -29,11 +29,11 @@ use graphrun::{
         Policies, Question, START, Target, dispatch, node_fn,
     },
     llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
-    nodes::{Cache, Cached, ModelSource, Services, factory},
+    nodes::{Cache, CachedNode, ModelSource, Services, factory},
     registry,
     results::{CachedResult, ResultKey, ResultStore},
     state::Update,
-    storage::{MemoryResults, MemoryStorage},
+    storage::{InMemoryStorage, MemoryResults},
     tool::{ToolContext, ToolError, tool_fn},
     workflow::{Registry, parse},
 };
@@ -361,7 +361,7 @@ async fn a_store_that_does_not_work_costs_the_results_and_not_the_run() {
 #[tokio::test]
 async fn a_finished_node_is_cached_before_a_crash_can_lose_it() {
     let bench = Bench::new();
-    let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
+    let storage: Arc<dyn Checkpointer> = Arc::new(InMemoryStorage::default());
     // The run is accepted, and the record of the node is the write that fails.
     let dying = Engine::new(bench.graph(&writer("cache: true")))
         .with_storage(Arc::new(Disturbed::dying_after(1, Arc::clone(&storage))));

@@ -45,9 +45,10 @@ fn findings(text: &str) -> Diagnostics {
         Ok(loaded) => loaded,
         Err(findings) => return findings,
     };
-    let (graph, missing) = workflow.into_graph(&factory(Services::offline(), registry()));
-    warnings.extend(missing);
-    match compile((graph, warnings)) {
+    let mut made = workflow.into_graph(&factory(Services::offline(), registry()));
+    warnings.extend(made.diagnostics);
+    made.diagnostics = warnings;
+    match compile(made) {
         Ok(graph) => graph.warnings().clone(),
         Err(findings) => findings,
     }

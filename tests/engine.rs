@@ -27,7 +27,7 @@ use graphrun::{
     },
     llm::TokenUsage,
     state::{State, Update},
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,7 @@ async fn g3_a_fan_out_of_64_ends_the_same_in_any_order() {
             })
             .edge("late", "end")
             .limits(Limits { concurrency: 64, ..Limits::default() });
-        let storage = Arc::new(MemoryStorage::default());
+        let storage = Arc::new(InMemoryStorage::default());
         let (info, engine) =
             (RunInfo::new("fan"), Engine::new(compiled(graph)).with_storage(storage.clone()));
         let (run, events, stop) =
@@ -129,7 +129,7 @@ async fn g3_a_fan_out_of_64_ends_the_same_in_any_order() {
 
 #[tokio::test(start_paused = true)]
 async fn g18_a_returning_watcher_gets_every_event_once() {
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let engine = Engine::new(team(40, 5)).with_storage(storage.clone());
     let (mut sink, stop, info) =
         (EventSink::default(), ShutdownHandle::default(), RunInfo::new("team"));
@@ -159,7 +159,7 @@ async fn g18_a_returning_watcher_gets_every_event_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_stopped_keeps_no_storage_open() {
     for round in 0..200 {
-        let storage = Arc::new(MemoryStorage::default());
+        let storage = Arc::new(InMemoryStorage::default());
         let end = Engine::new(team(0, 0))
             .with_storage(storage.clone())
             .run(Update::default())
@@ -173,7 +173,7 @@ async fn a_run_that_stopped_keeps_no_storage_open() {
 
 #[tokio::test(start_paused = true)]
 async fn parallel_nodes_with_any_latency_share_a_step() {
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let engine =
         Engine::new(team(5_000, 1)).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo::new("team");
@@ -318,7 +318,7 @@ async fn a_panic_is_the_failure_of_its_node_and_siblings_are_kept() {
         .node("works", waits(1))
         .edge(START, "panics")
         .edge(START, "works");
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let engine =
         Engine::new(compiled(graph)).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo::new("panic");
@@ -542,7 +542,7 @@ async fn a_limit_of_tokens_stops_only_work_that_may_spend_some() {
 async fn events_are_numbered_without_gaps_and_saved_as_emitted() {
     let mut sink = EventSink::default();
     let mut told = sink.subscribe();
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let engine =
         Engine::new(team(2, 1)).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo::new("team");
@@ -645,7 +645,7 @@ async fn see_through(
 async fn a_crash_at_any_write_changes_nothing() {
     let info = RunInfo::new("workshop");
     let calm_ledger = Ledger::default();
-    let calm = Arc::new(MemoryStorage::default());
+    let calm = Arc::new(InMemoryStorage::default());
     let expected = see_through(&workshop(&calm_ledger), calm, &info).await.unwrap();
     assert_eq!(notes(&expected).len(), 14);
 
@@ -653,7 +653,7 @@ async fn a_crash_at_any_write_changes_nothing() {
     for writes in 0.. {
         let ledger = Ledger::default();
         let graph = workshop(&ledger);
-        let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
+        let storage: Arc<dyn Checkpointer> = Arc::new(InMemoryStorage::default());
         let dying = Arc::new(Disturbed::dying_after(writes, Arc::clone(&storage)));
         let died = see_through(&graph, dying, &info).await.is_err();
         let saved = match storage.records(&info.id).await {
@@ -666,7 +666,7 @@ async fn a_crash_at_any_write_changes_nothing() {
         let before = ledger.counts();
         match see_through(&graph, storage, &info).await {
             Ok(state) => assert_eq!(state, expected, "after a crash at write {writes}"),
-            Err(RunError::NothingToDo(Status::Done)) => (),
+            Err(RunError::AlreadyEnded(Status::Done)) => (),
             Err(error) => panic!("after a crash at write {writes}: {error}"),
         }
         for task in finished {
@@ -825,7 +825,7 @@ async fn an_answer_to_a_finished_task_reaches_no_other_task() {
 
 #[tokio::test]
 async fn a_run_that_is_done_cannot_be_resumed() {
-    let engine = engine(team(0, 0)).with_storage(Arc::new(MemoryStorage::default()));
+    let engine = engine(team(0, 0)).with_storage(Arc::new(InMemoryStorage::default()));
     let info = RunInfo::new("team");
     let run = info.id.clone();
     engine.run(Update::default()).with_info(info).await.unwrap();

@@ -58,7 +58,7 @@ struct Taken {
 
 /// Drives a run by the real rules; dice decide what every node and every route does.
 fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
-    let limits = graph.graph().limits.clone();
+    let limits = graph.definition().limits.clone();
     let id = RunId::parse("r").unwrap();
     let FirstStep { mut machine, actions: first, .. } =
         Machine::start(graph.clone(), limits, id, Update::default()).unwrap();
@@ -167,7 +167,7 @@ proptest! {
         for seed in seeds {
             dice.shake(seed);
             let fits = run(&graph, &dice).fits(&envelope);
-            let drawn = || Drawing::of(graph.graph()).to_listing(Charset::Unicode);
+            let drawn = || Drawing::of(graph.definition()).to_listing(Charset::Unicode);
             fits.map_err(|it| TestCaseError::fail(format!("{it} in\n{}", drawn())))?;
         }
     }
@@ -207,8 +207,8 @@ fn runs_reach_every_kind_of_bound() {
         {
             let kind = match why {
                 Why::Last => "last",
-                Why::Rounds { bought, .. } if bought.is_empty() => "one round",
-                Why::Rounds { .. } => "bought rounds",
+                Why::Rounds { resets, .. } if resets.is_empty() => "one round",
+                Why::Rounds { .. } => "reset rounds",
                 Why::After(causes) if causes.len() == 1 => "after one",
                 Why::After(_) => "after several",
                 Why::Deferred(_) => "deferred",
@@ -225,7 +225,7 @@ fn runs_reach_every_kind_of_bound() {
         ("after one", 50),
         ("after several", 5),
         ("attempts", 15),
-        ("bought rounds", 5),
+        ("reset rounds", 5),
         ("deferred", 10),
         ("fails", 10),
         ("last", 50),
@@ -244,7 +244,7 @@ fn name(name: &str) -> NodeName {
 }
 
 fn graph() -> GraphBuilder {
-    GraphBuilder::with_schema("test", Ok(Schema::default()))
+    GraphBuilder::with_schema("test", Schema::default())
 }
 
 fn nodes<const N: usize>(names: [&str; N]) -> GraphBuilder {
@@ -330,7 +330,7 @@ fn a_join_and_an_edge_from_the_same_node_are_two_arrivals() {
 }
 
 #[test]
-fn rounds_are_bought_by_the_visits_of_those_that_reset() {
+fn a_visit_of_a_resetting_node_begins_a_round() {
     let team = graph()
         .node("code", Decided.with_policies(bounded(3, "lead", &[])))
         .node("test", Decided)
@@ -345,10 +345,10 @@ fn rounds_are_bought_by_the_visits_of_those_that_reset() {
         .edge("help", "code")
         .edge("flush", "fail");
     insta::assert_snapshot!(worst_case(team), @r"
-    code: 45, 3 visits × 15 rounds: the first, and bought by `help` (4), `lead` (10)
+    code: 45, 3 visits × 15 rounds: the first, and reset by `help` (4), `lead` (10)
     flush: 1, the run ends with it
     help: 4, 4 visits
-    lead: 10, 2 visits × 5 rounds: the first, and bought by `help` (4)
+    lead: 10, 2 visits × 5 rounds: the first, and reset by `help` (4)
     ship: 1, the start leads to it once
     test: 45, after `code` (45)
     105 steps

@@ -11,7 +11,7 @@ use std::{
 use graphrun::{
     checkpoint::Checkpoint,
     compile::{CompiledGraph, compile},
-    diagnostic::{Diagnostics, SourceFile},
+    diagnostic::SourceFile,
     engine::{
         Clock, Engine,
         machine::{Action, AttemptStats, FirstStep, Machine, RunSettings, Task, TaskEvent},
@@ -52,9 +52,9 @@ fn graph(text: &str) -> CompiledGraph {
     let registry = registry();
     let (workflow, warnings) = parse(file, Path::new("."), &registry).unwrap();
     assert!(warnings.is_empty(), "{warnings}");
-    let (graph, missing) = workflow.into_graph(&factory(Services::offline(), registry));
-    assert!(missing.is_empty(), "{missing}");
-    compile((graph, Diagnostics::default())).unwrap()
+    let made = workflow.into_graph(&factory(Services::offline(), registry));
+    assert!(made.diagnostics.is_empty(), "{}", made.diagnostics);
+    compile(made).unwrap()
 }
 
 fn second(number: i64) -> Timestamp {
@@ -151,11 +151,12 @@ async fn a_used_workflow_reads_the_facts_of_the_whole_run() {
     let file = Arc::new(SourceFile { name: "outer.yaml".into(), text: text.into() });
     let registry = registry();
     let (workflow, _) = parse(file, folder.path(), &registry).unwrap();
-    let (graph, missing) = workflow.into_graph(&factory(Services::offline(), registry));
-    assert!(missing.is_empty(), "{missing}");
+    let made = workflow.into_graph(&factory(Services::offline(), registry));
+    assert!(made.diagnostics.is_empty(), "{}", made.diagnostics);
+    let graph = made.graph;
     let needed: Vec<&str> = graph.facts.usage_of.iter().map(NodeName::as_str).collect();
     assert_eq!((graph.facts.time, &needed[..]), (true, &["team.work"][..]));
-    let engine = Engine::new(compile((graph, Diagnostics::default())).unwrap());
+    let engine = Engine::new(compile(graph.into()).unwrap());
     let end = engine.run(&json!({})).await.unwrap();
     assert_eq!(end.status, Status::Done, "{end:?}");
     let all = end.state.get("all").unwrap();
@@ -184,9 +185,9 @@ nodes:
     };
     let (workflow, warnings) = load(text).unwrap();
     assert!(warnings.is_empty(), "{warnings}");
-    let (graph, _) = workflow.into_graph(&factory(Services::offline(), registry()));
+    let graph = workflow.into_graph(&factory(Services::offline(), registry())).graph;
     assert!(graph.facts.usage_of.contains("part.add"));
-    let engine = Engine::new(compile((graph, Diagnostics::default())).unwrap());
+    let engine = Engine::new(compile(graph.into()).unwrap());
     let end = engine.run(&json!({})).await.unwrap();
     assert_eq!(end.state.get("seen"), Some(&json!([3, 1, 0, 3])), "{end:?}");
 

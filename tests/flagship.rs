@@ -15,7 +15,7 @@ use graphrun::{
     nodes::{Services, factory},
     registry,
     state::Update,
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
     team::TeamState,
     workflow,
 };
@@ -50,7 +50,7 @@ async fn run(recording: &str) -> Ran {
     let folder = tempfile::tempdir().unwrap();
     let path = format!("tests/recordings/dev_team/{recording}.jsonl");
     let replay = Arc::new(Replay::load(path).unwrap());
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let graph = compiled(&replay, folder.path());
     let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let brief = std::fs::read_to_string("tests/recordings/dev_team/brief.md").unwrap();

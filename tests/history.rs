@@ -22,7 +22,7 @@ use graphrun::{
     },
     id::{ChannelName, NodeName, RunId, Step},
     state::Update,
-    storage::{MemoryStorage, prove},
+    storage::{InMemoryStorage, prove},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -129,7 +129,7 @@ impl Bench {
                 if state.verdict.as_deref() == Some("rework") { "plan" } else { "end" }
             });
         let graph = graph.compile().unwrap();
-        Self { storage: Arc::new(MemoryStorage::default()), graph, checked }
+        Self { storage: Arc::new(InMemoryStorage::default()), graph, checked }
     }
 
     fn engine(&self) -> Engine {
@@ -299,13 +299,13 @@ async fn g6_a_run_with_an_owner_is_not_updated() {
     let run = bench.start(Some("x")).await;
     let presence = Presence::new();
     let ttl = Duration::from_secs(60);
-    let claim = Claim { owner: presence.owner().clone(), ttl, over: None };
-    let hold = bench.storage.acquire(&run, &claim).await.unwrap();
+    let claim = Claim { owner: presence.owner().clone(), ttl, replaces_fence: None };
+    let token = bench.storage.acquire(&run, &claim).await.unwrap();
     let engine = bench.engine();
     let update = || engine.update(&run, write("verdict", json!("x")), None);
     let refused = update().await;
     assert!(matches!(refused, Err(RunError::Checkpoint(CheckpointError::Owned { .. }))));
-    bench.storage.release(&hold).await.unwrap();
+    bench.storage.release(&token).await.unwrap();
     update().await.unwrap();
 }
 

@@ -22,7 +22,7 @@ use graphrun::{
         Bounds, Catch, ErrorKind, GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies,
         Question, START, Target, node_fn,
     },
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
 };
 use serde_json::json;
 use tokio::{sync::Semaphore, time::timeout};
@@ -317,7 +317,7 @@ async fn all_runs_of_a_process_share_one_thread_for_their_leases() {
         .node("waits", waits)
         .edge(START, "waits")
         .edge("waits", "end");
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let engine = Engine::new(compiled(graph)).with_storage(storage);
     let runs: Vec<_> = (0..50)
         .map(|_| {

@@ -125,9 +125,9 @@ fn parsed(node: &str) -> Result<(Workflow, Diagnostics), Diagnostics> {
 }
 
 fn graph(workflow: Workflow) -> Graph {
-    let (graph, missing) = workflow.into_graph(&factory(Services::offline(), with_echo()));
-    assert!(missing.is_empty(), "{missing}");
-    graph
+    let made = workflow.into_graph(&factory(Services::offline(), with_echo()));
+    assert!(made.diagnostics.is_empty(), "{}", made.diagnostics);
+    made.graph
 }
 
 const RIGHT: &str = "{ echo: { text: brief }, writes: answer, then: end }";
@@ -136,7 +136,7 @@ const RIGHT: &str = "{ echo: { text: brief }, writes: answer, then: end }";
 async fn a_kind_of_a_program_runs() {
     let (workflow, warnings) = parsed(RIGHT).unwrap();
     assert!(warnings.is_empty(), "{warnings}");
-    let graph = compile((graph(workflow), Diagnostics::default())).unwrap();
+    let graph = compile(graph(workflow).into()).unwrap();
     let engine = Engine::new(graph);
     let end = engine.run(&json!({"brief": "hello", "number": 1})).await.unwrap();
     assert_eq!(end.status, Status::Done);

@@ -166,16 +166,17 @@ async fn a_bound_and_a_catch_may_stand_before_their_nodes() {
         Ok(logged(ctx.trigger.error().unwrap_or_default()))
     }
     let graph = board()
-        .bound("breaks", 2, FAIL)
+        .max_visits("breaks", 2, FAIL)
         .catch("breaks", ErrorKind::Other, "helps")
         .node("breaks", breaks)
         .node("helps", helps)
         .edge(START, "breaks")
         .edge("breaks", END)
         .edge("helps", "breaks")
-        .bound("helps", 1, END);
+        .max_visits("helps", 1, END);
     assert_eq!(log_of(graph).await, ["broken"]);
-    let unknown = board().node("a", nothing).edge(START, "a").edge("a", END).bound("b", 1, END);
+    let unknown =
+        board().node("a", nothing).edge(START, "a").edge("a", END).max_visits("b", 1, END);
     assert!(refused(unknown).contains("GR010: a policy names `b`, which is not a node"));
 }
 
@@ -379,7 +380,7 @@ async fn a_started_run_can_be_cancelled_and_resumed() {
             break;
         }
     }
-    run.cancel();
+    run.abort();
     let id = run.id().clone();
     assert_eq!(run.outcome().await.unwrap().status, Status::Interrupted);
     let end = engine.resume(&id).provide(()).await.unwrap();
@@ -509,7 +510,7 @@ async fn a_used_up_bound_names_the_error_behind_the_handler_that_led_back() {
             .catch("work", None, "fix")
             .edge("fix", fixers[0])
             .edge("check", fixers[1])
-            .bound("work", 2, FAIL)
+            .max_visits("work", 2, FAIL)
     };
     // Through one node that handles the failure, and through two.
     for fixers in [["work", END], ["check", "work"]] {
@@ -534,7 +535,7 @@ async fn a_used_up_bound_names_no_error_that_was_mended() {
         .edge("work", "fix")
         .catch("work", None, "fix")
         .edge("fix", "work")
-        .bound("work", 3, FAIL);
+        .max_visits("work", 3, FAIL);
     let end = Engine::new(graph.compile().unwrap()).run(&Board::default()).await.unwrap();
     assert_eq!(end.reason.as_deref(), Some("`work` used up its 3 visits"));
 }
@@ -567,7 +568,7 @@ fn wrong_graphs() -> Vec<(&'static str, GraphBuilder)> {
         ("a built-in name", line().node("end", nothing)),
         ("a route to no node", line().route("a", ["c"], |_: &Board| "c")),
         ("a failure that leads to no node", line().catch("a", None, "c")),
-        ("a bound of no node", line().bound("c", 2, END)),
+        ("a bound of no node", line().max_visits("c", 2, END)),
         ("a reset of no node", line().resets("a", ["c"])),
         ("a clear of no field", line().clears("a", ["none"])),
         ("an input that is no field", line().input("none")),
@@ -603,7 +604,7 @@ fn wrong_graphs() -> Vec<(&'static str, GraphBuilder)> {
         ),
         (
             "bounds that lead to each other",
-            line().edge("b", "a").bound("a", 1, "b").bound("b", 1, "a"),
+            line().edge("b", "a").max_visits("a", 1, "b").max_visits("b", 1, "a"),
         ),
         ("a limit below the worst case", line().limits(Limits { steps: 1, ..Limits::default() })),
         (

@@ -60,7 +60,7 @@ fn engine(fourth: Option<ErrorKind>) -> (Engine, Arc<AtomicBool>) {
         .edge("then", END)
         .compile()
         .unwrap_or_else(|it| panic!("{it}"));
-    (Engine::new(graph).with_storage(Arc::new(MemoryStorage::default())), repaired)
+    (Engine::new(graph).with_storage(Arc::new(InMemoryStorage::default())), repaired)
 }
 
 fn hint() -> Update {

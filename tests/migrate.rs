@@ -15,7 +15,9 @@ use graphrun::{
         asked_questions,
     },
     compile::CompiledGraph,
-    engine::{Answers, Engine, Migrated, RunEnd, RunError, ShutdownHandle, machine::Breakpoints},
+    engine::{
+        Answers, Engine, MigrationResult, RunEnd, RunError, ShutdownHandle, machine::Breakpoints,
+    },
     event::{Event, EventSink, Status},
     graph::{
         Bounds, Dispatch, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, Question,
@@ -23,7 +25,7 @@ use graphrun::{
     },
     id::{ChannelName, NodeName, RunId, Step},
     state::Update,
-    storage::{MemoryStorage, prove},
+    storage::{InMemoryStorage, prove},
 };
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -98,7 +100,7 @@ impl Ledger {
 
 /// A run in memory, and the graphs it continues with.
 struct Place {
-    storage: Arc<MemoryStorage>,
+    storage: Arc<InMemoryStorage>,
     run: RunId,
     ledger: Ledger,
 }
@@ -121,7 +123,11 @@ impl Place {
         engine.run(input).with_info(info).with_events(events).with_shutdown(&stop).await.unwrap()
     }
 
-    async fn migrate(&self, graph: GraphBuilder, mapping: &Mapping) -> Result<Migrated, RunError> {
+    async fn migrate(
+        &self,
+        graph: GraphBuilder,
+        mapping: &Mapping,
+    ) -> Result<MigrationResult, RunError> {
         self.engine(graph).migrate(&self.run, mapping, None).await
     }
 
@@ -266,7 +272,7 @@ async fn g17_migration_keeps_loop_counts_and_lists_all_gaps() {
     place.storage.post(&place.run, &said).await.unwrap();
     let graph = || rounds(["write", "judge"], "log");
 
-    let Err(RunError::NoPlace { differences, .. }) =
+    let Err(RunError::NoCounterpart { differences, .. }) =
         place.migrate(graph(), &Mapping::default()).await
     else {
         panic!("no difference names the renamed parts")
@@ -475,7 +481,7 @@ async fn g17_dropped_tasks_still_count_their_usage() {
     let place = Place::new();
     place.start(&place.engine(graph(old))).await;
     let all = mapping.drop_node(name("work"));
-    let Err(RunError::NoPlace { .. }) = place.migrate(graph(old), &all).await else {
+    let Err(RunError::NoCounterpart { .. }) = place.migrate(graph(old), &all).await else {
         panic!("`both` would run without anything before it, or nothing would");
     };
 }
@@ -487,15 +493,15 @@ async fn owned_and_finished_runs_are_not_migrated() {
     place.start(&place.engine(graph())).await;
     let presence = Presence::new();
     let (owner, ttl) = (presence.owner().clone(), Duration::from_secs(60));
-    let claim = Claim { owner, ttl, over: None };
-    let hold = place.storage.acquire(&place.run, &claim).await.unwrap();
+    let claim = Claim { owner, ttl, replaces_fence: None };
+    let token = place.storage.acquire(&place.run, &claim).await.unwrap();
     let refused = place.migrate(graph(), &Mapping::default()).await;
     let Err(RunError::Checkpoint(CheckpointError::Owned { .. })) = refused else {
         panic!("{refused:?}")
     };
     // A trial migration needs no lease.
     place.engine(graph()).try_migration(&place.run, &Mapping::default()).await.unwrap();
-    place.storage.release(&hold).await.unwrap();
+    place.storage.release(&token).await.unwrap();
 
     let place = Place::new();
     let graph = || mapping_over(&place.ledger, ["work", "sum"], true);

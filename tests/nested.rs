@@ -24,7 +24,7 @@ use graphrun::{
     nodes::{Services, factory},
     registry,
     state::Update,
-    storage::{MemoryStorage, SqliteStorage, prove},
+    storage::{InMemoryStorage, SqliteStorage, prove},
     workflow::load,
 };
 use schemars::JsonSchema;
@@ -245,7 +245,7 @@ async fn a_nested_question_is_answered_by_another_process() {
 #[tokio::test]
 async fn a_nested_failure_keeps_its_siblings_at_every_level() {
     let place = Place::new();
-    let storages: [Arc<dyn Checkpointer>; 2] = [place.open(), Arc::new(MemoryStorage::default())];
+    let storages: [Arc<dyn Checkpointer>; 2] = [place.open(), Arc::new(InMemoryStorage::default())];
     for storage in storages {
         let first = Process::new("top.yaml", Fragile::Fails);
         let end = first.start(&storage).await.unwrap();
@@ -388,7 +388,7 @@ async fn a_fork_inside_a_used_workflow_ends_the_same() {
 #[tokio::test(start_paused = true)]
 async fn a_crash_inside_a_used_workflow_repeats_no_finished_task() {
     let whole = Process::new("top.yaml", Fragile::Works);
-    let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
+    let storage: Arc<dyn Checkpointer> = Arc::new(InMemoryStorage::default());
     whole.start(&storage).await.unwrap();
     whole.resume(&storage, &run(), Some("good")).await.unwrap();
 

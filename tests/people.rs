@@ -18,7 +18,9 @@ use graphrun::{
         CheckpointError, Checkpointer, Message, Outcome, QuestionOutcome, RunHistory as _,
         RunInbox as _, RunInfo, RunJournal as _, asked_questions,
     },
-    engine::{Answers, Closed, Engine, RunEnd, RunError, ShutdownHandle, machine::Breakpoints},
+    engine::{
+        Answers, ClosedReason, Engine, RunEnd, RunError, ShutdownHandle, machine::Breakpoints,
+    },
     event::{Event, EventSink, RunEvent, Status},
     graph::{
         Catch, Dispatch, ErrorKind, GraphBuilder, IntoNode, Node, NodeContext, NodeError, Policies,
@@ -26,7 +28,7 @@ use graphrun::{
     },
     id::{ChannelName, RunId},
     state::Update,
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -61,7 +63,7 @@ fn late_to(node: &str) -> Policies {
 
 /// A run and its storage.
 struct Place {
-    storage: Arc<MemoryStorage>,
+    storage: Arc<InMemoryStorage>,
     engine: Engine,
     run: RunId,
 }
@@ -72,7 +74,7 @@ impl Place {
     }
 
     fn with_breakpoints(builder: GraphBuilder, pauses: Breakpoints) -> Self {
-        let storage = Arc::new(MemoryStorage::default());
+        let storage = Arc::new(InMemoryStorage::default());
         let engine = Engine::new(compiled(builder))
             .with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
         Self { storage, engine: engine.with_breakpoints(pauses), run: RunId::parse("r").unwrap() }
@@ -151,7 +153,7 @@ async fn g16_questions_of_one_node_have_separate_answers() {
     else {
         panic!("it was answered")
     };
-    let Closed::Answered { by, at } = closed else { panic!("{closed:?}") };
+    let ClosedReason::Answered { by, at } = closed else { panic!("{closed:?}") };
     assert!(by.as_deref() == Some("ann") && at.parse::<Timestamp>().is_ok());
 
     let end = place.answer(&[("go@2.2", json!(true)), ("go@2.0", json!(true))]).await.unwrap();
@@ -227,7 +229,7 @@ async fn an_expired_question_refuses_answers_and_can_be_caught() {
     assert_eq!(keys(&end), ["go@1.0", "go@1.1"]);
     sleep(Duration::from_millis(5)).await;
     let late = place.answer(&[("go@1.0", json!(true))]).await.unwrap_err();
-    assert!(matches!(late, RunError::Closed { closed: Closed::Late { .. }, .. }), "{late:?}");
+    assert!(matches!(late, RunError::Closed { closed: ClosedReason::Late { .. }, .. }), "{late:?}");
 
     // The other question does not change, and can be answered in the same call.
     let end = place.answer(&[("go@1.1", json!(true))]).await.unwrap();
@@ -236,7 +238,10 @@ async fn an_expired_question_refuses_answers_and_can_be_caught() {
         (Status::Done, vec!["other true".into(), "flush".into()])
     );
     let after = place.answer(&[("go@1.0", json!(true))]).await.unwrap_err();
-    assert!(matches!(after, RunError::Closed { closed: Closed::Late { .. }, .. }), "{after:?}");
+    assert!(
+        matches!(after, RunError::Closed { closed: ClosedReason::Late { .. }, .. }),
+        "{after:?}"
+    );
 }
 
 #[tokio::test]
@@ -440,7 +445,7 @@ async fn a_running_workflow_processes_messages_between_steps() {
 async fn a_crash_neither_loses_nor_repeats_a_message() {
     let mut crashes = 0;
     for writes in 1..30 {
-        let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
+        let storage: Arc<dyn Checkpointer> = Arc::new(InMemoryStorage::default());
         let dying = Arc::new(Disturbed::dying_after(writes, Arc::clone(&storage)));
         let info = RunInfo::new("patient");
         let run = info.id.clone();
@@ -526,7 +531,7 @@ async fn a_new_answer_replaces_one_that_the_node_rejected() {
 
     let end = place.answer(&[("by", json!(6))]).await.unwrap();
     assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["2".to_owned()]));
-    let asked = asked_questions(&place.storage.outline(&place.run).await.unwrap());
+    let asked = asked_questions(&place.storage.journal_without_values(&place.run).await.unwrap());
     assert_eq!(asked.len(), 1, "the question was asked once");
     let closed = place.answer(&[("by", json!(3))]).await;
     assert!(matches!(closed, Err(RunError::Closed { .. })), "{closed:?}");

@@ -126,7 +126,7 @@ fn compiled(plan: &Plan, asked: &Asked) -> Option<CompiledGraph> {
             graph = graph.catch(from, None, &named(to));
         }
         if let Some((bound, exhausted)) = node.bound {
-            graph = graph.bound(from, bound, &named(exhausted));
+            graph = graph.max_visits(from, bound, &named(exhausted));
         }
         if !node.resets.is_empty() {
             let resets: Vec<String> = node.resets.iter().map(|it| name(*it)).collect();
@@ -182,7 +182,7 @@ async fn check(plan: &Plan, seed: u64) -> Option<BTreeSet<&'static str>> {
     let graph = compiled(plan, &asked)?;
     let engine = match seed % 2 {
         0 => Engine::new(graph),
-        _ => Engine::new(graph).with_storage(Arc::new(MemoryStorage::default())),
+        _ => Engine::new(graph).with_storage(Arc::new(InMemoryStorage::default())),
     };
     let mut seen = BTreeSet::from(["fine"]);
     let (mut reference, mut expected) = (Interpreter::new(plan), State::default());

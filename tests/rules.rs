@@ -105,7 +105,7 @@ struct Hand {
 
 impl Hand {
     fn start(graph: &CompiledGraph) -> Self {
-        let limits = graph.graph().limits.clone();
+        let limits = graph.definition().limits.clone();
         let FirstStep { machine, commit: saved, actions } =
             Machine::start(graph.clone(), limits, run_id(), Update::default()).unwrap();
         let mut hand =
@@ -368,7 +368,7 @@ fn a_failed_task_stops_the_run_after_its_siblings() {
         position: hand.saved.position.clone(),
         state: hand.machine.state().as_ref().clone(),
     };
-    let limits = graph.graph().limits.clone();
+    let limits = graph.definition().limits.clone();
     let (_, actions) = Machine::restore(graph, limits, run_id(), checkpoint, hand.records).unwrap();
     let again: Vec<&NodeName> = actions
         .iter()
@@ -800,7 +800,7 @@ fn a_route_cannot_choose_undeclared_targets() {
         (|| Transition::To(Target::Node(name("a"))), || Transition::To(Target::Node(name("b"))));
     let item = || Transition::Dispatch(Dispatch::new(name("a"), json!(1)));
     let ends = |spread, takes: &[Transition]| {
-        let (mut graph, findings) = GraphBuilder::new::<Team>("sly")
+        let mut made = GraphBuilder::new::<Team>("sly")
             .node("start", Decided)
             .node("a", Decided)
             .node("b", Decided)
@@ -811,8 +811,8 @@ fn a_route_cannot_choose_undeclared_targets() {
         let way = |to: &str| RouteTarget { to: Target::Node(name(to)), label: None };
         let route = Sly { spread, ways: vec![way("a"), way("b")], takes: takes.to_vec() };
         let from = name("start");
-        graph.edges.push(Edge::Route { from, route: Arc::new(route), place: None });
-        let graph = compile((graph, findings)).unwrap();
+        made.graph.edges.push(Edge::Route { from, route: Arc::new(route), place: None });
+        let graph = compile(made).unwrap();
         Hand::start(&graph).run(|_| 0, |task| Ok(noting(task))).1
     };
     let done = (Status::Done, None);

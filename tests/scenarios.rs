@@ -112,7 +112,7 @@ async fn each_call_of_a_graph_within_another_one_begins_anew() {
     let inner = inner.edge(START, "inner").edge("inner", END).compile().unwrap();
     let node = subgraph(inner, |(): ()| Board::default(), |board: Board| Log { log: board.log });
     let graph = board().node("outer", node).edge(START, "outer").edge("outer", "outer");
-    let lines = log_of(graph.bound("outer", 2, END)).await;
+    let lines = log_of(graph.max_visits("outer", 2, END)).await;
     assert_eq!(lines, ["input", "visit 1 after 0", "visit 1 after 0"]);
 }
 

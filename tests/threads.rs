@@ -34,7 +34,7 @@ fn engine(graph: GraphBuilder) -> Engine {
 #[tokio::test]
 async fn a_turn_begins_its_limits_and_visits_anew_and_keeps_the_totals() {
     let limits = Limits { steps: 1, ..Limits::default() };
-    let engine = engine(chat().bound("keep", 1, FAIL).limits(limits));
+    let engine = engine(chat().max_visits("keep", 1, FAIL).limits(limits));
     for (turn, text) in (1..).zip(["one", "two", "three"]) {
         let end = engine.turn("t", &say(text)).await.unwrap();
         assert_eq!((end.status, end.position.earlier.turns), (Status::Done, turn - 1), "{end:?}");
@@ -67,7 +67,7 @@ async fn a_second_turn_at_once_is_refused_or_queued() {
 /// Neither of the two knows that the other one begins the thread.
 #[tokio::test]
 async fn two_first_turns_that_may_wait_begin_one_thread() {
-    let storage: Arc<dyn Checkpointer> = Arc::new(graphrun::storage::MemoryStorage::default());
+    let storage: Arc<dyn Checkpointer> = Arc::new(graphrun::storage::InMemoryStorage::default());
     let engine = engine(chat()).with_storage(storage);
     for thread in 0..20 {
         let thread = format!("t{thread}");
@@ -82,7 +82,7 @@ async fn two_first_turns_that_may_wait_begin_one_thread() {
 /// The id of a run is no name of a thread, even if it begins with the name.
 #[tokio::test]
 async fn a_thread_is_no_run_whose_id_begins_with_its_name() {
-    let storage: Arc<dyn Checkpointer> = Arc::new(graphrun::storage::MemoryStorage::default());
+    let storage: Arc<dyn Checkpointer> = Arc::new(graphrun::storage::InMemoryStorage::default());
     let engine = engine(chat()).with_storage(storage);
     let other = engine.turn("other", &say("one")).await.unwrap();
     let begins = &other.run.as_str()[..12];
@@ -144,7 +144,7 @@ async fn a_turn_on_a_changed_graph_follows_the_rules_of_resume() {
     async fn nothing() -> Result<(), NodeError> {
         Ok(())
     }
-    let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
+    let storage: Arc<dyn Checkpointer> = Arc::new(InMemoryStorage::default());
     let with = |graph: GraphBuilder| engine(graph).with_storage(Arc::clone(&storage));
     with(chat()).turn("t", &say("one")).await.unwrap();
     let longer = chat().node("more", nothing).edge("keep", "more").edge("more", END);

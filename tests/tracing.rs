@@ -14,7 +14,7 @@ use graphrun::{
     event::Status,
     graph::{Backoff, NodeFn},
     prelude::*,
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -145,7 +145,7 @@ fn engine() -> Engine {
         .edge("write", END)
         .compile()
         .unwrap();
-    Engine::new(graph).with_storage(Arc::new(MemoryStorage::default()))
+    Engine::new(graph).with_storage(Arc::new(InMemoryStorage::default()))
 }
 
 #[tokio::test]

@@ -11,13 +11,13 @@ use async_trait::async_trait;
 use graphrun::{
     checkpoint::RunStatus,
     compile::{CompiledGraph, compile},
-    diagnostic::Diagnostics,
     engine::machine::{Action, AttemptStats, FirstStep, Machine, Task, TaskEvent},
     event::{Status, Usage},
     graph::{
-        Bounds, Catch, Command, Contract, Edge, ErrorKind, Failure, Graph, GraphBuilder, Node,
+        Bounds, Catch, Command, Contract, Edge, ErrorKind, Failure, GraphBuilder, Node,
         NodeContext, NodeDescription, NodeError, NodeSpec, OnFinish, Policies, Read, Route,
         RouteChoice, RouteError, RouteTarget, RouteView, Spread, Target, Transition,
+        UncheckedGraph,
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Reducer, Schema, Update},
@@ -142,12 +142,13 @@ fn fields(set: u8) -> Vec<ChannelName> {
 }
 
 impl Recipe {
-    fn graph(&self, dice: &Arc<std::sync::Mutex<u64>>) -> (Graph, Diagnostics) {
+    fn graph(&self, dice: &Arc<std::sync::Mutex<u64>>) -> UncheckedGraph {
         let channel = |it: &&str| {
             Channel::new(ChannelName::parse(it).unwrap(), json!({}), Reducer::Replace).unwrap()
         };
         let schema = Schema::new(FIELDS.iter().map(channel)).unwrap();
-        let (mut graph, findings) = GraphBuilder::with_schema("random", Ok(schema)).build();
+        let UncheckedGraph { mut graph, diagnostics } =
+            GraphBuilder::with_schema("random", schema).build();
         graph.entry.push(name(0));
         if self.second_start {
             graph.entry.push(name(1));
@@ -224,7 +225,7 @@ impl Recipe {
                 graph.edges.push(Edge::Join { from: join, to: name(at), count, place: None });
             }
         }
-        (graph, findings)
+        UncheckedGraph { graph, diagnostics }
     }
 
     fn target(&self, seed: u8) -> Target {
@@ -238,7 +239,7 @@ impl Recipe {
 
 /// Runs a graph once, and says what went wrong with its wiring.
 fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
-    let limits = graph.graph().limits.clone();
+    let limits = graph.definition().limits.clone();
     let id = RunId::parse("r").unwrap();
     let FirstStep { mut machine, actions, .. } =
         Machine::start(graph.clone(), limits, id, Update::default()).unwrap();
@@ -328,7 +329,8 @@ fn the_random_graphs_are_of_all_kinds() {
             Ok(graph) => {
                 *found.entry("fine").or_default() += 1;
                 *found.entry("unchecked").or_default() += usize::from(is_unchecked(&graph));
-                let joins = graph.graph().edges.iter().any(|it| matches!(it, Edge::Join { .. }));
+                let joins =
+                    graph.definition().edges.iter().any(|it| matches!(it, Edge::Join { .. }));
                 *found.entry("fine, with joins").or_default() += usize::from(joins);
                 let is_partial = graph.has_partial_joins();
                 *found.entry("fine, with partial joins").or_default() += usize::from(is_partial);

@@ -515,7 +515,7 @@ impl NodeFactory for Planners {
         &self,
         name: &NodeName,
         _: &workflow::NestedUse,
-        _: (graphrun::graph::Graph, Diagnostics),
+        _: graphrun::graph::UncheckedGraph,
     ) -> Result<(Arc<dyn Node>, Diagnostics), Diagnostics> {
         panic!("`{name}` is no node of this workflow");
     }
@@ -523,8 +523,9 @@ impl NodeFactory for Planners {
 
 #[test]
 fn a_workflow_becomes_a_graph_with_places() {
-    let (graph, findings) = dev_team().into_graph(&Planners);
-    assert_eq!(findings.to_string(), "GR009: no node for help");
+    let made = dev_team().into_graph(&Planners);
+    assert_eq!(made.diagnostics.to_string(), "GR009: no node for help");
+    let graph = made.graph;
     assert_eq!(graph.nodes.len(), 10);
     assert!(graph.nodes.values().all(|it| it.place.is_some()));
     assert_eq!(graph.entry[0].as_str(), "ba");

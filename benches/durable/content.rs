@@ -126,7 +126,7 @@ pub(crate) fn resume(path: &Path, graph: &CompiledGraph) -> Machine {
     let saved = runtime.block_on(storage.load(&id())).unwrap();
     let state = graph.schema().restore(saved.values).unwrap();
     let checkpoint = Checkpoint { position: saved.position, state };
-    let limits = graph.graph().limits.clone();
+    let limits = graph.definition().limits.clone();
     let restored = Machine::restore(graph.clone(), limits, id(), checkpoint, saved.records);
     let (machine, actions) = restored.unwrap();
     assert_eq!(actions.len(), 1, "{actions:?}");

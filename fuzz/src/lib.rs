@@ -53,7 +53,7 @@ pub fn cases(text: &str) {
         let (registry, factory) = built_in();
         let (workflow, _) = parse(Arc::new(file), Path::new("no/such/folder"), registry)
             .unwrap_or_else(|it| panic!("{it}"));
-        let (graph, _) = workflow.clone().into_graph(factory.as_ref());
+        let graph = workflow.clone().into_graph(factory.as_ref()).graph;
         (workflow, graph)
     });
     let file = Arc::new(SourceFile { name: "fuzz.test.yaml".into(), text: text.to_owned() });

@@ -42,7 +42,7 @@ pub(super) fn checkpoint(
     let mut position = Position { visits: visits.clone(), used, ..Position::default() };
     for node in nodes.iter().collect::<BTreeSet<_>>() {
         *position.visits.entry(node.clone()).or_default() += 1;
-        let trigger = trigger_of(graph.graph(), node);
+        let trigger = trigger_of(graph.definition(), node);
         position.frontier.push(Activation::by_edge(node.clone(), trigger));
     }
     Ok(Checkpoint { position, state })

@@ -179,13 +179,13 @@ pub fn explore(
     effort: Effort,
     mut watch: impl FnMut(&Explored),
 ) -> Explored {
-    let limits = Limits { exhausted: graph.graph().limits.exhausted.clone(), ..unlimited() };
+    let limits = Limits { exhausted: graph.definition().limits.exhausted.clone(), ..unlimited() };
     let mut search = Search {
         graph,
         outcomes: Outcomes::new(definition, graph),
-        undecided: undecided(definition, graph.graph()),
-        sums: sums_in_a_range(definition, graph.graph()),
-        relevant: Relevant::of(definition, graph.graph()),
+        undecided: undecided(definition, graph.definition()),
+        sums: sums_in_a_range(definition, graph.definition()),
+        relevant: Relevant::of(definition, graph.definition()),
         limits,
         run: RunId::parse(RUN).expect("it is a word"),
         seen: HashSet::new(),
@@ -442,7 +442,7 @@ impl Search<'_> {
         let mut explored = self.explored;
         explored.states = self.waypoints.len();
         explored.open = self.open.count + self.begun.len();
-        let nodes = self.graph.graph().nodes.keys();
+        let nodes = self.graph.definition().nodes.keys();
         let missed: Vec<NodeName> = nodes.filter(|it| !self.ran.contains(*it)).cloned().collect();
         explored.gaps.extend(self.outcomes.gaps);
         explored.gaps.extend(self.sums);
@@ -495,7 +495,7 @@ fn asked_to_fail(machine: &Machine, before: &Position, records: &[TaskRecord]) -
         | Recorded::Answered { .. } => false,
     };
     let records_of_step: Vec<&TaskRecord> = records.iter().collect();
-    let (graph, state) = (machine.graph().graph(), machine.state());
+    let (graph, state) = (machine.graph().definition(), machine.state());
     let used_up = used_up(graph, before, &records_of_step, |it| state.get(it.as_str()));
     records.iter().any(fails)
         || used_up.iter().any(|(_, target)| *target == Some(Target::Fail))

@@ -33,7 +33,7 @@ pub(crate) use self::{run::Recorded, saved::judge};
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::{Diagnostics, Severity},
-    graph::Graph,
+    graph::{Graph, UncheckedGraph},
     nodes::{Services, factory},
     workflow::{
         self, LoadError, Registry, Workflow,
@@ -77,7 +77,7 @@ impl Suite {
             Err(LoadError::Invalid(findings)) => return Err(with_findings(draft, findings)),
         };
         let (CaseFile { cases }, warnings) =
-            draft.check(&definition, compiled.graph()).map_err(LoadError::Invalid)?;
+            draft.check(&definition, compiled.definition()).map_err(LoadError::Invalid)?;
         let registry = registry.clone();
         Ok((Self { path: path.to_owned(), workflow, cases, definition, registry }, warnings))
     }
@@ -89,9 +89,9 @@ impl Suite {
 
     /// Returns the graph of the workflow after a change that keeps it valid.
     fn compiled_with(&self, services: Services, change: impl FnOnce(&mut Graph)) -> CompiledGraph {
-        let (mut graph, findings) = made(&self.definition, &self.registry, services);
-        change(&mut graph);
-        let compiled = compile((graph, findings));
+        let mut made = made(&self.definition, &self.registry, services);
+        change(&mut made.graph);
+        let compiled = compile(made);
         compiled.expect("it was compiled when the suite was loaded")
     }
 }
@@ -108,7 +108,7 @@ pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, CompiledGraph
     Ok((definition, compiled))
 }
 
-fn made(definition: &Workflow, registry: &Registry, services: Services) -> (Graph, Diagnostics) {
+fn made(definition: &Workflow, registry: &Registry, services: Services) -> UncheckedGraph {
     definition.clone().into_graph(&factory(services, registry.clone()))
 }
 

@@ -65,8 +65,8 @@ type Named = (String, Value);
 
 impl<'a> Outcomes<'a> {
     pub(super) fn new(definition: &Workflow, graph: &'a CompiledGraph) -> Self {
-        let accesses = accesses(definition, graph.graph());
-        let keyed_items = KeyedItems::of(graph.graph());
+        let accesses = accesses(definition, graph.definition());
+        let keyed_items = KeyedItems::of(graph.definition());
         let nested = definition.nested.keys().cloned().collect();
         Self {
             graph,
@@ -88,7 +88,7 @@ impl<'a> Outcomes<'a> {
             channel.is_some_and(|it| it.default().is_none() || self.looks_at(it.name()))
         };
         let channels: Vec<ChannelName> =
-            graph.graph().input.iter().filter(is_needed).cloned().collect();
+            graph.definition().input.iter().filter(is_needed).cloned().collect();
         self.updates("the input", &channels)
     }
 

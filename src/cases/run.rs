@@ -24,7 +24,7 @@ use crate::{
     id::{ChannelName, NodeName, RunId, TaskId},
     llm::{ChatModel, EmbeddingModel, EmbeddingReplay, ModelError, Replay},
     nodes::{ModelSource, Services},
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
     workflow::case_file::Case,
 };
 
@@ -38,7 +38,7 @@ pub struct CaseRun {
     pub problems: Vec<Problem>,
     /// The run status at the end.
     pub status: Status,
-    /// The reason, if the run is not done.
+    /// The reason, if the run is not done or has reached a limit.
     pub reason: Option<String>,
     /// The nodes that ran, step by step.
     pub route: Vec<Vec<NodeName>>,
@@ -66,9 +66,9 @@ impl Suite {
     /// Returns the coverage of the workflow by some runs.
     pub fn coverage<'r>(&self, ran: impl IntoIterator<Item = &'r CaseRun>) -> Coverage {
         let graph = self.compiled();
-        let mut coverage = Coverage::of(graph.graph(), &self.definition.defaults.catch);
+        let mut coverage = Coverage::of(graph.definition(), &self.definition.defaults.catch);
         for ran in ran {
-            coverage.follow(graph.graph(), &ran.trail);
+            coverage.follow(graph.definition(), &ran.trail);
         }
         coverage
     }
@@ -111,7 +111,7 @@ impl Suite {
             stop_the_clock(graph);
             graph.limits.steps = case.steps.unwrap_or(graph.limits.steps);
         });
-        let storage = Arc::new(MemoryStorage::default());
+        let storage = Arc::new(InMemoryStorage::default());
         let start = if case.beginning.is_usual() {
             None
         } else {
@@ -139,7 +139,7 @@ impl Suite {
         let mut end =
             launch.with_info(info).with_events(events.clone()).with_shutdown(&script.stop).await?;
         let mut refused = None;
-        while let Some(answers) = said(&script, &end) {
+        while let Some(answers) = scripted_answers(&script, &end) {
             match engine
                 .resume(&run)
                 .with_answers(answers)
@@ -221,12 +221,13 @@ fn stop_the_clock(graph: &mut Graph) {
 }
 
 /// Returns the scripted answers to the open questions, if there are any.
-fn said(script: &Script, end: &RunEnd) -> Option<BTreeMap<String, Value>> {
+fn scripted_answers(script: &Script, end: &RunEnd) -> Option<BTreeMap<String, Value>> {
     if end.status != Status::Paused {
         return None;
     }
-    let answer =
-        |it: &OpenQuestion| Some((it.question.key.clone(), script.said(&it.node, it.task)?));
+    let answer = |it: &OpenQuestion| {
+        Some((it.question.key.clone(), script.scripted_answer(&it.node, it.task)?))
+    };
     let answers: BTreeMap<String, Value> = end.questions.iter().filter_map(answer).collect();
     (!answers.is_empty()).then_some(answers)
 }

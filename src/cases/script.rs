@@ -33,7 +33,7 @@ pub(super) struct Script {
     pub(super) stop: ShutdownHandle,
     /// The conversations of agents with a scripted model.
     pub(super) conversations: Arc<Conversations>,
-    told: Mutex<Requests>,
+    requests: Mutex<Requests>,
 }
 
 /// The requests of a run to its script.
@@ -68,7 +68,7 @@ impl Script {
     pub(super) fn new(answers: BTreeMap<NodeName, Answers>, has_models: bool) -> Self {
         let (prompted, stop) = (BTreeSet::new(), ShutdownHandle::default());
         let conversations = Arc::default();
-        Self { answers, has_models, prompted, stop, conversations, told: Mutex::default() }
+        Self { answers, has_models, prompted, stop, conversations, requests: Mutex::default() }
     }
 
     /// Records the prompts of these nodes.
@@ -78,8 +78,8 @@ impl Script {
 
     /// Returns the recorded prompts of each node, in the order of its visits.
     pub(super) fn prompts(&self) -> BTreeMap<NodeName, Vec<String>> {
-        let told = self.told();
-        let texts = told.prompts.iter();
+        let requests = self.requests();
+        let texts = requests.prompts.iter();
         texts.map(|(node, it)| (node.clone(), it.values().cloned().collect())).collect()
     }
 
@@ -91,7 +91,8 @@ impl Script {
         }
         for (at, edge) in graph.edges.iter_mut().enumerate() {
             if let Edge::Route { route, .. } = edge {
-                let watched = Watched { at, route: Arc::clone(route), script: Arc::clone(self) };
+                let watched =
+                    WatchedRoute { at, route: Arc::clone(route), script: Arc::clone(self) };
                 *route = Arc::new(watched);
             }
         }
@@ -99,12 +100,16 @@ impl Script {
 
     /// Returns the choices of routes.
     pub(super) fn ways(&self) -> BTreeSet<(usize, usize)> {
-        self.told().ways.clone()
+        self.requests().ways.clone()
     }
 
     /// Returns the scripted answer to the question of a task.
-    pub(super) fn said(&self, node: &NodeName, task: TaskId) -> Option<serde_json::Value> {
-        let visits = &self.told().visits;
+    pub(super) fn scripted_answer(
+        &self,
+        node: &NodeName,
+        task: TaskId,
+    ) -> Option<serde_json::Value> {
+        let visits = &self.requests().visits;
         let at = visits.get(node)?.iter().position(|(it, _)| *it == task)?;
         let attempt = visits[node][at].1;
         match self.given(node, at, attempt)? {
@@ -115,17 +120,17 @@ impl Script {
 
     /// Returns the answer that the run needed and the test case does not have.
     pub(super) fn gap(&self) -> Option<Gap> {
-        self.told().gap.clone()
+        self.requests().gap.clone()
     }
 
     /// Returns descriptions of the unused answers in lists of visits and attempts. Those for all cases of a file serve
     /// cases that stop earlier.
     pub(super) fn unused(&self) -> Vec<(NodeName, String)> {
-        let told = self.told();
+        let requests = self.requests();
         let mut unused = Vec::new();
         for (node, answers) in self.answers.iter().filter(|(_, it)| !it.is_common) {
             let Turns::Visits(given) = &answers.turns else { continue };
-            let made = told.visits.get(node).map_or(&[][..], Vec::as_slice);
+            let made = requests.visits.get(node).map_or(&[][..], Vec::as_slice);
             if made.len() < given.len() {
                 let (given, made) = (count(given.len() as u64, "visit"), made.len());
                 let text = format!("`{node}` has answers for {given}, and made {made}");
@@ -149,8 +154,8 @@ impl Script {
         task: TaskId,
         attempt: u32,
     ) -> Turn<'_> {
-        let mut told = self.told();
-        let visits = told.visits.entry(node.clone()).or_default();
+        let mut requests = self.requests();
+        let visits = requests.visits.entry(node.clone()).or_default();
         let at = visits.iter().position(|(it, _)| *it == task).unwrap_or_else(|| {
             visits.push((task, attempt));
             visits.len() - 1
@@ -165,11 +170,11 @@ impl Script {
             SideEffects::World => false,
         };
         if self.answers.contains_key(node) {
-            told.gap.get_or_insert(Gap::NoVisit(node.clone(), at + 1));
+            requests.gap.get_or_insert(Gap::NoVisit(node.clone(), at + 1));
         } else if runs_itself {
             return Turn::Itself;
         } else {
-            told.gap.get_or_insert(Gap::NoAnswer(node.clone()));
+            requests.gap.get_or_insert(Gap::NoAnswer(node.clone()));
         }
         Turn::Missing
     }
@@ -188,10 +193,10 @@ impl Script {
             Err(NodeError::Failed(failure)) => failure.message,
             Err(NodeError::Ask(question)) => question.prompt,
         };
-        let mut told = self.told();
-        let visits = told.visits.get(name).map_or(&[][..], Vec::as_slice);
+        let mut requests = self.requests();
+        let visits = requests.visits.get(name).map_or(&[][..], Vec::as_slice);
         if let Some(at) = visits.iter().position(|(it, _)| *it == ctx.task) {
-            told.prompts.entry(name.clone()).or_default().insert(at, text);
+            requests.prompts.entry(name.clone()).or_default().insert(at, text);
         }
     }
 
@@ -208,8 +213,8 @@ impl Script {
 
     /// A poisoned lock is no problem: no code panics while it holds the lock, and each change is
     /// complete.
-    fn told(&self) -> MutexGuard<'_, Requests> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -251,13 +256,13 @@ impl Node for StandIn {
 
 /// A route that records its choices in the script.
 #[derive(Debug)]
-struct Watched {
+struct WatchedRoute {
     at: usize,
     route: Arc<dyn Route>,
     script: Arc<Script>,
 }
 
-impl Route for Watched {
+impl Route for WatchedRoute {
     fn targets(&self) -> &[RouteTarget] {
         self.route.targets()
     }
@@ -282,7 +287,7 @@ impl Route for Watched {
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let taken = self.route.taken(view)?;
-        self.script.told().ways.extend(taken.into_iter().map(|way| (self.at, way)));
+        self.script.requests().ways.extend(taken.into_iter().map(|way| (self.at, way)));
         self.route.decide(view)
     }
 

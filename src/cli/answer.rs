@@ -17,7 +17,7 @@ use super::{
 use crate::{
     checkpoint::{AskedQuestion, OpenQuestion},
     diagnostic::did_you_mean,
-    engine::Closed,
+    engine::ClosedReason,
     graph::Question,
     id::NodeName,
     state::{Field, Type, read_json},
@@ -67,8 +67,8 @@ pub(super) fn read(
         let key = &flag.key;
         let found = open.iter().find(|it| it.is_called(key)).map(|it| &it.question);
         let over = match found {
-            Some(question) => late(question).map(|since| Closed::Late { since }),
-            None => Closed::of(key, asked),
+            Some(question) => late(question).map(|since| ClosedReason::Late { since }),
+            None => ClosedReason::of(key, asked),
         };
         if let Some(over) = over {
             problems.push(format!(
@@ -313,7 +313,7 @@ mod tests {
     fn open() -> Vec<OpenQuestion> {
         let question = |key: &str, schema: Value| OpenQuestion {
             task: crate::id::TaskId { step: crate::id::Step(7), index: 0 },
-            first: crate::id::TaskId { step: crate::id::Step(7), index: 0 },
+            original_task: crate::id::TaskId { step: crate::id::Step(7), index: 0 },
             node: NodeName::parse("help").unwrap(),
             question: Question::new(key, "Go on?\u{1b}[2J").with_schema(schema),
         };

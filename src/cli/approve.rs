@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     checkpoint::{AskedQuestion, OpenQuestion},
-    engine::Closed,
+    engine::ClosedReason,
 };
 
 /// Answer a question of a run with yes, and resume the run
@@ -101,9 +101,9 @@ fn find<'a>(
     match (found.as_slice(), node) {
         ([only], _) => Ok(only),
         ([], Some(node)) => {
-            let closed = Closed::of(node, asked).or_else(|| {
+            let closed = ClosedReason::of(node, asked).or_else(|| {
                 let of_node = asked.iter().rfind(|it| it.node.as_str() == node)?;
-                Closed::of(&of_node.full_name(), asked)
+                ClosedReason::of(&of_node.full_name(), asked)
             });
             let refused = match closed {
                 Some(closed) => CliError::new(
@@ -120,7 +120,7 @@ fn find<'a>(
         ([], None) => {
             let message = format!("no question of run `{run}` is open");
             let refused = CliError::new(Exit::NotResumable, message);
-            let last = asked.last().and_then(|it| Closed::of(&it.full_name(), asked));
+            let last = asked.last().and_then(|it| ClosedReason::of(&it.full_name(), asked));
             Err(match (last, asked.last()) {
                 (Some(closed), Some(last)) => {
                     refused.with_help(format!("the last one was `{}`: {closed}", last.full_name()))

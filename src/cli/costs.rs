@@ -34,7 +34,11 @@ pub(super) fn check(
     if let Some(usd) = workflow.limits.usd {
         let all: BTreeSet<String> = workflow.all_nodes().into_values().flat_map(unpriced).collect();
         if !all.is_empty() {
-            problems.push(format!("the run: {} USD, with {}", words::usd(usd), listed(&all)));
+            problems.push(format!(
+                "the run: {} USD, with {}",
+                words::usd(usd),
+                words::quoted_list(&all)
+            ));
         }
         models.extend(all);
     }
@@ -42,7 +46,11 @@ pub(super) fn check(
         let usd = definition.policies.bounds.limits.as_ref().and_then(|it| it.usd);
         let all: BTreeSet<String> = unpriced(definition).into_iter().collect();
         if let (Some(usd), false) = (usd, all.is_empty()) {
-            problems.push(format!("`{name}`: {} USD, with {}", words::usd(usd), listed(&all)));
+            problems.push(format!(
+                "`{name}`: {} USD, with {}",
+                words::usd(usd),
+                words::quoted_list(&all)
+            ));
             models.extend(all);
         }
     }
@@ -65,10 +73,4 @@ pub(super) fn check(
         "write `[prices.\"{first}\"]` with `input_per_million` and `output_per_million` in \
          `{FILE}`, or limit the run with `--max-tokens` and remove `usd` from its limits"
     )))
-}
-
-/// `a`, `b`
-fn listed(models: &BTreeSet<String>) -> String {
-    let each: Vec<String> = models.iter().map(|it| format!("`{it}`")).collect();
-    each.join(", ")
 }

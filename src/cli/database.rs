@@ -19,7 +19,7 @@ use crate::{
     memory::{InMemoryStore, SqliteStore, Store, StoreError},
     redact,
     results::ResultStore,
-    storage::{MemoryResults, MemoryStorage, SqliteStorage},
+    storage::{InMemoryStorage, MemoryResults, SqliteStorage},
 };
 #[cfg(feature = "postgres")]
 use crate::{memory::PostgresStore, storage::PostgresStorage};
@@ -199,7 +199,7 @@ impl Database {
     /// Fails when it cannot be used.
     pub(super) fn create(&self) -> Result<Arc<dyn Checkpointer>, CliError> {
         match &self.location {
-            DatabaseLocation::Memory => Ok(Arc::new(MemoryStorage::default())),
+            DatabaseLocation::Memory => Ok(Arc::new(InMemoryStorage::default())),
             DatabaseLocation::Sqlite(path) => {
                 let remember = |file: &File| remember_new(path, file, !self.is_of_folder);
                 Ok(Arc::new(SqliteStorage::open_with(path, remember)?.on_the_same_thread()))
@@ -254,8 +254,7 @@ impl Database {
             let place = self.absence();
             CliError::new(Exit::NotResumable, format!("there is no run `{run}`: {place}"))
                 .with_help(
-                    "change to the folder where the run was started, or name its database \
-                            with `--db`",
+                    "change to the folder where the run was started, or name its database with `--db`",
                 )
         })
     }
@@ -373,10 +372,8 @@ fn postgres(url: &str, _: &str) -> Result<DatabaseLocation, CliError> {
 
 #[cfg(not(feature = "postgres"))]
 fn postgres(_: &str, layer: &str) -> Result<DatabaseLocation, CliError> {
-    let message = format!(
-        "{layer} names a PostgreSQL server, but this program was built without \
-                           PostgreSQL"
-    );
+    let message =
+        format!("{layer} names a PostgreSQL server, but this program was built without PostgreSQL");
     Err(CliError::usage(message)
         .with_help("build it with `cargo install --path . --features postgres`"))
 }
@@ -442,8 +439,7 @@ impl From<CheckpointError> for CliError {
                  progress"
             }
             CheckpointError::Full { .. } => {
-                "free some space on the disk of the database, then \
-                                             resume the run"
+                "free some space on the disk of the database, then resume the run"
             }
             CheckpointError::Overtaken { .. } => {
                 "another process continues this run; `graphrun runs show` prints its progress"

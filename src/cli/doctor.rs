@@ -194,12 +194,10 @@ fn models(
     }
     Check::bad(
         "models",
-        "no provider has a key, and no model server on this machine is \
-                          reachable",
+        "no provider has a key, and no model server on this machine is reachable",
     )
     .help(Some(
-        "set OPENAI_API_KEY or the variable of another provider; recordings need none \
-              (`--replay`)",
+        "set OPENAI_API_KEY or the variable of another provider; recordings need none (`--replay`)",
     ))
 }
 

@@ -116,8 +116,8 @@ impl Run<'_> {
     }
 
     /// Checks that the run can continue with the current version of its workflow.
-    pub(super) async fn check_changes(&self) -> Result<(), CliError> {
-        match self.engine.check_changes(&self.id).await {
+    pub(super) async fn check_compatibility(&self) -> Result<(), CliError> {
+        match self.engine.check_compatibility(&self.id).await {
             Ok(()) => Ok(()),
             Err(error) => Err(self.refused(error).await),
         }
@@ -212,7 +212,7 @@ impl Run<'_> {
         views.close().map_err(CliError::write)?;
         match end {
             Some(Ok(end)) => Ok((Some(end), first)),
-            Some(Err(RunError::NothingToDo(status))) => {
+            Some(Err(RunError::AlreadyEnded(status))) => {
                 print_message(&format!("run {} is {} already", self.name, status.as_str()));
                 Ok((None, first))
             }
@@ -315,10 +315,9 @@ impl Run<'_> {
             return failure;
         }
         match self.database.command("resume", &self.name) {
-            Some(command) => failure.with_help(format!(
-                "to continue from the last checkpoint: \
-                                                        {command}"
-            )),
+            Some(command) => {
+                failure.with_help(format!("to continue from the last checkpoint: {command}"))
+            }
             None => failure,
         }
     }
@@ -327,7 +326,7 @@ impl Run<'_> {
 /// Returns whether the reports of a run are written after it has stopped here: if it is one of this process, or over.
 fn is_reported(end: Option<&Result<RunEnd, RunError>>, is_saved: bool) -> bool {
     match end {
-        Some(Ok(_) | Err(RunError::NothingToDo(_))) => true,
+        Some(Ok(_) | Err(RunError::AlreadyEnded(_))) => true,
         // Another process writes them now.
         Some(Err(RunError::Checkpoint(CheckpointError::Overtaken { .. }))) | None => false,
         Some(Err(_)) => is_saved,
@@ -389,7 +388,7 @@ impl From<RunError> for CliError {
                     .with_problems(problems)
                     .with_help("restore the workflow to resume the run")
             }
-            RunError::NoPlace { ref differences, .. } => {
+            RunError::NoCounterpart { ref differences, .. } => {
                 let breaks = differences.iter().filter(|it| it.breaks.is_some());
                 Self::new(Exit::NotResumable, format!("{error}; nothing was changed"))
                     .with_problems(breaks.map(ToString::to_string).collect())
@@ -398,8 +397,7 @@ impl From<RunError> for CliError {
                 .because(error)
                 .with_help("restore the workflow to resume the run, or start a new run"),
             RunError::Closed { .. } => Self::new(Exit::NotResumable, error.to_string()).with_help(
-                "nothing was changed; `graphrun runs show` prints the status of the \
-                            run",
+                "nothing was changed; `graphrun runs show` prints the status of the run",
             ),
             RunError::NotDone { .. } | RunError::Output(_) | RunError::Dropped { .. } => {
                 Self::new(Exit::Failed, error.to_string()).because(error)
@@ -414,7 +412,7 @@ impl From<RunError> for CliError {
                 Self::new(Exit::NotResumable, error.to_string()).with_help(help)
             }
             RunError::Revise(error) => Self::from(error),
-            RunError::NothingToDo(_) => Self::new(Exit::NotResumable, error.to_string()),
+            RunError::AlreadyEnded(_) => Self::new(Exit::NotResumable, error.to_string()),
             RunError::NotFailed(status) => {
                 let help = match status {
                     Status::Done | Status::Failed => "start a new run to repeat its work",

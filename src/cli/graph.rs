@@ -97,7 +97,7 @@ fn load(path: &Path) -> Result<Drawing, CliError> {
     let loaded = prepare::load(path)?;
     let details = Details::of(&loaded.workflow);
     let compiled = loaded.compile_only()?;
-    Ok(Drawing::of(compiled.graph()).with_details(&details))
+    Ok(Drawing::of(compiled.definition()).with_details(&details))
 }
 
 async fn lay_over(drawing: Drawing, run: &str, globals: &Globals) -> Result<Drawing, CliError> {
@@ -111,7 +111,7 @@ async fn lay_over(drawing: Drawing, run: &str, globals: &Globals) -> Result<Draw
         return Err(CliError::usage(message).with_help("name the workflow of the run"));
     }
     let saved = checkpointer.load(&info.id).await?;
-    let journal = checkpointer.outline(&info.id).await?;
+    let journal = checkpointer.journal_without_values(&info.id).await?;
     let records: Vec<_> = journal.into_iter().flat_map(|it| it.entry.records).collect();
     Ok(drawing.with_run(&saved, &records))
 }

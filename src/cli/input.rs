@@ -18,7 +18,7 @@ use serde::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{error::CliError, keys::redact_given};
+use super::{error::CliError, keys::redact_given, words::quoted_list};
 use crate::{
     beneath::open_given,
     data_limit::DataLimit,
@@ -265,7 +265,7 @@ impl InputReader<'_> {
         let hint = match did_you_mean(key, names.iter().copied()) {
             Some(name) => format!("; did you mean `{name}`?"),
             None if names.is_empty() => "; the workflow takes no input".to_owned(),
-            None => format!("; the workflow takes {}", list(&names)),
+            None => format!("; the workflow takes {}", quoted_list(&names)),
         };
         self.problems.push(format!("`{key}` is not an input of the workflow{hint}"));
         None
@@ -337,10 +337,6 @@ fn article(ty: &Type) -> String {
         Type::Any => "any JSON value".to_owned(),
         other => format!("of type {other}"),
     }
-}
-
-fn list(names: &[&str]) -> String {
-    names.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -65,9 +65,9 @@ impl Args {
             let to = &field.field;
             let message = Message::new(to.clone(), value, Some(who()));
             let number = checkpointer.post(&info.id, &message).await?;
-            let said = SentMessage { run: &info.id, name: &info.name, to, number };
+            let sent = SentMessage { run: &info.id, name: &info.name, to, number };
             let text = if globals.output == Output::Json {
-                to_json(&said)?
+                to_json(&sent)?
             } else {
                 let way = database.command("resume", &info.name);
                 let way = way.filter(|_| status != Status::Running);

@@ -26,8 +26,8 @@ use super::{
     words::{clean, shell_word},
 };
 use crate::{
-    checkpoint::{Mapping, Outline, RunInfo},
-    engine::{Migrated, Remedy, RunError},
+    checkpoint::{GraphOutline, Mapping, RunInfo},
+    engine::{MigrationResult, Remedy, RunError},
     id::{NodeName, RunId, Step},
 };
 
@@ -88,7 +88,7 @@ impl Args {
             print_warnings(graph.warnings(), globals.stderr);
             let set = SetArgs::of(self.set.clone()).read(graph.schema(), SetKind::Whole)?;
             let old = info.graph.as_deref().cloned().unwrap_or_default();
-            let names = Names::new(&old, &Outline::of(&graph));
+            let names = Names::new(&old, &GraphOutline::of(&graph));
             let mapping = names.read(&self.map, &self.drop)?;
             let mapping = self.again.iter().cloned().fold(mapping, Mapping::again);
             let mapping = set.into_iter().fold(mapping, |mapping, (field, value)| match value {
@@ -144,7 +144,7 @@ fn with_mapped_pauses(options: RunOptions, mapping: &Mapping) -> RunOptions {
 }
 
 fn refused(error: RunError, info: &RunInfo, args: &Args, database: &Database) -> CliError {
-    let RunError::NoPlace { differences, .. } = &error else { return error.into() };
+    let RunError::NoCounterpart { differences, .. } = &error else { return error.into() };
     let first = differences.iter().filter(|it| it.breaks.is_some());
     let remedies: Vec<Remedy> = first.filter_map(|it| it.remedies.first().cloned()).collect();
     let mut given: Vec<String> = args.map.iter().map(|it| format!(" --map {it}")).collect();
@@ -161,10 +161,10 @@ impl MigrationReport {
     fn new(
         info: RunInfo,
         workflow: String,
-        migrated: Migrated,
+        migrated: MigrationResult,
         (dry_run, database): (bool, &Database),
     ) -> Self {
-        let Migrated { position, differences, records, questions } = migrated;
+        let MigrationResult { position, differences, records, questions } = migrated;
         let finished = records.iter().filter(|it| it.outcome.is_final());
         Self {
             run: info.id,
@@ -186,10 +186,10 @@ impl MigrationReport {
         let mut lines =
             vec![format!("{name} {would} migrated to {}, by step {step}", clean(workflow))];
         lines.extend(self.changes.iter().map(|it| format!("  - {}", clean(it))));
-        let told = |node: &NodeName| {
+        let shown = |node: &NodeName| {
             if self.finished.contains(node) { format!("{node} (done)") } else { node.to_string() }
         };
-        let next: Vec<String> = self.next.iter().map(told).collect();
+        let next: Vec<String> = self.next.iter().map(shown).collect();
         lines.push(format!("next: {}", next.join(", ")));
         let keys: Vec<&str> = self.questions.iter().map(|it| it.key.as_str()).collect();
         if !keys.is_empty() {

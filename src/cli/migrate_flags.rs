@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use super::error::CliError;
 use crate::{
-    checkpoint::{Mapping, Outline},
+    checkpoint::{GraphOutline, Mapping},
     diagnostic::did_you_mean,
     id::{ChannelName, NameError, NodeName},
 };
@@ -45,7 +45,7 @@ struct Both {
 }
 
 impl Names {
-    pub(super) fn new(old: &Outline, new: &Outline) -> Self {
+    pub(super) fn new(old: &GraphOutline, new: &GraphOutline) -> Self {
         Self { old: Both::of(old), new: Both::of(new) }
     }
 
@@ -149,7 +149,7 @@ impl Names {
 }
 
 impl Both {
-    fn of(outline: &Outline) -> Self {
+    fn of(outline: &GraphOutline) -> Self {
         Self {
             nodes: outline.nodes.keys().map(ToString::to_string).collect(),
             fields: outline.channels.keys().map(ToString::to_string).collect(),

@@ -230,7 +230,7 @@ impl RunOptions {
     ///
     /// Fails with every unknown name, and the most similar node.
     pub(super) fn pauses(&self, graph: &CompiledGraph) -> Result<Breakpoints, CliError> {
-        let nodes = &graph.graph().nodes;
+        let nodes = &graph.definition().nodes;
         let mut problems = Vec::new();
         let mut read = |flag: &str, names: &[String]| -> BTreeSet<NodeName> {
             let mut found = BTreeSet::new();

@@ -17,7 +17,7 @@ use super::{
     json::to_json,
     prepare::{self, LoadedWorkflow},
     terminal::{Paint, print_result},
-    words::{clean, cost, duration, table, tokens},
+    words::{clean, cost, duration, quoted_list, table, tokens},
 };
 use crate::{
     compile::{CompiledGraph, Envelope, NodeEnvelope},
@@ -133,7 +133,7 @@ impl Plan {
     }
 
     fn planned(compiled: &CompiledGraph, rates: &Rates) -> Self {
-        let graph = compiled.graph();
+        let graph = compiled.definition();
         let envelope = Envelope::of(compiled);
         let (steps_max, time_max) = (envelope.steps_max, envelope.time_max);
         let order = Drawing::of(graph).nodes;
@@ -170,9 +170,8 @@ impl Plan {
     /// Returns why tokens, cost or duration are unknown.
     fn unknowns(&self, rates: &Rates) -> Vec<String> {
         let mut unknown = Vec::new();
-        let nodes: Vec<String> = self.calls_unknown.iter().map(|it| format!("`{it}`")).collect();
-        if !nodes.is_empty() {
-            let nodes = nodes.join(", ");
+        if !self.calls_unknown.is_empty() {
+            let nodes = quoted_list(&self.calls_unknown);
             unknown.push(format!(
                 "tokens and cost: {nodes} may call models, with an unknown number of calls"
             ));
@@ -255,9 +254,7 @@ impl Plan {
             calls += " for one item of each";
         }
         if !self.calls_unknown.is_empty() {
-            let names: Vec<String> =
-                self.calls_unknown.iter().map(|it| format!("`{it}`")).collect();
-            calls.extend([" and those of ", &names.join(", ")]);
+            calls.extend([" and those of ", &quoted_list(&self.calls_unknown)]);
         }
         calls
     }

@@ -248,9 +248,9 @@ fn assemble(
     results: Option<Cache>,
 ) -> Result<CompiledGraph, Diagnostics> {
     let factory = nodes::factory(services, super::registry()).with_cache(results);
-    let (graph, mut findings) = workflow.into_graph(&factory);
-    findings.extend(warnings);
-    compile((graph, findings))
+    let mut made = workflow.into_graph(&factory);
+    made.diagnostics.extend(warnings);
+    compile(made)
 }
 
 fn services(models: Arc<dyn ModelSource>, output_dir: PathBuf) -> Services {

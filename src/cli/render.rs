@@ -90,8 +90,8 @@ impl Args {
         let checkpointer = globals.database_to_read()?.open_for(run)?;
         let summary = checkpointer.find(run).await?;
         let (info, node) = (&summary.info, &self.node);
-        if info.workflow != graph.graph().name {
-            let (theirs, ours) = (&info.workflow, &graph.graph().name);
+        if info.workflow != graph.definition().name {
+            let (theirs, ours) = (&info.workflow, &graph.definition().name);
             let message =
                 format!("`{}` is a run of the workflow `{theirs}`, not of `{ours}`", info.name);
             return Err(CliError::usage(message).with_help("name its workflow, or another run"));
@@ -130,7 +130,7 @@ impl Args {
 
     /// Returns the state at the start of a run with the input, with the node next.
     fn of_start(&self, graph: &CompiledGraph) -> Result<Moment, CliError> {
-        let input = input::read(&self.input, graph.schema(), &graph.graph().input)?;
+        let input = input::read(&self.input, graph.schema(), &graph.definition().input)?;
         let run = RunId::parse("render").expect("it is a valid id");
         let begun = Machine::start(graph.clone(), RunSettings::default(), run.clone(), input);
         let FirstStep { machine, .. } = begun.map_err(|error| {
@@ -192,7 +192,7 @@ fn dispatches(
     machine: &Machine,
     node: &NodeName,
 ) -> Result<Option<Vec<Activation>>, CliError> {
-    for edge in &graph.graph().edges {
+    for edge in &graph.definition().edges {
         let Edge::Route { from, route, .. } = edge else { continue };
         let choices = route.choices().unwrap_or_default();
         let is_for_it = |it: &Target| it.node() == Some(node);
@@ -254,7 +254,7 @@ fn context(run: RunId, graph: &CompiledGraph, task: Task) -> NodeContext {
 }
 
 fn unknown(node: &NodeName, graph: &CompiledGraph) -> CliError {
-    let names: Vec<&str> = graph.graph().nodes.keys().map(NodeName::as_str).collect();
+    let names: Vec<&str> = graph.definition().nodes.keys().map(NodeName::as_str).collect();
     let help = match did_you_mean(node.as_str(), names.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
         None => "`graphrun graph` shows the nodes".to_owned(),

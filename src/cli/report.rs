@@ -124,7 +124,8 @@ impl RunReport {
         let mut after = 0;
         let is_later = |it: &Commit| end.is_some_and(|end| it.position.step > end.position.step);
         'pages: loop {
-            let page = checkpointer.entries(run, after, ENTRIES_AT_ONCE, Detail::Outline).await?;
+            let page =
+                checkpointer.entries(run, after, ENTRIES_AT_ONCE, Detail::WithoutValues).await?;
             let Some(last) = page.last() else { break };
             after = last.number;
             for logged in page {

@@ -197,7 +197,7 @@ pub(super) fn drive_saved(
         let origin = wanted(Origin::of(&info)?);
         let database = database.with_permissions_of(&origin.options);
         let saved = checkpointer.load(&info.id).await?;
-        let journal = checkpointer.outline(&info.id).await?;
+        let journal = checkpointer.journal_without_values(&info.id).await?;
         let begin = begin(&saved, &journal)?;
         // A workflow that no longer loads is not a usage error of `resume`.
         let broken = |error: CliError| {
@@ -225,7 +225,7 @@ pub(super) fn drive_saved(
         let mut run = Run { globals, database: &database, checkpointer, engine, id, name, reports };
         if pauses.is_err() {
             // The new version may have renamed the nodes of breakpoints, among others.
-            run.check_changes().await?;
+            run.check_compatibility().await?;
         }
         run.engine = run.engine.with_breakpoints(pauses?);
         run.drive(begin).await

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-pub(super) use graphrun_core::words::{count, usd};
+pub(super) use graphrun_core::words::{count, quoted_list, usd};
 
 use super::visible::{is_hidden, visible};
 use crate::event::Usage;

@@ -133,7 +133,7 @@ pub struct RunDocument {
     pub name: String,
     /// `running`, `done`, `failed`, `paused`, `limit` or `interrupted`.
     pub status: String,
-    /// The reason, if the run is not done.
+    /// The reason, if the run is not done or has reached a limit.
     pub reason: Option<String>,
     /// The committed steps.
     pub steps: u64,

@@ -26,7 +26,7 @@ pub struct DrawnRun {
     pub name: String,
     /// The run status.
     pub status: Status,
-    /// The reason, if the run is not done.
+    /// The reason, if the run is not done or has reached a limit.
     pub reason: Option<String>,
     /// The committed steps.
     pub steps: u64,
@@ -93,12 +93,9 @@ impl Drawing {
             node.max_visits = policies.bounds.max_visits_of(|it| saved.values.get(it));
         }
         arrows::bound_loops(&mut self.arrows, &bounds(&self.nodes));
-        notes.extend(visits.keys().map(|it| {
-            format!(
-                "the run reached `{it}`, which the drawing \
-                                                     lacks"
-            )
-        }));
+        notes.extend(
+            visits.keys().map(|it| format!("the run reached `{it}`, which the drawing lacks")),
+        );
 
         let mut taken = Replay::new(&self).follow(saved, records);
         for arrow in &mut self.arrows {
@@ -110,10 +107,8 @@ impl Drawing {
         }
         for (from, to, _) in taken.keys() {
             let from = from.as_ref().map_or_else(|| "its start".to_owned(), |it| format!("`{it}`"));
-            notes.insert(format!(
-                "the run went from {from} to `{to}`, and no edge leads there \
-                                  now"
-            ));
+            notes
+                .insert(format!("the run went from {from} to `{to}`, and no edge leads there now"));
         }
         let summary = &saved.summary;
         self.run = Some(DrawnRun {

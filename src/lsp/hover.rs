@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
+use graphrun_core::words::quoted_list;
 use serde_json::Value;
 
 use super::{
     cases,
     expressions::{OF_PROMPTS, Wanted, chain_at, function, open_code, quoted_at, type_of},
     grammar::{self, Role},
-    nodes::listed,
     protocol::Hover,
     workspace::{DocumentView, Spot, Workspace},
 };
@@ -164,7 +164,7 @@ impl DocumentView<'_> {
             }
             parts.extend(channel.default().map(|it| format!("starts as `{it}`")));
             if let writers @ [_, ..] = self.writers(chain).as_slice() {
-                parts.push(format!("written by {}", listed(writers)));
+                parts.push(format!("written by {}", quoted_list(writers)));
             }
         }
         Some(parts.join("\n\n"))

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use graphrun_core::words::quoted_list;
+
 use super::workspace::DocumentView;
 use crate::workflow::{
     Part, Step,
@@ -71,7 +73,7 @@ impl DocumentView<'_> {
         };
         let mut facts = Vec::new();
         if let writes @ [_, ..] = self.written_by(node).as_slice() {
-            facts.push(format!("writes {}", listed(writes)));
+            facts.push(format!("writes {}", quoted_list(writes)));
         }
         if let Some(bound) = self.scalar(&["nodes", node, "max_visits"]) {
             let then = self.scalar(&["nodes", node, "exhausted"]);
@@ -81,7 +83,7 @@ impl DocumentView<'_> {
         }
         for key in ["resets", "clears"] {
             if let named @ [_, ..] = self.texts(&["nodes", node, key]).as_slice() {
-                facts.push(format!("{key} {}", listed(named)));
+                facts.push(format!("{key} {}", quoted_list(named)));
             }
         }
         Some(format!("**{node}**{headline}{about}{}", bullets(facts)))
@@ -127,7 +129,7 @@ impl DocumentView<'_> {
         };
         let text = format!("**{name}**: {kind}");
         if section == "models" || part.value.is_some() {
-            return Some(format!("{text} {}", listed(&self.texts(&[section, name]))));
+            return Some(format!("{text} {}", quoted_list(&self.texts(&[section, name]))));
         }
         let fact = |it: &Part| {
             let value = self.text.get(it.value.clone()?)?;
@@ -144,9 +146,4 @@ fn bullets(facts: Vec<String>) -> String {
         format!("{between}- {fact}")
     });
     lines.collect()
-}
-
-/// Formats names for a sentence.
-pub(super) fn listed(names: &[&str]) -> String {
-    names.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", ")
 }

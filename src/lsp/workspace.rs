@@ -341,9 +341,9 @@ impl Workspace {
             return (Some((workflow, None)), findings);
         }
         let factory = nodes::factory(Services::offline(), self.registry.clone());
-        let (graph, mut more) = workflow.clone().into_graph(&factory);
-        more.extend(findings);
-        match compile((graph, more)) {
+        let mut made = workflow.clone().into_graph(&factory);
+        made.diagnostics.extend(findings);
+        match compile(made) {
             Ok(compiled) => {
                 let warnings = compiled.warnings().clone();
                 (Some((workflow, Some(compiled))), warnings)
@@ -394,7 +394,7 @@ impl Workspace {
             return (None, draft.without_workflow(&format!("it has errors: {errors}")));
         };
         let tested = Tested::of(uri, &compiled);
-        let findings = match draft.check(&workflow, compiled.graph()) {
+        let findings = match draft.check(&workflow, compiled.definition()) {
             Ok((_, warnings)) => warnings,
             Err(findings) => findings,
         };
@@ -462,7 +462,7 @@ impl Workspace {
 
 impl Tested {
     fn of(uri: String, compiled: &CompiledGraph) -> Self {
-        let graph = compiled.graph();
+        let graph = compiled.definition();
         let texts = |it: &[ChannelName]| it.iter().map(ToString::to_string).collect::<Vec<_>>();
         let nodes = graph.nodes.iter().map(|(name, spec)| {
             let writes = spec.node.describe().contract.writes;

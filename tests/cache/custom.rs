@@ -35,7 +35,7 @@ async fn a_custom_node_is_cached_by_its_reads() {
     let runs = Arc::new(AtomicUsize::new(0));
     let cache = Cache::new(Arc::new(MemoryResults::default()));
     let graph = || {
-        let node = Cached::new(Arc::new(adding(&runs)), cache.clone());
+        let node = CachedNode::new(Arc::new(adding(&runs)), cache.clone());
         let builder = GraphBuilder::new::<Counts>("w").node("add", node).edge(START, "add");
         builder.edge("add", "end").compile().unwrap()
     };
@@ -49,7 +49,8 @@ async fn a_custom_node_is_cached_by_its_reads() {
 #[tokio::test]
 async fn a_custom_node_is_reused_in_a_loop() {
     let runs = Arc::new(AtomicUsize::new(0));
-    let node = Cached::new(Arc::new(adding(&runs)), Cache::new(Arc::new(MemoryResults::default())));
+    let node =
+        CachedNode::new(Arc::new(adding(&runs)), Cache::new(Arc::new(MemoryResults::default())));
     let again = Policies::from(Bounds {
         max_visits: Some(4),
         exhausted: Some(Target::End),
@@ -79,7 +80,7 @@ fn opaque(
     cache: &Cache,
     work: fn(&NodeContext) -> Result<Command, NodeError>,
 ) -> CompiledGraph {
-    let node = Cached::new(Arc::new(Opaque(Arc::clone(ran), work)), cache.clone());
+    let node = CachedNode::new(Arc::new(Opaque(Arc::clone(ran), work)), cache.clone());
     let builder = GraphBuilder::new::<Counts>("w").node("it", node).edge(START, "it");
     compile(builder.edge("it", "end").goto("it", ["end"]).build()).unwrap()
 }

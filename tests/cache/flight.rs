@@ -13,7 +13,7 @@ fn cached_items(
     + 'static,
 ) -> CompiledGraph {
     let node = node_fn(move |Item(number): Item<u64>, _: NodeContext| work(number));
-    let node = Cached::new(Arc::new(node), cache.clone());
+    let node = CachedNode::new(Arc::new(node), cache.clone());
     let builder = GraphBuilder::new::<Sums>("w").node("add", node.with_policies(policies));
     let builder = builder.route(START, ["add"], |_: &Sums| {
         numbers.iter().map(|it| dispatch("add", it)).collect::<Vec<_>>()

@@ -33,9 +33,9 @@ fn the_worst_case_of_the_software_team_matches_a_manual_count() {
     ba          1     3         9            the start leads to it once
     qc          1     3         9            after `ba` (1)
     ta          1     3         18           after `ba` (1)
-    sse         45    135       270          3 visits × 15 rounds: the first, and bought by `qa` (4), `tl` (10)
+    sse         45    135       270          3 visits × 15 rounds: the first, and reset by `qa` (4), `tl` (10)
     unit_tests  45    135       0            after `sse` (45)
-    tl          10    30        180          2 visits × 5 rounds: the first, and bought by `qa` (4)
+    tl          10    30        180          2 visits × 5 rounds: the first, and reset by `qa` (4)
     help        1     3         0            1 visit
     qa          4     12        72           4 visits
     architect   2     6         36           2 visits
@@ -84,7 +84,7 @@ fn a_program_reads_the_same_worst_case_as_json() {
     assert!((plan["cost_usd_max"].as_f64().unwrap() - 2606.4).abs() < 1e-6, "{plan}");
     assert_eq!(plan["models"]["openai/gpt-5-mini"]["context"], 400_000);
     let sse = plan["nodes"].as_array().unwrap().iter().find(|it| it["node"] == "sse").unwrap();
-    let why = "3 visits × 15 rounds: the first, and bought by `qa` (4), `tl` (10)";
+    let why = "3 visits × 15 rounds: the first, and reset by `qa` (4), `tl` (10)";
     let expected = json!({"node": "sse", "kind": "agent", "runs_max": 45, "attempts_max": 135,
         "calls_max": 270, "tokens_max": 81_000_000, "cost_usd_max": 1215.0, "time_ms_max": 81_000_000,
         "is_per_item": false, "why": why});

@@ -46,9 +46,10 @@ fn diagnostics(text: &str, folder: &Path) -> Diagnostics {
         Ok(loaded) => loaded,
         Err(errors) => return errors,
     };
-    let (graph, missing) = workflow.into_graph(&factory(Services::offline(), registry()));
-    warnings.extend(missing);
-    match compile((graph, warnings)) {
+    let mut made = workflow.into_graph(&factory(Services::offline(), registry()));
+    warnings.extend(made.diagnostics);
+    made.diagnostics = warnings;
+    match compile(made) {
         Ok(graph) => graph.warnings().clone(),
         Err(errors) => errors,
     }

@@ -36,7 +36,7 @@ pub(super) fn load(path: &str) -> Drawing {
         ..Services::offline()
     };
     let graph = compile(workflow.into_graph(&factory(services, registry()))).unwrap();
-    Drawing::of(graph.graph()).with_details(&details)
+    Drawing::of(graph.definition()).with_details(&details)
 }
 
 fn name(path: &str) -> &str {

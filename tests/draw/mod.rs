@@ -13,7 +13,7 @@ use graphrun::{
     graph::{
         Bounds, Catch, Command, Edge, ErrorKind, GraphBuilder, IntoNode, Limits, Node, NodeContext,
         NodeDescription, NodeError, Policies, Route, RouteError, RouteTarget, RouteView, START,
-        Target,
+        Target, UncheckedGraph,
     },
     id::{ChannelName, NodeName},
     state::Schema,
@@ -65,12 +65,12 @@ fn bounded(max_visits: u32, exhausted: &str) -> Policies {
 }
 
 fn builder(name: &str) -> GraphBuilder {
-    GraphBuilder::with_schema(name, Ok(Schema::default()))
+    GraphBuilder::with_schema(name, Schema::default())
 }
 
 /// Hands the graph over with labelled routes, which only a workflow can otherwise have.
 fn drawing<const N: usize>(builder: GraphBuilder, routes: [(&str, &[(&str, &str)]); N]) -> Drawing {
-    let (mut graph, findings) = builder.build();
+    let UncheckedGraph { mut graph, diagnostics: findings } = builder.build();
     // Many of these graphs have nodes that no edge leaves, which is a warning.
     assert!(findings.in_order().iter().all(|it| it.code == "GR006"), "{findings:?}");
     assert!(!findings.has_errors(), "{findings:?}");
@@ -570,7 +570,7 @@ fn a_common_failure_route_is_drawn_once() {
         ..Policies::default()
     };
     let drawn = |last: Policies| {
-        let (graph, _) = builder("caught")
+        let made = builder("caught")
             .node("a", Kind("agent").with_policies(caught("flush")))
             .node("b", Kind("agent").with_policies(caught("flush")))
             .node("c", Kind("agent").with_policies(caught("flush")))
@@ -580,7 +580,7 @@ fn a_common_failure_route_is_drawn_once() {
             .edge("b", "c")
             .edge("c", "end")
             .build();
-        Drawing::of(&graph).to_listing(Charset::Unicode)
+        Drawing::of(&made.graph).to_listing(Charset::Unicode)
     };
     insta::assert_snapshot!(drawn(caught("fail")), @r"
     caught

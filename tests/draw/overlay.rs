@@ -17,7 +17,7 @@ use graphrun::{
     },
     id::NodeName,
     state::Update,
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
 };
 use serde_json::Value;
 
@@ -77,8 +77,8 @@ async fn ran(
     let node = |work| Noting { told: Arc::clone(&told), runs: Mutex::default(), work };
     let parts = make(builder("ran"), &node).build();
     let graph = compile(parts).unwrap_or_else(|it| panic!("{it}"));
-    let drawing = Drawing::of(graph.graph());
-    let storage = Arc::new(MemoryStorage::default());
+    let drawing = Drawing::of(graph.definition());
+    let storage = Arc::new(InMemoryStorage::default());
     let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo { name: "calm-otter".into(), ..RunInfo::new("ran") };
     let id = info.id.clone();
@@ -342,7 +342,7 @@ async fn where_a_run_failed_is_where_it_stands() {
 
 #[tokio::test]
 async fn parts_missing_in_a_changed_workflow_become_notes() {
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let told = Told::default();
     let node = || Noting { told: Arc::clone(&told), runs: Mutex::default(), work: goes_on };
     let old = builder("ran")
@@ -358,7 +358,7 @@ async fn parts_missing_in_a_changed_workflow_become_notes() {
     let stop = ShutdownHandle::default();
     engine.run(Update::default()).with_info(info).with_shutdown(&stop).await.unwrap();
 
-    let (new, _) = builder("ran").node("a", node()).edge(START, "a").edge("a", "end").build();
+    let new = builder("ran").node("a", node()).edge(START, "a").edge("a", "end").build().graph;
     let saved = storage.load(&id).await.unwrap();
     let records = storage.records(&id).await.unwrap();
     let drawing = Drawing::of(&new).with_run(&saved, &records);

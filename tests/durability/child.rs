@@ -133,7 +133,7 @@ async fn obey(order: &Order) -> Result<Status, RunError> {
             found?;
             match resume(&engine, &run, BTreeMap::new()).await {
                 // The previous process died after the end of the run and before its exit.
-                Err(RunError::NothingToDo(status)) => return Ok(status),
+                Err(RunError::AlreadyEnded(status)) => return Ok(status),
                 end => end?,
             }
         }

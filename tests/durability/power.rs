@@ -117,15 +117,19 @@ async fn record(folder: &Path, shape: &str) -> (Vec<JournalEntry>, Vec<Write>) {
     let path = folder.join("recorded.db");
     let storage = SqliteStorage::open(&path).unwrap();
     let presence = Presence::new();
-    let claim = Claim { owner: presence.owner().clone(), ttl: Duration::from_secs(60), over: None };
-    let (mut writes, mut hold) = (Vec::new(), None);
+    let claim = Claim {
+        owner: presence.owner().clone(),
+        ttl: Duration::from_secs(60),
+        replaces_fence: None,
+    };
+    let (mut writes, mut token) = (Vec::new(), None);
     let mut before = Files::read(&path);
     for (acknowledged, logged) in journal.iter().enumerate() {
-        match &hold {
+        match &token {
             None => {
-                hold = Some(storage.create(&info(shape), &claim, &logged.entry).await.unwrap());
+                token = Some(storage.create(&info(shape), &claim, &logged.entry).await.unwrap());
             }
-            Some(hold) => storage.append(hold, &logged.entry).await.unwrap(),
+            Some(token) => storage.append(token, &logged.entry).await.unwrap(),
         }
         let after = Files::read(&path);
         assert!(before.database == after.database, "SQLite copies the log only on request");
@@ -265,9 +269,9 @@ async fn go_on(folder: &Path, shape: &str, storage: SqliteStorage) -> Result<(),
     let presence = Presence::new();
     let (owner, ttl) = (presence.owner().clone(), Duration::ZERO);
     if let Some(holder) = raw {
-        let claim = Claim { owner, ttl, over: Some(holder.fence) };
-        let hold = storage.acquire(&run, &claim).await.map_err(|it| format!("{it:?}"))?;
-        storage.release(&hold).await.map_err(|it| format!("{it:?}"))?;
+        let claim = Claim { owner, ttl, replaces_fence: Some(holder.fence) };
+        let token = storage.acquire(&run, &claim).await.map_err(|it| format!("{it:?}"))?;
+        storage.release(&token).await.map_err(|it| format!("{it:?}"))?;
     }
     let graph = shapes::graph(shape, &folder.join("ledger"), Duration::ZERO);
     let engine = Engine::new(graph).with_storage(Arc::new(storage));
@@ -279,7 +283,7 @@ async fn go_on(folder: &Path, shape: &str, storage: SqliteStorage) -> Result<(),
         .with_shutdown(&stop)
         .await
     {
-        Ok(_) | Err(graphrun::engine::RunError::NothingToDo(_)) => Ok(()),
+        Ok(_) | Err(graphrun::engine::RunError::AlreadyEnded(_)) => Ok(()),
         Err(error) => Err(format!("{error:?}")),
     }
 }

@@ -68,7 +68,7 @@ impl Worst {
 impl Search<'_> {
     /// Returns the worst of all runs; `None` if there are too many.
     fn all(&mut self) -> Option<Worst> {
-        let (graph, limits) = (self.graph.clone(), self.graph.graph().limits.clone());
+        let (graph, limits) = (self.graph.clone(), self.graph.definition().limits.clone());
         let id = RunId::parse("r").unwrap();
         let begun = Machine::start(graph, limits, id, Update::default()).unwrap();
         let FirstStep { machine, actions, .. } = begun;
@@ -125,7 +125,7 @@ fn key_of(graph: &CompiledGraph, position: &Position) -> String {
     let deferred: Vec<&NodeName> = deferred.keys().collect();
     let is_limited = used.limit.is_some();
     // Without a limit of steps, their number decides nothing.
-    let step = graph.graph().limits.exhausted.as_ref().map(|_| step);
+    let step = graph.definition().limits.exhausted.as_ref().map(|_| step);
     format!(
         "{step:?} {frontier:?} {joins:?} {rounds:?} {deferred:?} {visits:?} {failure:?} {is_limited}"
     )

@@ -17,12 +17,12 @@ use super::{Decided, Taken, bounded, graph, name, nodes, random::Dice, run};
 /// When a run goes beyond the worst case.
 fn most(builder: GraphBuilder, routes: &[(&str, &[&str], Spread)], node: &str) -> (u64, u64) {
     let dice = Dice::default();
-    let (mut graph, findings) = builder.build();
+    let mut made = builder.build();
     for (from, ways, spread) in routes {
         let ways = ways.iter().map(|it| Target::Node(name(it)));
-        graph.edges.push(dice.route(name(from), ways, *spread));
+        made.graph.edges.push(dice.route(name(from), ways, *spread));
     }
-    let graph = compile((graph, findings)).unwrap();
+    let graph = compile(made).unwrap();
     let envelope = Envelope::of(&graph);
     let (mut visits, mut steps) = (0, 0);
     for seed in 0..512 {
@@ -113,18 +113,18 @@ fn a_run_starts_with_a_node_that_may_never_be_visited() {
 #[test]
 fn a_map_goes_through_its_items_or_past_them() {
     let dice = Dice::default();
-    let (mut graph, findings) =
+    let mut made =
         nodes(["a", "b", "c", "each_a", "each_b", "each_c", "last"]).edge(START, "a").build();
     let to = |it: &str| vec![Target::Node(name(it))];
     for (map, each, after) in [("a", "each_a", "b"), ("b", "each_b", "c"), ("c", "each_c", "last")]
     {
         let items = RouteChoice { to: to(each), is_dispatched: true, ..RouteChoice::default() };
         let none = RouteChoice { to: to(after), ..RouteChoice::default() };
-        graph.edges.push(dice.choosing(name(map), vec![items, none]));
+        made.graph.edges.push(dice.choosing(name(map), vec![items, none]));
         let after = Target::Node(name(after));
-        graph.edges.push(Edge::Then { from: name(each), to: after, place: None });
+        made.graph.edges.push(Edge::Then { from: name(each), to: after, place: None });
     }
-    let envelope = Envelope::of(&compile((graph, findings)).unwrap());
+    let envelope = Envelope::of(&compile(made).unwrap());
     assert!(envelope.nodes.values().all(|it| it.visits_max == 1), "{envelope:#?}");
     assert_eq!(envelope.steps_max, 7);
 }

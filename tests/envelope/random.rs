@@ -7,7 +7,6 @@ use std::{
 
 use graphrun::{
     compile::{CompiledGraph, compile},
-    diagnostic::Diagnostics,
     graph::{
         Attempts, Backoff, Bounds, Catch, Defer, Dispatch, Edge, ErrorKind, Graph, GraphBuilder,
         NodeSpec, OnFinish, Policies, Route, RouteChoice, RouteError, RouteTarget, RouteView,
@@ -343,11 +342,11 @@ impl Recipe {
             graph.limits.steps = steps;
             graph.limits.exhausted = Some(self.anywhere(exhausted));
         }
-        compile((graph, Diagnostics::default())).ok()
+        compile(graph.into()).ok()
     }
 
     fn graph(&self, dice: &Dice) -> Graph {
-        let (mut graph, _) = GraphBuilder::with_schema("random", Ok(Schema::default())).build();
+        let mut graph = GraphBuilder::with_schema("random", Schema::default()).build().graph;
         graph.entry.push(name(0));
         graph.entry.extend(self.second_entry.map(|it| name(usize::from(it) % self.nodes.len())));
         for (at, node) in self.nodes.iter().enumerate() {
@@ -521,7 +520,7 @@ impl LoopsRecipe {
 
     fn compile(&self, dice: &Dice) -> Option<CompiledGraph> {
         let named = |kind: &str, at: usize| NodeName::parse(&format!("{kind}{at}")).unwrap();
-        let (mut graph, _) = GraphBuilder::with_schema("loops", Ok(Schema::default())).build();
+        let mut graph = GraphBuilder::with_schema("loops", Schema::default()).build().graph;
         graph.limits.steps = u64::MAX;
         let mut add = |name: NodeName, bounds: Bounds, resets: Vec<NodeName>| {
             let on_finish = OnFinish { resets, ..OnFinish::default() };
@@ -567,6 +566,6 @@ impl LoopsRecipe {
         }
         graph.entry.push(router);
         graph.edges = edges;
-        compile((graph, Diagnostics::default())).ok()
+        compile(graph.into()).ok()
     }
 }

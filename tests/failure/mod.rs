@@ -20,7 +20,7 @@ use graphrun::{
     graph::{Catch, Node, NodeContext, Policies, Target, node_fn},
     id::RunId,
     state::Update,
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
 };
 
 /// A node that notes its name and its trigger.
@@ -38,7 +38,7 @@ fn caught_by(node: &str) -> Policies {
 
 /// A storage and a run in it.
 struct Saved {
-    storage: Arc<MemoryStorage>,
+    storage: Arc<InMemoryStorage>,
     info: RunInfo,
 }
 

@@ -69,7 +69,7 @@ fn summing(writes: &[(&str, i64)]) -> GraphBuilder {
         Channel::new(name("sum"), json!({"type": "integer"}), Reducer::Custom(Arc::new(Sums)))
             .unwrap(),
     ]);
-    let mut graph = GraphBuilder::with_schema("sum", schema);
+    let mut graph = GraphBuilder::with_schema("sum", schema.unwrap());
     for &(node, value) in writes {
         let adds =
             node_fn(

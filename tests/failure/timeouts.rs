@@ -65,7 +65,7 @@ async fn g12_reports_prevent_the_idle_timeout() {
     let beats = node_fn(|_: Nothing, ctx: NodeContext| async move {
         for _ in 0..100 {
             sleep(Duration::from_secs(9)).await;
-            ctx.beat();
+            ctx.heartbeat();
         }
         noted("worked on")
     });

@@ -10,7 +10,7 @@ use graphrun::{
     llm::{ChatModel, ModelError, OpenAiCompatible},
     nodes::{ModelSource, Services, factory},
     registry,
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
     workflow,
 };
 
@@ -37,12 +37,12 @@ impl ModelSource for Only {
 }
 
 /// Returns an engine of the workflow, and its storage. A failure that may pass has one more attempt.
-pub(crate) fn engine(client: OpenAiCompatible) -> (Engine, Arc<MemoryStorage>) {
+pub(crate) fn engine(client: OpenAiCompatible) -> (Engine, Arc<InMemoryStorage>) {
     let services = Services { models: Arc::new(Only(Arc::new(client))), ..Services::offline() };
     let file = Arc::new(SourceFile { name: "colour.yaml".into(), text: WORKFLOW.to_owned() });
     let (workflow, _) = workflow::parse(file, Path::new("."), &registry()).unwrap();
     let graph = compile(workflow.into_graph(&factory(services, registry()))).unwrap();
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     (engine, storage)
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use graphrun::llm::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, OutputSchema, RequestSettings,
-    SchemaCheck, Structured, StructuredError, TokenUsage, ask_structured, strict_schema,
+    SchemaCheck, Structured, StructuredChat, StructuredError, TokenUsage, strict_schema,
 };
 use serde_json::{Value, json};
 
@@ -84,15 +84,9 @@ async fn ask(
     let schema = colour_schema();
     let check = SchemaCheck::new(&schema.schema).expect("the schema is valid");
     let mut told = Vec::new();
-    let outcome = ask_structured(
-        model,
-        request,
-        &schema,
-        &|answer| check.check(answer),
-        repairs_max,
-        &mut |usage| told.push(usage),
-    )
-    .await;
+    let check = |answer| check.check(answer);
+    let chat = StructuredChat { model, schema: &schema, check: &check, repairs_max };
+    let outcome = chat.ask(request, &mut |usage| told.push(usage)).await;
     (outcome, told)
 }
 
@@ -194,9 +188,9 @@ async fn a_lenient_check_turns_misfits_into_warnings() {
     let lenient = |answer: Value| {
         answer["colour"].as_str().map(str::to_lowercase).ok_or_else(|| vec!["no colour".to_owned()])
     };
-    let answer = ask_structured(&model, request("?"), &colour_schema(), &lenient, 0, &mut |_| ())
-        .await
-        .unwrap();
+    let schema = colour_schema();
+    let chat = StructuredChat { model: &model, schema: &schema, check: &lenient, repairs_max: 0 };
+    let answer = chat.ask(request("?"), &mut |_| ()).await.unwrap();
     assert_eq!(answer.value, "teal");
     assert_eq!(answer.deviations, [r#"tags: "one" is not of type "array""#]);
     assert!(answer.warnings.is_empty(), "{:?}", answer.warnings);
@@ -266,7 +260,8 @@ async fn nulls_of_optional_properties_are_read_as_absent() {
         r#"{"id": null, "note": null, "seen": null, "files": [{"path": "a", "size": null}]}"#;
     let model = Scripted::new([says(answer)]);
     let schema = OutputSchema { name: "Thing".into(), schema };
-    let answer = ask_structured(&model, request("?"), &schema, &Ok, 0, &mut |_| ()).await.unwrap();
+    let chat = StructuredChat { model: &model, schema: &schema, check: &Ok, repairs_max: 0 };
+    let answer = chat.ask(request("?"), &mut |_| ()).await.unwrap();
     assert_eq!(answer.value, json!({"id": null, "seen": null, "files": [{"path": "a"}]}));
     assert_eq!(answer.deviations, [r#"id: null is not of type "string""#]);
 }

@@ -22,7 +22,7 @@ use graphrun::{
     prelude::{END, FAIL},
     registry,
     state::Update,
-    storage::{MemoryStorage, SqliteStorage},
+    storage::{InMemoryStorage, SqliteStorage},
     workflow::load,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -271,7 +271,7 @@ async fn a_retry_runs_only_the_failed_task_of_an_item() {
     let review = with(REVIEW, "start: improve", "start: first")
         .replace("nodes:\n", "nodes:\n  first: { node: finish, then: improve }\n");
     let (failing, storage) =
-        (Process::of(ALL, &review, Marked::Fails), Arc::new(MemoryStorage::default()));
+        (Process::of(ALL, &review, Marked::Fails), Arc::new(InMemoryStorage::default()));
     let end = failing.engine().with_storage(storage.clone()).run(parts()).await.unwrap();
     assert_eq!(end.status, Status::Failed);
     let reason = end.reason.unwrap();
@@ -288,7 +288,7 @@ async fn a_retry_runs_only_the_failed_task_of_an_item() {
 async fn an_item_that_a_route_failed_begins_anew() {
     let review = with(REVIEW, "max_visits: 9", "max_visits: 2");
     let process = Process::of(ALL, &review, Marked::Works);
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let engine = process.engine().with_storage(storage);
     let end = engine.run(parts()).await.unwrap();
     assert_eq!(end.status, Status::Failed, "the second part needs three visits");
@@ -315,7 +315,7 @@ async fn a_run_after_a_failed_one_has_idempotency_keys_of_its_own() {
     let node = subgraph(inner, |(): ()| Count::default(), |_: Count| ());
     let graph = GraphBuilder::new::<Sums>("outer").node("inner", node);
     let graph = graph.edge(START, "inner").edge("inner", END).compile().unwrap();
-    let engine = Engine::new(graph).with_storage(Arc::new(MemoryStorage::default()));
+    let engine = Engine::new(graph).with_storage(Arc::new(InMemoryStorage::default()));
     let end = engine.run(&Sums::default()).await.unwrap();
     assert_eq!(end.status, Status::Failed);
     assert_eq!(engine.retry(&end.run).await.unwrap().status, Status::Failed);
@@ -369,7 +369,7 @@ async fn a_late_answer_fails_the_node_that_asked() {
         with(REVIEW, caught, "  late: { set: { text: '\"late\"' }, then: finish }\n  finish:");
     let review = with(&review, "max_visits: 9\n", "max_visits: 9\n    catch: { timeout: late }\n");
     let process = Process::of(ALL, &review, Marked::Asks);
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let end = process.engine().with_storage(storage.clone()).run(parts()).await.unwrap();
     assert_eq!(end.status, Status::Paused);
     let later = Clock::new(|| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(61));
@@ -386,7 +386,7 @@ async fn a_nested_run_spends_from_the_budget_of_its_run() {
     assert_eq!(end.position.used.usage.tokens.calls, 6);
     assert_eq!(end.position.used.usage.cost_usd, Some(1.5));
     let limits = Limits { usd: Some(0.6), concurrency: 1, ..Limits::default() };
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let engine = process.engine().with_storage(storage);
     let end = engine.clone().with_limits(limits).run(parts()).await.unwrap();
     assert_eq!(end.status, Status::Limit, "{:?}", end.reason);
@@ -449,7 +449,7 @@ nodes:
 #[tokio::test]
 async fn watchers_see_the_tasks_of_nested_runs() {
     let process = Process::new(Marked::Works);
-    let (storage, mut sink) = (Arc::new(MemoryStorage::default()), EventSink::default());
+    let (storage, mut sink) = (Arc::new(InMemoryStorage::default()), EventSink::default());
     let mut events = sink.subscribe();
     let engine = process.engine().with_storage(storage.clone());
     let end = engine.run(parts()).with_events(sink).await.unwrap();
@@ -579,7 +579,7 @@ fn adder(times: u32) -> CompiledGraph {
         .node("add", graphrun::graph::NodeFn::new(add))
         .edge(START, "add")
         .route("add", ["add", END], is_enough)
-        .bound("add", 9, END)
+        .max_visits("add", 9, END)
         .compile()
         .unwrap_or_else(|it| panic!("{it}"))
 }
@@ -640,7 +640,7 @@ async fn a_drain_reaches_the_runs_within_a_run() {
         .edge("middle", END)
         .compile()
         .unwrap_or_else(|it| panic!("{it}"));
-    let engine = Engine::new(graph).with_storage(Arc::new(MemoryStorage::default()));
+    let engine = Engine::new(graph).with_storage(Arc::new(InMemoryStorage::default()));
     let start = tokio::time::Instant::now();
     let end = engine.run(&Sums::default()).with_shutdown(&stop).await.unwrap();
     assert_eq!((end.status, start.elapsed().as_secs()), (Status::Interrupted, 1));
@@ -721,7 +721,7 @@ async fn a_run_is_suspended_while_a_nested_run_waits() {
         Clock::new(move || *now.lock().unwrap())
     };
     let engine = Engine::new(graph)
-        .with_storage(Arc::new(MemoryStorage::default()))
+        .with_storage(Arc::new(InMemoryStorage::default()))
         .with_clock(clock)
         .with_wait_max(Duration::from_secs(60));
     let begun = tokio::time::Instant::now();

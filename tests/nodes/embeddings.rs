@@ -27,7 +27,7 @@ use graphrun::{
     nodes::{ModelSource, Services, factory},
     registry,
     state::Update,
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
     workflow::{Workflow, parse},
 };
 use jiff::Timestamp;
@@ -318,7 +318,7 @@ nodes:
     learn(&model, &store, json!(["a mutex"])).await;
     let graph = loaded(text).into_graph(&factory(model.services(&store), registry()));
     let engine =
-        Engine::new(compile(graph).unwrap()).with_storage(Arc::new(MemoryStorage::default()));
+        Engine::new(compile(graph).unwrap()).with_storage(Arc::new(InMemoryStorage::default()));
     let run = RunId::parse("r1").unwrap();
     let info = RunInfo { id: run.clone(), ..RunInfo::new("w") };
     let end = engine.run(Update::default()).with_info(info).await.unwrap();

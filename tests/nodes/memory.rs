@@ -15,7 +15,7 @@ use graphrun::{
     nodes::{Services, factory},
     registry,
     state::Update,
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
     workflow::parse,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -281,7 +281,7 @@ nodes:
     let (workflow, _) = parse(file, std::path::Path::new(""), &registry())
         .unwrap_or_else(|findings| panic!("{findings}"));
     let graph = compile(workflow.into_graph(&factory(home.services(), registry()))).unwrap();
-    let engine = Engine::new(graph).with_storage(Arc::new(MemoryStorage::default()));
+    let engine = Engine::new(graph).with_storage(Arc::new(InMemoryStorage::default()));
     let run = RunId::parse("r1").unwrap();
     let info = RunInfo { id: run.clone(), ..RunInfo::new("w") };
     let end = engine.run(Update::default()).with_info(info).await.unwrap();

@@ -98,10 +98,10 @@ async fn run_prepared(
     let file = Arc::new(SourceFile { name: "w.yaml".into(), text: text.to_owned() });
     let (workflow, warnings) =
         parse(file, folder, &registry).unwrap_or_else(|findings| panic!("{findings}"));
-    let (graph, missing) = workflow.into_graph(&factory(services, registry));
+    let made = workflow.into_graph(&factory(services, registry));
     assert_eq!(other_codes(&warnings), [""; 0], "{warnings}");
-    assert!(missing.is_empty(), "{missing}");
-    let graph = compile((graph, missing)).unwrap_or_else(|findings| panic!("{findings}"));
+    assert!(made.diagnostics.is_empty(), "{}", made.diagnostics);
+    let graph = compile(made).unwrap_or_else(|findings| panic!("{findings}"));
     let engine = prepare(Engine::new(graph));
     let mut sink = EventSink::default();
     let mut told = sink.subscribe();

@@ -199,7 +199,7 @@ fn a_changed_script_changes_the_fingerprint_of_its_node() {
         let (workflow, _) =
             graphrun::workflow::parse(file.into(), folder.path(), &graphrun::registry()).unwrap();
         let factory = graphrun::nodes::factory(super::services(), graphrun::registry());
-        let (graph, _) = workflow.into_graph(&factory);
+        let graph = workflow.into_graph(&factory).graph;
         graph.nodes["it"].node.describe().fingerprint
     };
     let first = fingerprint("print(1)");

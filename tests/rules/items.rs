@@ -87,7 +87,7 @@ nodes:
         .to_owned(),
     );
     let input = Update::default().write(channel("list"), json!([1, 2, 3, 4, 5]));
-    let limits = graph.graph().limits.clone();
+    let limits = graph.definition().limits.clone();
     let begun = Machine::start(graph, limits, run_id(), input).unwrap();
     let FirstStep { machine, commit: saved, actions } = begun;
     let mut hand = Hand { machine, open: [].into(), records: Vec::new(), saved, rest: None };

@@ -133,7 +133,7 @@ fn flushing() -> Hand {
 /// Resumes a run with changed limits until it stops.
 fn go_on(hand: &Hand, change: impl FnOnce(&mut Limits)) -> (u64, Status, Option<String>) {
     let graph = hand.machine.graph().clone();
-    let mut limits = graph.graph().limits.clone();
+    let mut limits = graph.definition().limits.clone();
     change(&mut limits);
     let saved = serde_json::to_value(hand.machine.position()).unwrap();
     let position: Position = serde_json::from_value(saved).unwrap();

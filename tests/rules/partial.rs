@@ -81,7 +81,7 @@ fn a_late_arrival_does_not_count_for_the_next_round() {
         .edge_of(1, ["one", "two2"], "answer")
         .edge("answer", "ask")
         .edge("rest", "end")
-        .bound("ask", 3, "rest");
+        .max_visits("ask", 3, "rest");
     let (notes, rest) = run(graph);
     assert_eq!(rest, DONE);
     let visits = |node: &str| notes.iter().filter(|it| it.starts_with(node)).count();
@@ -105,7 +105,7 @@ fn a_branch_that_was_not_taken_owes_nothing() {
         .edge_of(1, ["left", "right"], "answer")
         .edge("answer", "ask")
         .edge("rest", "end")
-        .bound("ask", 3, "rest");
+        .max_visits("ask", 3, "rest");
     let (notes, rest) = run(graph);
     let all = ["ask", "left", "answer", "ask", "right", "answer", "ask", "left", "answer", "rest"];
     assert_eq!((notes, rest), (all.map(str::to_owned).to_vec(), DONE));
@@ -192,7 +192,7 @@ fn the_worst_case_of_a_join_without_a_loop_counts_one_round() {
     let envelope = Envelope::of(&compiled(race(2).edge("answer", "end")));
     assert_eq!(envelope.nodes[&name("answer")].visits_max, 1, "late arrivals are absorbed");
     let twice = race(2).node("again", Decided).edge("answer", "again").edge("again", "ask");
-    let envelope = Envelope::of(&compiled(twice.bound("ask", 2, END)));
+    let envelope = Envelope::of(&compiled(twice.max_visits("ask", 2, END)));
     assert!(envelope.nodes[&name("answer")].visits_max >= 2);
 }
 

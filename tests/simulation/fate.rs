@@ -13,7 +13,7 @@ use graphrun::{
     graph::Limits,
     id::{RunId, TaskId},
     state::{State, Update},
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
 };
 use jiff::{SignedDuration, Timestamp};
 use rand::{RngExt as _, rngs::StdRng};
@@ -36,7 +36,7 @@ const LIFE_MAX: Duration = Duration::from_secs(1_200);
 /// A run and its history.
 pub(crate) struct Fate {
     graph: CompiledGraph,
-    storage: Arc<MemoryStorage>,
+    storage: Arc<InMemoryStorage>,
     info: RunInfo,
     /// Follows the clock of the runtime, which jumps.
     clock: Clock,
@@ -82,7 +82,7 @@ impl Fate {
                 Some(Ok(end)) if end.status == Status::Done => return end.state,
                 Some(Ok(end)) => assert_ne!(end.status, Status::Running, "that is no rest"),
                 // A process died after the last write: this one, or the one that had taken the run.
-                Some(Err(RunError::NothingToDo(Status::Done))) => {
+                Some(Err(RunError::AlreadyEnded(Status::Done))) => {
                     let saved = self.storage.load(&self.info.id).await.unwrap();
                     return self.graph.schema().restore(saved.values).unwrap();
                 }
@@ -112,7 +112,7 @@ impl Fate {
         });
         let inner = Arc::clone(&self.storage) as Arc<dyn Checkpointer>;
         let storage = Arc::new(Disturbed::new(inner, move |nth| fault.at(nth)));
-        let limits = Limits { time, ..self.graph.graph().limits.clone() };
+        let limits = Limits { time, ..self.graph.definition().limits.clone() };
         let engine = Engine::new(self.graph.clone()).with_storage(storage);
         let engine = engine.with_limits(limits).with_clock(self.clock.clone());
         let (mut sink, stop, id) = (EventSink::default(), ShutdownHandle::default(), &self.info.id);
@@ -297,7 +297,7 @@ fn word_for(end: Option<&Result<RunEnd, RunError>>) -> &'static str {
     match end {
         None => "killed",
         Some(Ok(end)) => end.status.as_str(),
-        Some(Err(RunError::NothingToDo(_))) => "done before",
+        Some(Err(RunError::AlreadyEnded(_))) => "done before",
         Some(Err(RunError::Checkpoint(CheckpointError::Overtaken { .. }))) => "overtaken",
         Some(Err(_)) => "not saved",
     }

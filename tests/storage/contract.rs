@@ -98,11 +98,11 @@ async fn an_ended_run_takes_no_messages(home: Home) {
         ..Entry::from(commit(1, vec![]))
     };
     for (id, status) in [("R1", Status::Done), ("R2", Status::Failed)] {
-        let hold = create(&storage, id).await;
+        let token = create(&storage, id).await;
         let number = storage.post(&run(id), &said("first")).await.unwrap();
         let mut entry = ended(status);
         entry.commit.as_mut().unwrap().position.frontier.clear();
-        storage.append(&hold, &entry).await.unwrap();
+        storage.append(&token, &entry).await.unwrap();
         let refused = storage.post(&run(id), &said("second")).await.unwrap_err();
         assert!(matches!(refused, CheckpointError::Ended { .. }), "{refused}");
         let text = format!("run `{id}` is {} and accepts no messages", status.as_str());
@@ -112,8 +112,8 @@ async fn an_ended_run_takes_no_messages(home: Home) {
         assert_eq!(storage.inbox(&run(id), 0).await.unwrap().len(), 1);
     }
     // A failed run with a task that can be retried reads messages.
-    let hold = create(&storage, "R3").await;
-    storage.append(&hold, &ended(Status::Failed)).await.unwrap();
+    let token = create(&storage, "R3").await;
+    storage.append(&token, &ended(Status::Failed)).await.unwrap();
     storage.post(&run("R3"), &said("third")).await.unwrap();
 }
 
@@ -156,12 +156,12 @@ async fn the_values_after_every_step_can_be_read(home: Home) {
     ];
     let storage = home.open();
     let first = commit(0, steps[0].0.clone()).into();
-    let hold = storage.create(&info("R1", "calm-otter"), &claim(), &first).await.unwrap();
+    let token = storage.create(&info("R1", "calm-otter"), &claim(), &first).await.unwrap();
     // The changes of another run must not be mixed with ours.
     let other = commit(0, vec![set("notes", json!(["other"])), set("brief", "other")]).into();
     storage.create(&info("R2", "other"), &claim(), &other).await.unwrap();
     for (step, (changes, _)) in (0..).zip(&steps).skip(1) {
-        storage.append(&hold, &commit(step, changes.clone()).into()).await.unwrap();
+        storage.append(&token, &commit(step, changes.clone()).into()).await.unwrap();
     }
     let storage = home.open();
     for (step, (_, expected)) in (0..).zip(&steps) {
@@ -208,23 +208,23 @@ async fn numbers_are_the_same_after_saving(home: Home) {
 
 async fn only_records_of_the_open_step_are_loaded_but_all_are_kept(home: Home) {
     let storage = home.open();
-    let hold = create(&storage, "R1").await;
+    let token = create(&storage, "R1").await;
     let made = [record(1, 1, finished()), record(1, 0, finished()), record(2, 4, failed())];
-    storage.append(&hold, &made[0].clone().into()).await.unwrap();
-    storage.append(&hold, &made[1].clone().into()).await.unwrap();
+    storage.append(&token, &made[0].clone().into()).await.unwrap();
+    storage.append(&token, &made[1].clone().into()).await.unwrap();
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, made[..2]);
 
-    storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+    storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, []);
 
-    storage.append(&hold, &made[2].clone().into()).await.unwrap();
+    storage.append(&token, &made[2].clone().into()).await.unwrap();
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, made[2..]);
     assert_eq!(home.open().records(&run("R1")).await.unwrap(), made);
 }
 
 async fn a_question_and_its_answer_are_both_kept_in_order(home: Home) {
     let storage = home.open();
-    let hold = create(&storage, "R1").await;
+    let token = create(&storage, "R1").await;
     let made = [
         record(1, 0, asked()),
         record(1, 0, answered()),
@@ -232,7 +232,7 @@ async fn a_question_and_its_answer_are_both_kept_in_order(home: Home) {
         record(1, 0, finished()),
     ];
     for record in &made {
-        storage.append(&hold, &record.clone().into()).await.unwrap();
+        storage.append(&token, &record.clone().into()).await.unwrap();
     }
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, made);
 }
@@ -244,13 +244,13 @@ async fn every_outcome_is_read_as_it_was_written(home: Home) {
     let (update, for_all_items) = (Update::default(), false);
     let caught = Outcome::Caught { failure, update, for_all_items, transitions };
     let storage = home.open();
-    let hold = create(&storage, "R1").await;
+    let token = create(&storage, "R1").await;
     let made: Vec<_> = (0..)
         .zip([finished(), caught, failed(), asked(), answered(), skipped()])
         .map(|(index, outcome)| record(1, index, outcome))
         .collect();
     for record in &made {
-        storage.append(&hold, &record.clone().into()).await.unwrap();
+        storage.append(&token, &record.clone().into()).await.unwrap();
     }
     assert_eq!(home.open().records(&run("R1")).await.unwrap(), made);
 }
@@ -258,7 +258,7 @@ async fn every_outcome_is_read_as_it_was_written(home: Home) {
 async fn events_are_read_from_any_number(home: Home) {
     let storage = home.open();
     let first = entry(commit(0, vec![]), &events("R1", [1, 2]));
-    let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
     let first = entry(commit(0, vec![]), &events("R2", [1]));
     storage.create(&info("R2", "b"), &claim(), &first).await.unwrap();
     let done = entry(run_status(Status::Done, None), &events("R1", 6..=12));
@@ -267,7 +267,7 @@ async fn events_are_read_from_any_number(home: Home) {
         entry(commit(1, vec![]), &events("R1", [4, 5])),
         done,
     ] {
-        storage.append(&hold, &entry).await.unwrap();
+        storage.append(&token, &entry).await.unwrap();
     }
     let storage = home.open();
     for after in 0..=12 {
@@ -290,8 +290,8 @@ async fn a_status_is_kept_with_its_reason(home: Home) {
     let first = create(&home.open(), "R1").await;
     home.open().release(&first).await.unwrap();
     for (status, reason) in all {
-        let hold = home.open().acquire(&first.run, &claim()).await.unwrap();
-        home.open().append(&hold, &run_status(status, reason).into()).await.unwrap();
+        let token = home.open().acquire(&first.run, &claim()).await.unwrap();
+        home.open().append(&token, &run_status(status, reason).into()).await.unwrap();
         let found = home.open().load(&run("R1")).await.unwrap().summary;
         assert_eq!((found.status, found.reason.as_deref()), (status, reason));
     }
@@ -383,14 +383,14 @@ async fn an_unknown_run_is_an_error_everywhere(home: Home) {
     let storage = home.open();
     create(&storage, "R1").await;
     let id = run("R2");
-    let hold = LeaseToken { run: id.clone(), fence: 1 };
+    let token = LeaseToken { run: id.clone(), fence: 1 };
     let errors = [
-        storage.append(&hold, &record(1, 0, finished()).into()).await.unwrap_err(),
-        storage.append(&hold, &commit(1, vec![]).into()).await.unwrap_err(),
-        storage.append(&hold, &run_status(Status::Done, None).into()).await.unwrap_err(),
+        storage.append(&token, &record(1, 0, finished()).into()).await.unwrap_err(),
+        storage.append(&token, &commit(1, vec![]).into()).await.unwrap_err(),
+        storage.append(&token, &run_status(Status::Done, None).into()).await.unwrap_err(),
         storage.acquire(&id, &claim()).await.unwrap_err(),
-        storage.renew(&hold, TTL).await.unwrap_err(),
-        storage.release(&hold).await.unwrap_err(),
+        storage.renew(&token, TTL).await.unwrap_err(),
+        storage.release(&token).await.unwrap_err(),
         storage.remove(&id).await.unwrap_err(),
         storage.load(&id).await.unwrap_err(),
         storage.find("R2").await.unwrap_err(),
@@ -409,8 +409,8 @@ async fn an_unknown_run_is_an_error_everywhere(home: Home) {
 async fn an_append_to_what_is_no_list_is_damage(home: Home) {
     let storage = home.open();
     let first = commit(0, vec![set("notes", 3)]).into();
-    let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
-    storage.append(&hold, &commit(1, vec![appended("notes", &["a"])]).into()).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    storage.append(&token, &commit(1, vec![appended("notes", &["a"])]).into()).await.unwrap();
     let error = home.open().load(&run("R1")).await.unwrap_err();
     assert_eq!(
         told(&error),
@@ -456,7 +456,7 @@ proptest! {
             runtime.block_on(async {
                 let (storage, id) = (home.open(), run("R1"));
                 let (mut values, mut expected) = (BTreeMap::new(), Vec::new());
-                let mut hold = None;
+                let mut token = None;
                 for (step, (a, b, c)) in (0..).zip(&steps) {
                     let changes: Vec<Change> = [a, b, c].into_iter().flatten().cloned().collect();
                     for change in &changes {
@@ -464,11 +464,11 @@ proptest! {
                     }
                     expected.push(values.clone());
                     let entry = commit(step, changes).into();
-                    hold = Some(match hold {
+                    token = Some(match token {
                         None => storage.create(&info("R1", "a"), &claim(), &entry).await.unwrap(),
-                        Some(hold) => {
-                            storage.append(&hold, &entry).await.unwrap();
-                            hold
+                        Some(token) => {
+                            storage.append(&token, &entry).await.unwrap();
+                            token
                         }
                     });
                 }

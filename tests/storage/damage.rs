@@ -26,7 +26,7 @@ async fn save(path: &Path) {
             commit(0, vec![set("brief", "a new calculator"), set("notes", json!(["a"]))]),
             &events(id, [1, 2]),
         );
-        let hold = storage.create(&info(id, id), &claim(), &first).await.unwrap();
+        let token = storage.create(&info(id, id), &claim(), &first).await.unwrap();
         let second = vec![appended("notes", &["b"]), set("brief", "a calculator")];
         for entry in [
             entry(record(1, 0, finished()), &events(id, [3])),
@@ -34,7 +34,7 @@ async fn save(path: &Path) {
             entry(record(2, 0, asked()), &events(id, [5])),
             entry(run_status(Status::Paused, Some("asks")), &events(id, [6])),
         ] {
-            storage.append(&hold, &entry).await.unwrap();
+            storage.append(&token, &entry).await.unwrap();
         }
     }
     storage.acquire(&run("R2"), &claim()).await.unwrap();
@@ -225,10 +225,10 @@ async fn damage_in_a_long_run_is_reported_at_its_first_entry() {
     {
         let storage: Arc<dyn Checkpointer> =
             Arc::new(SqliteStorage::open(folder.path().join("runs.db")).unwrap());
-        let hold = create(&storage, "R1").await;
+        let token = create(&storage, "R1").await;
         for step in 1..=1_500 {
             let step = entry(commit(step, vec![appended("notes", &["x"])]), &[]);
-            storage.append(&hold, &step).await.unwrap();
+            storage.append(&token, &step).await.unwrap();
         }
     }
     let last = "UPDATE journal SET data = zeroblob(9) WHERE number = 1501";
@@ -259,11 +259,11 @@ async fn nothing_is_appended_to_a_damaged_journal() {
         "UPDATE heads SET seq = seq + 1 WHERE run = 2;
          UPDATE heads SET run_status = replace(run_status, 'paused', 'failed') WHERE run = 1",
     );
-    let hold = LeaseToken { run: run("R2"), fence: 2 };
+    let token = LeaseToken { run: run("R2"), fence: 2 };
     let next = entry(record(2, 0, answered()), &events("R2", [8]));
     for error in [
-        storage.append(&hold, &next).await.unwrap_err(),
-        storage.renew(&hold, TTL).await.unwrap_err(),
+        storage.append(&token, &next).await.unwrap_err(),
+        storage.renew(&token, TTL).await.unwrap_err(),
         storage.acquire(&run("R1"), &claim()).await.unwrap_err(),
     ] {
         assert!(matches!(error, CheckpointError::Damaged { .. }), "{error:?}");
@@ -282,9 +282,9 @@ async fn nothing_is_added_to_an_open_step_whose_entries_are_damaged() {
         "DELETE FROM journal WHERE run = 2 AND number = 5",
     ] {
         let (_folder, storage) = changed(&saved, change);
-        let hold = LeaseToken { run: run("R2"), fence: 2 };
+        let token = LeaseToken { run: run("R2"), fence: 2 };
         let next = entry(record(2, 0, answered()), &events("R2", [7]));
-        let error = storage.append(&hold, &next).await.expect_err(change);
+        let error = storage.append(&token, &next).await.expect_err(change);
         assert!(matches!(error, CheckpointError::Damaged { .. }), "{change}: {error:?}");
     }
 }

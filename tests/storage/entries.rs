@@ -37,8 +37,8 @@ fn full() -> Entry {
 
 async fn an_entry_is_saved_as_a_whole(home: Home) {
     let first = entry(commit(0, vec![set("notes", json!(["a"]))]), &events("R1", [1]));
-    let hold = home.open().create(&info("R1", "a"), &claim(), &first).await.unwrap();
-    home.open().append(&hold, &full()).await.unwrap();
+    let token = home.open().create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    home.open().append(&token, &full()).await.unwrap();
     let storage = home.open();
     let saved = storage.load(&run("R1")).await.unwrap();
     assert_eq!((saved.summary.status, saved.summary.step), (Status::Failed, Step(1)));
@@ -54,7 +54,7 @@ async fn an_entry_is_saved_as_a_whole(home: Home) {
 
 async fn an_entry_of_which_one_part_is_refused_is_not_saved(home: Home) {
     let first = entry(commit(0, vec![set("brief", 0)]), &events("R1", [1]));
-    let hold = home.open().create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = home.open().create(&info("R1", "a"), &claim(), &first).await.unwrap();
     let twice = vec![set("brief", 1), cleared("brief")];
     let refused: [(Entry, &str); 6] = [
         (
@@ -84,19 +84,19 @@ async fn an_entry_of_which_one_part_is_refused_is_not_saved(home: Home) {
     ];
     let before = home.open().load(&run("R1")).await.unwrap();
     for (entry, why) in refused {
-        let error = home.open().append(&hold, &entry).await.unwrap_err();
+        let error = home.open().append(&token, &entry).await.unwrap_err();
         assert_eq!(told(&error), format!("could not {why}"));
         let storage = home.open();
         assert_eq!(storage.load(&run("R1")).await.unwrap(), before, "{why}");
         assert_eq!(storage.journal(&run("R1")).await.unwrap().len(), 1, "{why}");
     }
     // Nothing of them remains: no finished task, no event, no end of the run.
-    home.open().append(&hold, &full()).await.unwrap();
+    home.open().append(&token, &full()).await.unwrap();
 }
 
 async fn several_records_in_one_entry_are_kept_in_order(home: Home) {
     let storage = home.open();
-    let hold = create(&storage, "R1").await;
+    let token = create(&storage, "R1").await;
     let made = [
         record(1, 3, finished()),
         record(1, 0, asked()),
@@ -107,20 +107,20 @@ async fn several_records_in_one_entry_are_kept_in_order(home: Home) {
     ];
     let [one, other] =
         [&made[..4], &made[4..]].map(|it| Entry { records: it.to_vec(), ..Entry::default() });
-    storage.append(&hold, &one).await.unwrap();
-    storage.append(&hold, &other).await.unwrap();
+    storage.append(&token, &one).await.unwrap();
+    storage.append(&token, &other).await.unwrap();
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, made);
-    storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+    storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, []);
     assert_eq!(home.open().records(&run("R1")).await.unwrap(), made);
 }
 
 async fn a_task_finishes_once_however_its_records_are_saved(home: Home) {
     let storage = home.open();
-    let hold = create(&storage, "R1").await;
+    let token = create(&storage, "R1").await;
     for (step, last) in (1..).zip([finished(), caught(), skipped()]) {
         let several = vec![record(step, 0, finished()), record(step, 1, last)];
-        storage.append(&hold, &Entry { records: several, ..Entry::default() }).await.unwrap();
+        storage.append(&token, &Entry { records: several, ..Entry::default() }).await.unwrap();
         for (task, again) in [(0, finished()), (1, finished()), (1, caught()), (1, skipped())] {
             let again = Entry::from(record(step, task, again));
             let with_another = Entry {
@@ -129,7 +129,7 @@ async fn a_task_finishes_once_however_its_records_are_saved(home: Home) {
             };
             let with_commit = Entry { commit: Some(commit(step, vec![])), ..again.clone() };
             for entry in [again, with_another, with_commit] {
-                let error = storage.append(&hold, &entry).await.unwrap_err();
+                let error = storage.append(&token, &entry).await.unwrap_err();
                 assert!(matches!(error, CheckpointError::Overtaken { .. }), "{error:?}");
                 let text = told(&error);
                 assert!(
@@ -142,8 +142,8 @@ async fn a_task_finishes_once_however_its_records_are_saved(home: Home) {
         // The step ends with a record that is saved together with its commit.
         let end =
             Entry { commit: Some(commit(step, vec![])), ..record(step, 5, finished()).into() };
-        storage.append(&hold, &end).await.unwrap();
-        let late = storage.append(&hold, &record(step, 6, finished()).into()).await.unwrap_err();
+        storage.append(&token, &end).await.unwrap();
+        let late = storage.append(&token, &record(step, 6, finished()).into()).await.unwrap_err();
         assert!(told(&late).contains("expected step"), "{}", told(&late));
     }
     assert_eq!(home.open().records(&run("R1")).await.unwrap().len(), 9);
@@ -151,13 +151,13 @@ async fn a_task_finishes_once_however_its_records_are_saved(home: Home) {
 
 async fn a_failure_in_an_entry_may_be_followed_by_success_in_it(home: Home) {
     let storage = home.open();
-    let hold = create(&storage, "R1").await;
+    let token = create(&storage, "R1").await;
     let made = [failed(), failed(), finished()].map(|it| record(1, 0, it)).to_vec();
     let entry = Entry { records: made.clone(), ..Entry::default() };
-    storage.append(&hold, &entry).await.unwrap();
+    storage.append(&token, &entry).await.unwrap();
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, made);
     let again = record(1, 0, finished());
-    assert!(home.open().append(&hold, &again.into()).await.is_err());
+    assert!(home.open().append(&token, &again.into()).await.is_err());
 }
 
 async fn a_run_begins_with_the_commit_of_step_zero(home: Home) {
@@ -192,18 +192,18 @@ async fn a_run_begins_with_the_commit_of_step_zero(home: Home) {
 
 async fn a_finished_task_cannot_finish_again(home: Home) {
     let storage = home.open();
-    let hold = create(&storage, "R1").await;
+    let token = create(&storage, "R1").await;
     let other = create(&storage, "R2").await;
     for outcome in [failed(), failed(), finished()] {
-        storage.append(&hold, &record(1, 0, outcome).into()).await.unwrap();
+        storage.append(&token, &record(1, 0, outcome).into()).await.unwrap();
     }
     let (again, news) = (record(1, 0, finished()), events("R1", [1]));
-    let error = storage.append(&hold, &entry(again, &news)).await.unwrap_err();
+    let error = storage.append(&token, &entry(again, &news)).await.unwrap_err();
     assert_eq!(
         told(&error),
         "could not save the outcome of task 1.0 of run `R1`: task 1.0 has finished already"
     );
-    storage.append(&hold, &record(1, 1, finished()).into()).await.unwrap();
+    storage.append(&token, &record(1, 1, finished()).into()).await.unwrap();
     storage.append(&other, &record(1, 0, finished()).into()).await.unwrap();
     let saved = home.open().load(&run("R1")).await.unwrap();
     assert_eq!((saved.records.len(), saved.last_seq), (4, 0));
@@ -211,22 +211,22 @@ async fn a_finished_task_cannot_finish_again(home: Home) {
 
 async fn an_entry_out_of_turn_is_refused_with_its_events(home: Home) {
     let storage = home.open();
-    let hold = create(&storage, "R1").await;
-    storage.append(&hold, &commit(1, vec![set("brief", 1)]).into()).await.unwrap();
+    let token = create(&storage, "R1").await;
+    storage.append(&token, &commit(1, vec![set("brief", 1)]).into()).await.unwrap();
     let mut refusals = Vec::new();
     for step in [0, 1, 3] {
         for out_of_turn in [
             entry(commit(step, vec![set("brief", 2)]), &events("R1", [1])),
             entry(record(step, 0, finished()), &events("R1", [1])),
         ] {
-            let error = storage.append(&hold, &out_of_turn).await.unwrap_err();
+            let error = storage.append(&token, &out_of_turn).await.unwrap_err();
             assert!(matches!(error, CheckpointError::Overtaken { .. }), "{error:?}");
             refusals.push(told(&error));
         }
     }
     let twice = commit(2, vec![set("brief", 2), cleared("brief")]);
     let twice = entry(twice, &events("R1", [1]));
-    refusals.push(told(&storage.append(&hold, &twice).await.unwrap_err()));
+    refusals.push(told(&storage.append(&token, &twice).await.unwrap_err()));
     assert_eq!(
         refusals.join("\n"),
         "\
@@ -246,7 +246,7 @@ could not save step 2 of run `R1`: one step changes the channel `brief` twice"
 async fn an_event_out_of_turn_undoes_the_write_it_came_with(home: Home) {
     let storage = home.open();
     let first = entry(commit(0, vec![]), &events("R1", [1, 2]));
-    let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
     let id = run("R1");
     let out_of_turn: [(&[u64], &str); 7] = [
         (&[2], "expected event 3, got event 2"),
@@ -265,7 +265,7 @@ async fn an_event_out_of_turn_undoes_the_write_it_came_with(home: Home) {
             ("save run `R1` as done", entry(run_status(Status::Done, None), &news)),
             ("save the events of run `R1`", entry(Entry::default(), &news)),
         ] {
-            let error = storage.append(&hold, &entry).await.unwrap_err();
+            let error = storage.append(&token, &entry).await.unwrap_err();
             assert!(matches!(error, CheckpointError::Overtaken { .. }), "{error:?}");
             assert_eq!(told(&error), format!("could not {what}: {why}"));
         }

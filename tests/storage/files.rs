@@ -132,10 +132,10 @@ async fn a_step_that_is_written_to_a_file_that_is_gone_is_not_saved() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("runs.db");
         let storage: Arc<dyn Checkpointer> = Arc::new(SqliteStorage::open(&path).unwrap());
-        let hold = create(&storage, "R1").await;
-        storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+        let token = create(&storage, "R1").await;
+        storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
         take(&path);
-        let error = storage.append(&hold, &commit(2, vec![]).into()).await.unwrap_err();
+        let error = storage.append(&token, &commit(2, vec![]).into()).await.unwrap_err();
         assert!(matches!(error, CheckpointError::Unusable { .. }), "{what}: {error:?}");
         assert!(told(&error).contains(says), "{what}: {}", told(&error));
     }
@@ -194,8 +194,8 @@ fn a_storage_that_works_on_the_same_thread_needs_no_other() {
         let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
         let storage = storage.on_the_same_thread();
         let first = entry(commit(0, vec![]), &events("R1", [1]));
-        let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
-        storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+        let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+        storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
         assert_eq!(storage.load(&run("R1")).await.unwrap().position.step, Step(1));
     });
     drop(end);
@@ -236,11 +236,11 @@ async fn several_connections_write_their_runs_at_once() {
         let storage = SqliteStorage::open(&path).unwrap();
         writers.spawn(async move {
             let first = entry(commit(0, vec![]), &events(id, [1]));
-            let hold = storage.create(&info(id, id), &claim(), &first).await.unwrap();
+            let token = storage.create(&info(id, id), &claim(), &first).await.unwrap();
             for step in 1..=STEPS {
-                storage.append(&hold, &record(step, 0, finished()).into()).await.unwrap();
+                storage.append(&token, &record(step, 0, finished()).into()).await.unwrap();
                 let commit = commit(step, vec![appended("notes", &[id])]);
-                storage.append(&hold, &entry(commit, &events(id, [step + 1]))).await.unwrap();
+                storage.append(&token, &entry(commit, &events(id, [step + 1]))).await.unwrap();
                 assert_eq!(storage.load(&run(id)).await.unwrap().position.step, Step(step));
             }
         });
@@ -263,13 +263,13 @@ async fn of_two_that_work_on_one_run_only_one_saves_a_step() {
     let path = folder.path().join("runs.db");
     let [one, two] = [(); 2].map(|()| Arc::new(SqliteStorage::open(&path).unwrap()));
     let first = commit(0, vec![]).into();
-    let hold = one.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = one.create(&info("R1", "a"), &claim(), &first).await.unwrap();
     for step in 1..=20 {
         let save = |storage: &Arc<SqliteStorage>| {
             let storage = Arc::clone(storage);
-            let (hold, entry) =
-                (hold.clone(), commit(step, vec![appended("notes", &["x"])]).into());
-            tokio::spawn(async move { storage.append(&hold, &entry).await })
+            let (token, entry) =
+                (token.clone(), commit(step, vec![appended("notes", &["x"])]).into());
+            tokio::spawn(async move { storage.append(&token, &entry).await })
         };
         let (first, second) = (save(&one), save(&two));
         let saved = [first.await.unwrap().is_ok(), second.await.unwrap().is_ok()];
@@ -284,9 +284,9 @@ async fn saved_entries_survive_an_abrupt_death() {
     let path = folder.path().join("runs.db");
     let storage = SqliteStorage::open(&path).unwrap();
     let first = entry(commit(0, vec![]), &events("R1", [1]));
-    let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
     for step in 1..=3 {
-        storage.append(&hold, &record(step, 0, finished()).into()).await.unwrap();
+        storage.append(&token, &record(step, 0, finished()).into()).await.unwrap();
         // The files at this moment, while the database is still open.
         let copy = folder.path().join(format!("copy{step}.db"));
         fs::copy(&path, &copy).unwrap();
@@ -294,7 +294,7 @@ async fn saved_entries_survive_an_abrupt_death() {
         let resumed = SqliteStorage::open_existing(&copy).unwrap();
         let saved = resumed.load(&run("R1")).await.unwrap();
         assert_eq!((saved.position.step, saved.records.len()), (Step(step - 1), 1));
-        storage.append(&hold, &commit(step, vec![]).into()).await.unwrap();
+        storage.append(&token, &commit(step, vec![]).into()).await.unwrap();
     }
 }
 
@@ -308,14 +308,14 @@ async fn bytes_of_five_steps(length: u64) -> (u64, u64) {
     let noise = |it: u64| format!("{:016x}", (it + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let list: Vec<String> = (0..length).map(noise).collect();
     let whole = commit(0, vec![set("messages", json!(list))]).into();
-    let hold = storage.create(&info("R1", "a"), &claim(), &whole).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &claim(), &whole).await.unwrap();
     let raw = Connection::open(&path).unwrap();
     let first: u64 = raw.query_row("SELECT length(data) FROM journal", [], |it| it.get(0)).unwrap();
     assert!(first >= length * 7, "{first} bytes are too few to be noticed");
     raw.execute_batch("PRAGMA wal_checkpoint(truncate)").unwrap();
     for step in 1..=5 {
         let one = vec![appended("messages", &["one more"])];
-        storage.append(&hold, &commit(step, one).into()).await.unwrap();
+        storage.append(&token, &commit(step, one).into()).await.unwrap();
     }
     // The first byte shows that nothing was compressed.
     let sql =
@@ -349,14 +349,14 @@ async fn items_appended_to_a_long_list_are_written_once() {
     let path = folder.path().join("runs.db");
     let storage = SqliteStorage::open(&path).unwrap();
     let whole = commit(0, vec![set("messages", json!(vec!["x"; 1000]))]).into();
-    let hold = storage.create(&info("R1", "a"), &claim(), &whole).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &claim(), &whole).await.unwrap();
     let update = Update::default().write(channel("messages"), "one more");
     let wrote = Outcome::Finished { update, transitions: vec![] };
-    storage.append(&hold, &record(1, 0, wrote.clone()).into()).await.unwrap();
+    storage.append(&token, &record(1, 0, wrote.clone()).into()).await.unwrap();
     let one = vec![appended("messages", &["one more"])];
-    storage.append(&hold, &commit(1, one.clone()).into()).await.unwrap();
+    storage.append(&token, &commit(1, one.clone()).into()).await.unwrap();
     let both = Entry { commit: Some(commit(2, one)), ..record(2, 0, wrote).into() };
-    storage.append(&hold, &both).await.unwrap();
+    storage.append(&token, &both).await.unwrap();
     let data: Vec<Vec<u8>> = Connection::open(&path)
         .unwrap()
         .prepare("SELECT data FROM journal WHERE number > 1 ORDER BY number")

@@ -46,9 +46,9 @@ async fn append_all(
     holds: &[LeaseToken],
     entry: impl Fn(usize) -> Entry,
 ) -> Vec<Result<(), CheckpointError>> {
-    let appends = holds.iter().enumerate().map(|(number, hold)| {
-        let (storage, hold, entry) = (Arc::clone(storage), hold.clone(), entry(number));
-        tokio::spawn(async move { storage.append(&hold, &entry).await })
+    let appends = holds.iter().enumerate().map(|(number, token)| {
+        let (storage, token, entry) = (Arc::clone(storage), token.clone(), entry(number));
+        tokio::spawn(async move { storage.append(&token, &entry).await })
     });
     let mut results = Vec::new();
     for append in appends.collect::<Vec<_>>() {
@@ -59,8 +59,8 @@ async fn append_all(
 
 async fn steps(storage: &Arc<dyn Checkpointer>, holds: &[LeaseToken]) -> Vec<u64> {
     let mut steps = Vec::new();
-    for hold in holds {
-        steps.push(storage.load(&hold.run).await.unwrap().position.step.0);
+    for token in holds {
+        steps.push(storage.load(&token.run).await.unwrap().position.step.0);
     }
     steps
 }
@@ -112,10 +112,10 @@ async fn two_entries_of_a_run_at_once_are_saved_in_order(home: Home) {
     let storage = home.open();
     let holds = create_all(&storage).await;
     // The first one is polled first, and both wait for the same transaction.
-    let both = holds.iter().flat_map(|hold| {
+    let both = holds.iter().flat_map(|token| {
         [1, 2].map(|step| {
-            let (storage, hold) = (Arc::clone(&storage), hold.clone());
-            async move { storage.append(&hold, &commit(step, vec![]).into()).await }
+            let (storage, token) = (Arc::clone(&storage), token.clone());
+            async move { storage.append(&token, &commit(step, vec![]).into()).await }
         })
     });
     for result in futures_util::future::join_all(both).await {
@@ -183,8 +183,8 @@ async fn a_locked_run_delays_no_other_of_its_group() {
     );
     client.batch_execute(&lock).await.unwrap();
     let locked = tokio::spawn({
-        let (storage, hold) = (Arc::clone(&storage), holds[7].clone());
-        async move { storage.append(&hold, &commit(1, vec![]).into()).await }
+        let (storage, token) = (Arc::clone(&storage), holds[7].clone());
+        async move { storage.append(&token, &commit(1, vec![]).into()).await }
     });
     let others: Vec<LeaseToken> = holds.iter().filter(|it| **it != holds[7]).cloned().collect();
     for step in 1..=3 {
@@ -206,20 +206,20 @@ async fn entries_of_owned_runs_take_one_request() {
     let (schema, proxy) = (Schema::new(), Proxy::before_test_server());
     let storage = PostgresStorage::open(&proxy.url(&schema)).unwrap();
     let storage: Arc<dyn Checkpointer> = Arc::new(storage);
-    let hold = create(&storage, "R1").await;
+    let token = create(&storage, "R1").await;
     // The first entry prepares the statement.
     for step in 1..=3 {
         let before = proxy.requests();
-        storage.append(&hold, &record(step, 0, finished()).into()).await.unwrap();
-        storage.append(&hold, &record(step, 1, finished()).into()).await.unwrap();
+        storage.append(&token, &record(step, 0, finished()).into()).await.unwrap();
+        storage.append(&token, &record(step, 1, finished()).into()).await.unwrap();
         assert!(step == 1 || proxy.requests() == before + 2);
         let entry = commit(step, vec![appended("notes", &["x"])]);
-        storage.append(&hold, &entry.into()).await.unwrap();
+        storage.append(&token, &entry.into()).await.unwrap();
     }
     for step in 4..=6 {
         let before = proxy.requests();
         let entry = commit(step, vec![appended("notes", &["x"])]);
-        storage.append(&hold, &entry.into()).await.unwrap();
+        storage.append(&token, &entry.into()).await.unwrap();
         assert_eq!(proxy.requests(), before + 1, "step {step}");
     }
     // Two statements, of which the first one looks for the id and the name.
@@ -234,19 +234,19 @@ async fn a_cached_head_that_is_out_of_date_saves_nothing() {
     let storages: [Arc<dyn Checkpointer>; 2] =
         [(); 2].map(|()| Arc::new(PostgresStorage::open(&schema.url()).unwrap()) as _);
     let [ours, theirs] = &storages;
-    let hold = create(ours, "R1").await;
-    ours.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+    let token = create(ours, "R1").await;
+    ours.append(&token, &commit(1, vec![]).into()).await.unwrap();
     // Another process writes with the same lease, which only a test does.
-    theirs.append(&hold, &commit(2, vec![]).into()).await.unwrap();
-    let error = ours.append(&hold, &commit(2, vec![]).into()).await.unwrap_err();
+    theirs.append(&token, &commit(2, vec![]).into()).await.unwrap();
+    let error = ours.append(&token, &commit(2, vec![]).into()).await.unwrap_err();
     assert!(told(&error).contains("expected step 3, got step 2"), "{error:?}");
-    ours.append(&hold, &commit(3, vec![]).into()).await.unwrap();
-    let over = Claim { over: Some(hold.fence), ..claim() };
-    let other = theirs.acquire(&hold.run, &over).await.unwrap();
-    let error = ours.append(&hold, &commit(4, vec![]).into()).await.unwrap_err();
+    ours.append(&token, &commit(3, vec![]).into()).await.unwrap();
+    let over = Claim { replaces_fence: Some(token.fence), ..claim() };
+    let other = theirs.acquire(&token.run, &over).await.unwrap();
+    let error = ours.append(&token, &commit(4, vec![]).into()).await.unwrap_err();
     assert!(told(&error).contains("the run was taken over"), "{error:?}");
     theirs.append(&other, &commit(4, vec![]).into()).await.unwrap();
-    assert_eq!(theirs.load(&hold.run).await.unwrap().position.step, Step(4));
+    assert_eq!(theirs.load(&token.run).await.unwrap().position.step, Step(4));
 }
 
 #[tokio::test]
@@ -266,8 +266,8 @@ async fn g10_a_group_whose_commit_lost_its_answer_is_saved_once() {
         }
         let directly: Arc<dyn Checkpointer> =
             Arc::new(PostgresStorage::open(&schema.url()).unwrap());
-        for hold in &holds {
-            let journal = directly.journal(&hold.run).await.unwrap();
+        for token in &holds {
+            let journal = directly.journal(&token.run).await.unwrap();
             let numbers: Vec<u64> = journal.iter().map(|it| it.number).collect();
             assert_eq!(numbers, [1, 2, 3, 4, 5, 6], "{loss:?}");
         }

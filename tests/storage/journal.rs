@@ -40,9 +40,9 @@ fn items(name: &str, items: Value) -> Change {
 
 /// Creates a run from these entries, and reads it with another storage instance.
 async fn journal_of(home: &Home, info: &RunInfo, entries: &[Entry]) -> Vec<JournalEntry> {
-    let hold = home.open().create(info, &claim(), &entries[0]).await.unwrap();
+    let token = home.open().create(info, &claim(), &entries[0]).await.unwrap();
     for entry in &entries[1..] {
-        home.open().append(&hold, entry).await.unwrap();
+        home.open().append(&token, entry).await.unwrap();
     }
     home.open().journal(&info.id).await.unwrap()
 }
@@ -237,18 +237,18 @@ async fn equal_histories_have_equal_links(home: Home) {
     // With another owner, at another time, and in a database with other content.
     let elsewhere = home.like();
     journal_of(&elsewhere, &info("R0", "b"), &everything()[..1]).await;
-    let mut hold = None;
+    let mut token = None;
     for entry in everything() {
         let storage = elsewhere.open();
-        let next = match hold {
+        let next = match token {
             None => storage.create(&info("R1", "a"), &claim_of(7), &entry).await.unwrap(),
-            Some(hold) => {
-                storage.append(&hold, &entry).await.unwrap();
-                storage.release(&hold).await.unwrap();
+            Some(token) => {
+                storage.append(&token, &entry).await.unwrap();
+                storage.release(&token).await.unwrap();
                 storage.acquire(&run("R1"), &claim_of(8)).await.unwrap()
             }
         };
-        hold = Some(next);
+        token = Some(next);
     }
     let other = elsewhere.open().journal(&run("R1")).await.unwrap();
     assert_eq!(hashes(&one), hashes(&other));

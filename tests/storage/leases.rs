@@ -21,7 +21,7 @@ promises! {
     an_owner_with_an_expired_lease_continues_if_no_other_took_it
     an_owner_that_is_overtaken_between_two_entries_cannot_write
     an_active_owner_keeps_its_run_with_any_clock
-    a_claim_replaces_only_the_lease_that_it_calls_over
+    a_claim_replaces_only_the_lease_that_it_names
     an_entry_that_brings_a_run_to_rest_gives_it_back
     a_released_run_can_be_acquired_and_its_owner_cannot_write
     giving_back_does_nothing_to_the_lease_of_another
@@ -37,10 +37,10 @@ async fn an_owner_that_is_overtaken_between_two_entries_cannot_write(home: Home)
     for (id, other) in [("R1", Arc::clone(&storage)), ("R2", home.open())] {
         let first = commit(0, vec![]).into();
         let lease = short(claim_of(1));
-        let hold = storage.create(&info(id, id), &lease, &first).await.unwrap();
-        storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+        let token = storage.create(&info(id, id), &lease, &first).await.unwrap();
+        storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
         let next = other.acquire(&run(id), &claim_of(2)).await.unwrap();
-        let error = storage.append(&hold, &commit(2, vec![]).into()).await.unwrap_err();
+        let error = storage.append(&token, &commit(2, vec![]).into()).await.unwrap_err();
         assert!(matches!(error, CheckpointError::Overtaken { .. }), "{id}: {error:?}");
         other.append(&next, &commit(2, vec![]).into()).await.unwrap();
         let error = storage.append(&next, &commit(2, vec![]).into()).await.unwrap_err();
@@ -76,7 +76,7 @@ async fn an_active_owner_keeps_its_run_with_any_clock(home: Home) {
 }
 
 /// Checks that the former owner of a lease can change nothing, and why.
-async fn assert_powerless(home: &Home, hold: &LeaseToken, why: &str) {
+async fn assert_powerless(home: &Home, token: &LeaseToken, why: &str) {
     let before = state(home).await;
     let storage = home.open();
     let entries: [(Entry, &str); 4] = [
@@ -86,14 +86,14 @@ async fn assert_powerless(home: &Home, hold: &LeaseToken, why: &str) {
         (entry(Entry::default(), &events("R1", [1])), "save the events of run `R1`"),
     ];
     for (entry, what) in entries {
-        let error = storage.append(hold, &entry).await.unwrap_err();
+        let error = storage.append(token, &entry).await.unwrap_err();
         assert!(matches!(error, CheckpointError::Overtaken { .. }), "{error:?}");
         assert_eq!(told(&error), format!("could not {what}: {why}"));
     }
-    let error = storage.renew(hold, TTL).await.unwrap_err();
+    let error = storage.renew(token, TTL).await.unwrap_err();
     assert!(matches!(error, CheckpointError::Overtaken { .. }), "{error:?}");
     assert_eq!(told(&error), format!("could not renew the lease of run `R1`: {why}"));
-    storage.release(hold).await.unwrap();
+    storage.release(token).await.unwrap();
     assert_eq!(before, state(home).await, "the earlier owner did something");
 }
 
@@ -130,16 +130,16 @@ where
     let (mut winners, mut losers) = (Vec::new(), Vec::new());
     for (pid, result) in claims.join_all().await {
         match result {
-            Ok(hold) => winners.push((pid, hold)),
+            Ok(token) => winners.push((pid, token)),
             Err(error) => losers.push(error),
         }
     }
     assert_eq!((winners.len(), losers.len()), (1, 7), "{winners:?} {losers:?}");
-    let (winner, hold) = winners.remove(0);
+    let (winner, token) = winners.remove(0);
     let owner = claim_of(winner).owner;
     assert_eq!(
         holder(home).await.map(|it| (it.owner, it.fence)),
-        Some((owner.clone(), hold.fence))
+        Some((owner.clone(), token.fence))
     );
     for error in losers {
         match &error {
@@ -149,21 +149,21 @@ where
         }
     }
     assert_owned(home, &format!("{winner}@box{winner}")).await;
-    (winner, hold)
+    (winner, token)
 }
 
 async fn of_several_that_claim_a_run_at_once_one_gets_it(home: Home) {
     let first = create(&home.open(), "R1").await;
     home.open().release(&first).await.unwrap();
     for step in 1..=3 {
-        let (_, hold) = race(&home, |pid| {
+        let (_, token) = race(&home, |pid| {
             let storage = home.open();
             async move { storage.acquire(&run("R1"), &claim_of(pid)).await }
         })
         .await;
         let done =
             Entry { commit: Some(commit(step, vec![])), ..run_status(Status::Paused, None).into() };
-        home.open().append(&hold, &done).await.unwrap();
+        home.open().append(&token, &done).await.unwrap();
     }
     assert_eq!(home.open().load(&run("R1")).await.unwrap().summary.step, Step(3));
 }
@@ -185,7 +185,7 @@ async fn of_several_that_see_an_owner_gone_one_gets_its_run(home: Home) {
     let gone = create(&home.open(), "R1").await;
     race(&home, |pid| {
         let storage = home.open();
-        let claim = Claim { over: Some(gone.fence), ..claim_of(pid) };
+        let claim = Claim { replaces_fence: Some(gone.fence), ..claim_of(pid) };
         async move { storage.acquire(&run("R1"), &claim).await }
     })
     .await;
@@ -194,10 +194,10 @@ async fn of_several_that_see_an_owner_gone_one_gets_its_run(home: Home) {
 async fn a_run_belongs_to_the_process_that_started_it(home: Home) {
     let before = Timestamp::now();
     let first = commit(0, vec![]).into();
-    let hold = home.open().create(&info("R1", "a"), &claim_of(7), &first).await.unwrap();
+    let token = home.open().create(&info("R1", "a"), &claim_of(7), &first).await.unwrap();
     assert_owned(&home, "7@box7").await;
     let holder = holder(&home).await.unwrap();
-    assert_eq!((holder.owner, holder.fence), (claim_of(7).owner, hold.fence));
+    assert_eq!((holder.owner, holder.fence), (claim_of(7).owner, token.fence));
     let left = holder.until.duration_since(before).as_secs();
     assert!((58..=70).contains(&left), "{left} s of {TTL:?}");
     // The same owner cannot acquire it twice either: the second lease would end the first.
@@ -228,15 +228,15 @@ async fn an_expired_lease_can_be_acquired_and_its_owner_cannot_write(home: Home)
 
 async fn an_owner_with_an_expired_lease_continues_if_no_other_took_it(home: Home) {
     let first = commit(0, vec![]).into();
-    let hold = home.open().create(&info("R1", "a"), &short(claim_of(7)), &first).await.unwrap();
-    home.open().append(&hold, &commit(1, vec![]).into()).await.unwrap();
-    home.open().renew(&hold, TTL).await.unwrap();
+    let token = home.open().create(&info("R1", "a"), &short(claim_of(7)), &first).await.unwrap();
+    home.open().append(&token, &commit(1, vec![]).into()).await.unwrap();
+    home.open().renew(&token, TTL).await.unwrap();
     assert_owned(&home, "7@box7").await;
-    home.open().append(&hold, &commit(2, vec![]).into()).await.unwrap();
+    home.open().append(&token, &commit(2, vec![]).into()).await.unwrap();
 }
 
-async fn a_claim_replaces_only_the_lease_that_it_calls_over(home: Home) {
-    let replacing = |pid, over| Claim { over: Some(over), ..claim_of(pid) };
+async fn a_claim_replaces_only_the_lease_that_it_names(home: Home) {
+    let replacing = |pid, fence| Claim { replaces_fence: Some(fence), ..claim_of(pid) };
     let first = create(&home.open(), "R1").await;
     for other in [first.fence - 1, first.fence + 1, u64::MAX] {
         let claim = replacing(8, other);
@@ -257,17 +257,17 @@ async fn a_claim_replaces_only_the_lease_that_it_calls_over(home: Home) {
 }
 
 async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
-    let hold = create(&home.open(), "R1").await;
+    let token = create(&home.open(), "R1").await;
     for working in [
         commit(1, vec![]).into(),
         run_status(Status::Running, None).into(),
         Entry { run_status: Some(run_status(Status::Running, None)), ..commit(2, vec![]).into() },
     ] {
-        home.open().append(&hold, &working).await.unwrap();
-        assert_eq!(holder(&home).await.map(|it| it.fence), Some(hold.fence));
+        home.open().append(&token, &working).await.unwrap();
+        assert_eq!(holder(&home).await.map(|it| it.fence), Some(token.fence));
     }
-    home.open().append(&hold, &run_status(Status::Paused, None).into()).await.unwrap();
-    let mut before = hold;
+    home.open().append(&token, &run_status(Status::Paused, None).into()).await.unwrap();
+    let mut before = token;
     for (step, status) in (3..).zip([
         Status::Done,
         Status::Failed,
@@ -277,14 +277,14 @@ async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
     ]) {
         assert_eq!(holder(&home).await, None, "before {status:?}");
         assert_powerless(&home, &before, "the run was released").await;
-        let hold = home.open().acquire(&run("R1"), &claim_of(7)).await.unwrap();
-        assert!(hold.fence > before.fence);
+        let token = home.open().acquire(&run("R1"), &claim_of(7)).await.unwrap();
+        assert!(token.fence > before.fence);
         assert_powerless(&home, &before, "the run was taken over by 7@box7").await;
         let rest = Entry { commit: Some(commit(step, vec![])), ..run_status(status, None).into() };
-        home.open().append(&hold, &rest).await.unwrap();
+        home.open().append(&token, &rest).await.unwrap();
         let found = home.open().load(&run("R1")).await.unwrap().summary;
         assert_eq!((found.status, found.step, found.holder), (status, Step(step), None));
-        before = hold;
+        before = token;
     }
 }
 
@@ -310,11 +310,11 @@ async fn giving_back_does_nothing_to_the_lease_of_another(home: Home) {
 }
 
 async fn a_lease_lasts_from_when_it_was_renewed(home: Home) {
-    let hold = create(&home.open(), "R1").await;
+    let token = create(&home.open(), "R1").await;
     let until = async || holder(&home).await.unwrap().until;
     let lasts = async |ttl: Duration| {
         let before = Timestamp::now();
-        home.open().renew(&hold, ttl).await.unwrap();
+        home.open().renew(&token, ttl).await.unwrap();
         let lasts = until().await.duration_since(before).as_millis();
         let lasts = lasts - i128::try_from(ttl.as_millis()).unwrap();
         // Accurate to the millisecond, rounded down, plus the duration of the call.
@@ -329,28 +329,28 @@ async fn a_lease_lasts_from_when_it_was_renewed(home: Home) {
         sleep(Duration::from_millis(250)).await;
         assert!(home.open().acquire(&run("R1"), &claim_of(9)).await.is_err());
     }
-    assert_eq!(holder(&home).await.unwrap().fence, hold.fence);
+    assert_eq!(holder(&home).await.unwrap().fence, token.fence);
     lasts(Duration::ZERO).await;
     home.open().acquire(&run("R1"), &claim_of(9)).await.unwrap();
 }
 
 async fn a_lease_may_be_as_long_as_one_likes(home: Home) {
-    let mut hold = create(&home.open(), "R1").await;
+    let mut token = create(&home.open(), "R1").await;
     for ttl in [Duration::from_secs(1 << 44), Duration::from_millis(u64::MAX >> 1), Duration::MAX] {
-        home.open().renew(&hold, ttl).await.unwrap();
+        home.open().renew(&token, ttl).await.unwrap();
         assert_eq!(home.open().list().await.unwrap().len(), 1, "{ttl:?}");
-        home.open().append(&hold, &Entry::default()).await.unwrap();
-        home.open().release(&hold).await.unwrap();
-        hold = home.open().acquire(&run("R1"), &Claim { ttl, ..claim_of(8) }).await.unwrap();
+        home.open().append(&token, &Entry::default()).await.unwrap();
+        home.open().release(&token).await.unwrap();
+        token = home.open().acquire(&run("R1"), &Claim { ttl, ..claim_of(8) }).await.unwrap();
         assert_owned(&home, "8@box8").await;
     }
 }
 
 async fn a_run_that_is_removed_is_forgotten(home: Home) {
     let (one, other) = (create(&home.open(), "R1").await, create(&home.open(), "R2").await);
-    for hold in [&one, &other] {
-        let news = events(hold.run.as_str(), [1]);
-        home.open().append(hold, &entry(record(1, 0, finished()), &news)).await.unwrap();
+    for token in [&one, &other] {
+        let news = events(token.run.as_str(), [1]);
+        home.open().append(token, &entry(record(1, 0, finished()), &news)).await.unwrap();
     }
     home.open().release(&one).await.unwrap();
     home.open().remove(&one.run).await.unwrap();
@@ -380,14 +380,14 @@ async fn a_run_that_is_removed_is_forgotten(home: Home) {
 
 async fn a_run_that_is_held_is_not_removed(home: Home) {
     let first = commit(0, vec![]).into();
-    let hold = home.open().create(&info("R1", "a"), &claim_of(7), &first).await.unwrap();
+    let token = home.open().create(&info("R1", "a"), &claim_of(7), &first).await.unwrap();
     let before = state(&home).await;
     let error = home.open().remove(&run("R1")).await.unwrap_err();
     assert!(matches!(error, CheckpointError::Owned { .. }), "{error:?}");
     assert!(told(&error).contains("owned by 7@box7"), "{}", told(&error));
     assert_eq!(before, state(&home).await);
     // The lease must have expired; releasing it is not enough.
-    home.open().renew(&hold, Duration::ZERO).await.unwrap();
+    home.open().renew(&token, Duration::ZERO).await.unwrap();
     home.open().remove(&run("R1")).await.unwrap();
     assert_eq!(home.open().list().await.unwrap(), []);
 }

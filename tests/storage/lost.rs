@@ -47,15 +47,15 @@ async fn g10_an_entry_whose_commit_lost_its_answer_is_saved_once() {
     for loss in [Loss::Before, Loss::After] {
         let it = Through::new();
         let first = commit(0, vec![set("n", 0)]).into();
-        let hold = it.storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+        let token = it.storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
         for step in 1..=3 {
             it.proxy.lose(loss);
             let next = commit(step, vec![appended("notes", &["x"])]);
-            it.storage.append(&hold, &next.into()).await.unwrap();
+            it.storage.append(&token, &next.into()).await.unwrap();
         }
         // A repeated release is recognised, although the lease is over.
         it.proxy.lose(loss);
-        it.storage.append(&hold, &run_status(Status::Done, None).into()).await.unwrap();
+        it.storage.append(&token, &run_status(Status::Done, None).into()).await.unwrap();
         assert_eq!(it.proxy.lost(), 4, "{loss:?}");
         let journal = it.directly().journal(&run("R1")).await.unwrap();
         assert_eq!(journal.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
@@ -71,9 +71,9 @@ async fn g10_a_run_whose_acceptance_lost_its_answer_is_accepted_once() {
         let it = Through::new();
         it.proxy.lose(loss);
         let first = commit(0, vec![set("n", 0)]).into();
-        let hold = it.storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
-        assert_eq!((it.proxy.lost(), hold.fence), (1, 1));
-        it.storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+        let token = it.storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+        assert_eq!((it.proxy.lost(), token.fence), (1, 1));
+        it.storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
         assert_eq!(it.directly().list().await.unwrap().len(), 1);
         // In doubt, another owner's run is not mistaken for ours.
         for (id, name) in [("R1", "b"), ("R2", "a")] {
@@ -89,18 +89,18 @@ async fn g10_a_claim_whose_commit_lost_its_answer_is_one_claim() {
     for loss in [Loss::Before, Loss::After] {
         let it = Through::new();
         let first = commit(0, vec![]).into();
-        let hold = it.storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+        let token = it.storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
         it.proxy.lose(loss);
-        it.storage.renew(&hold, TTL).await.unwrap();
+        it.storage.renew(&token, TTL).await.unwrap();
         it.proxy.lose(loss);
-        it.storage.release(&hold).await.unwrap();
+        it.storage.release(&token).await.unwrap();
         it.proxy.lose(loss);
         let presence = Presence::new();
         let wish = graphrun::checkpoint::Claim { owner: presence.owner().clone(), ..claim() };
-        let hold = it.storage.acquire(&run("R1"), &wish).await.unwrap();
-        assert_eq!((hold.fence, it.proxy.lost()), (2, 3), "{loss:?}");
-        it.storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
-        it.storage.release(&hold).await.unwrap();
+        let token = it.storage.acquire(&run("R1"), &wish).await.unwrap();
+        assert_eq!((token.fence, it.proxy.lost()), (2, 3), "{loss:?}");
+        it.storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
+        it.storage.release(&token).await.unwrap();
         it.proxy.lose(loss);
         it.storage.remove(&run("R1")).await.unwrap();
         assert_eq!(it.directly().list().await.unwrap(), []);
@@ -160,14 +160,15 @@ async fn a_connection_that_the_server_ends_is_replaced() {
     let schema = Schema::new();
     let url = format!("{}&application_name={}", schema.url(), schema.name);
     let storage = PostgresStorage::open(&url).unwrap();
-    let hold = storage.create(&info("R1", "a"), &claim(), &commit(0, vec![]).into()).await.unwrap();
+    let token =
+        storage.create(&info("R1", "a"), &claim(), &commit(0, vec![]).into()).await.unwrap();
     for step in 1..=3 {
         let end = format!(
             "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE application_name = '{}'",
             schema.name
         );
         assert_ne!(ask(end), "0");
-        storage.append(&hold, &commit(step, vec![]).into()).await.unwrap();
+        storage.append(&token, &commit(step, vec![]).into()).await.unwrap();
     }
     assert_eq!(storage.load(&run("R1")).await.unwrap().position.step, Step(3));
 }
@@ -177,7 +178,7 @@ async fn g7_a_lease_is_renewed_in_a_blocked_runtime() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     let first = commit(0, vec![]).into();
-    let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
     let lock = format!("BEGIN; LOCK TABLE {}.journal; SELECT pg_sleep(2); COMMIT", schema.name);
     let locked = thread::spawn(move || execute(lock));
     thread::sleep(Duration::from_millis(500));
@@ -192,7 +193,7 @@ async fn g7_a_lease_is_renewed_in_a_blocked_runtime() {
     let (renewing, began) = (storage.clone(), Instant::now());
     let renewed = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(renewing.renew(&hold, TTL)).map(|()| began.elapsed())
+        runtime.block_on(renewing.renew(&token, TTL)).map(|()| began.elapsed())
     });
     // The only thread of this runtime does nothing else meanwhile.
     let took = renewed.join().unwrap().unwrap();

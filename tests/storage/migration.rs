@@ -44,11 +44,11 @@ fn migrating(step: u64, from: Basis, to: Basis, records: Vec<TaskRecord>) -> Ent
 
 async fn a_migration_changes_what_a_run_goes_by_and_nothing_before_it(home: Home) {
     let first = entry(commit(0, vec![set("brief", "a calculator")]), &events("R1", [1]));
-    let hold = home.open().create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = home.open().create(&info("R1", "a"), &claim(), &first).await.unwrap();
     let before = home.open().journal(&run("R1")).await.unwrap();
     let from = info("R1", "a").basis();
     let entry = migrating(1, from, basis("board"), vec![]);
-    home.open().append(&hold, &entry).await.unwrap();
+    home.open().append(&token, &entry).await.unwrap();
 
     let storage = home.open();
     let expected = info("R1", "a").on(basis("board"));
@@ -68,20 +68,20 @@ async fn a_migration_changes_what_a_run_goes_by_and_nothing_before_it(home: Home
 }
 
 async fn migrated_records_are_open_and_finished_tasks_stay_finished(home: Home) {
-    let hold = create(&home.open(), "R1").await;
+    let token = create(&home.open(), "R1").await;
     let open =
         Entry { records: vec![wrote(1, 0, json!("a")), record(1, 1, asked())], ..Entry::default() };
-    home.open().append(&hold, &open).await.unwrap();
+    home.open().append(&token, &open).await.unwrap();
     let carried = vec![wrote(2, 1, json!("a")), record(2, 0, asked())];
     let from = info("R1", "R1-name").basis();
     let entry = migrating(1, from, basis("board"), carried.clone());
-    home.open().append(&hold, &entry).await.unwrap();
+    home.open().append(&token, &entry).await.unwrap();
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, carried);
 
-    let hold = home.open().acquire(&run("R1"), &claim()).await.unwrap();
+    let token = home.open().acquire(&run("R1"), &claim()).await.unwrap();
     for (what, index, is_refused) in [("finished before", 1, true), ("answered", 0, false)] {
         let record = record(2, index, finished());
-        let added = home.open().append(&hold, &record.clone().into()).await;
+        let added = home.open().append(&token, &record.clone().into()).await;
         assert_eq!(added.is_err(), is_refused, "{what}: {added:?}");
         if !is_refused {
             let mut all = carried.clone();
@@ -92,7 +92,7 @@ async fn migrated_records_are_open_and_finished_tasks_stay_finished(home: Home) 
     // The step takes in the migrated records, although they are stored in another entry.
     let next =
         Entry::from(commit(2, vec![set("notes", json!(["a"])), set("brief", "a calculator")]));
-    home.open().append(&hold, &next).await.unwrap();
+    home.open().append(&token, &next).await.unwrap();
     let storage = home.open();
     let saved = storage.load(&run("R1")).await.unwrap();
     assert_eq!(saved.records, []);
@@ -107,7 +107,7 @@ async fn migrated_records_are_open_and_finished_tasks_stay_finished(home: Home) 
 }
 
 async fn a_migration_that_is_not_sound_is_refused(home: Home) {
-    let hold = create(&home.open(), "R1").await;
+    let token = create(&home.open(), "R1").await;
     let good = |records| migrating(1, info("R1", "R1-name").basis(), basis("board"), records);
     for (what, wrong) in [
         ("no step", Entry { commit: None, ..good(vec![]) }),
@@ -115,7 +115,7 @@ async fn a_migration_that_is_not_sound_is_refused(home: Home) {
         ("records of the same step", good(vec![record(1, 0, finished())])),
         ("finished twice", good(vec![record(2, 0, finished()), record(2, 0, finished())])),
     ] {
-        let refused = home.open().append(&hold, &wrong).await;
+        let refused = home.open().append(&token, &wrong).await;
         assert!(matches!(refused, Err(CheckpointError::Storage { .. })), "{what}: {refused:?}");
     }
     let first = Entry { migration: good(vec![]).migration, ..commit(0, vec![]).into() };
@@ -127,16 +127,16 @@ async fn a_migration_that_is_not_sound_is_refused(home: Home) {
 
 async fn several_migrations_follow_each_other(home: Home) {
     let first: RunInfo = info("R1", "R1-name");
-    let hold = create(&home.open(), "R1").await;
+    let token = create(&home.open(), "R1").await;
     let one = migrating(1, first.basis(), basis("one"), vec![]);
-    home.open().append(&hold, &one).await.unwrap();
-    let hold = home.open().acquire(&run("R1"), &claim()).await.unwrap();
+    home.open().append(&token, &one).await.unwrap();
+    let token = home.open().acquire(&run("R1"), &claim()).await.unwrap();
     let position = Position { step: Step(2), ..Position::default() };
     let two = Entry {
         commit: Some(Commit { position, changes: vec![] }),
         ..migrating(2, basis("one"), basis("two"), vec![])
     };
-    home.open().append(&hold, &two).await.unwrap();
+    home.open().append(&token, &two).await.unwrap();
     let storage = home.open();
     assert_eq!(storage.find("R1").await.unwrap().info, first.on(basis("two")));
     let proof = prove(storage.as_ref(), &run("R1"), None).await.unwrap();

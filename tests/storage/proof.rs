@@ -16,10 +16,10 @@ use crate::storage::{
 
 /// Saves a run of three hundred steps, more than are read at once, and returns its hashes.
 async fn long_run(storage: &Arc<dyn Checkpointer>) -> Vec<EntryHash> {
-    let hold = create(storage, "R1").await;
+    let token = create(storage, "R1").await;
     for step in 1..=300 {
         let step = entry(commit(step, vec![appended("notes", &["x"])]), &[]);
-        storage.append(&hold, &step).await.unwrap();
+        storage.append(&token, &step).await.unwrap();
     }
     let journal = storage.journal(&run("R1")).await.unwrap();
     journal.into_iter().map(|it| it.hash).collect()
@@ -54,10 +54,10 @@ async fn a_link_is_found_wherever_it_is_in_the_history(home: Home) {
 
 async fn a_run_with_an_owner_can_be_verified(home: Home) {
     let storage = home.open();
-    let hold = create(&storage, "R1").await;
-    storage.append(&hold, &entry(record(1, 0, finished()), &[])).await.unwrap();
+    let token = create(&storage, "R1").await;
+    storage.append(&token, &entry(record(1, 0, finished()), &[])).await.unwrap();
     assert_eq!(prove(storage.as_ref(), &run("R1"), None).await.unwrap().entries, 2);
-    storage.append(&hold, &run_status(Status::Paused, Some("asks")).into()).await.unwrap();
+    storage.append(&token, &run_status(Status::Paused, Some("asks")).into()).await.unwrap();
     assert_eq!(prove(storage.as_ref(), &run("R1"), None).await.unwrap().entries, 3);
     let unknown = prove(storage.as_ref(), &run("R2"), None).await.unwrap_err();
     assert!(matches!(unknown, CheckpointError::UnknownRun(_)), "{unknown}");
@@ -101,13 +101,13 @@ async fn g8_a_noted_hash_detects_a_truncated_history() {
     let home = Home::sqlite();
     let Home::Sqlite(folder) = &home else { unreachable!("it was just made") };
     let storage = home.open();
-    let hold = create(&storage, "R1").await;
+    let token = create(&storage, "R1").await;
     drop(storage);
     let earlier = folder.path().join("earlier.db");
     fs::copy(folder.path().join("runs.db"), &earlier).unwrap();
 
     let storage = home.open();
-    storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+    storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
     let noted = prove(storage.as_ref(), &run("R1"), None).await.unwrap().hash;
     // The history is consistent, and only the hash shows that there was more.
     let storage = SqliteStorage::open_existing(earlier).unwrap();

@@ -12,7 +12,7 @@ use graphrun::{
     graph::{Dispatch, Failure, Goto, Input, OriginalTask, Question, Target, Transition, Trigger},
     id::{ChannelName, NodeName, RunId, Step, TaskId},
     state::{Change, ChangeKind, Update},
-    storage::{MemoryStorage, SqliteStorage},
+    storage::{InMemoryStorage, SqliteStorage},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -39,7 +39,7 @@ pub(crate) const TTL: Duration = Duration::from_secs(60);
 
 /// A storage that can be closed and opened again.
 pub(crate) enum Home {
-    Memory(Arc<MemoryStorage>),
+    Memory(Arc<InMemoryStorage>),
     Sqlite(TempDir),
     Postgres(crate::support::postgres::Schema),
 }
@@ -109,14 +109,14 @@ pub(crate) fn info(id: &str, name: &str) -> RunInfo {
 
 /// Returns the claim of an owner in this process.
 pub(crate) fn claim() -> Claim {
-    Claim { owner: Presence::new().owner().clone(), ttl: TTL, over: None }
+    Claim { owner: Presence::new().owner().clone(), ttl: TTL, replaces_fence: None }
 }
 
 /// Returns the claim of an owner by its process id: `7@box7` for seven.
 pub(crate) fn claim_of(pid: u32) -> Claim {
     let owner = json!({"pid": pid, "host": format!("box{pid}"), "token": pid});
     let owner: Owner = serde_json::from_value(owner).unwrap();
-    Claim { owner, ttl: TTL, over: None }
+    Claim { owner, ttl: TTL, replaces_fence: None }
 }
 
 /// Returns the same claim for a lease that expires immediately.

@@ -260,18 +260,18 @@ async fn a_full_server_differs_from_a_failing_one() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     let first = commit(0, vec![]).into();
-    let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
     // The same error as that of a server with a full disk.
     execute(format!(
         "SET search_path = {}; {}",
         schema.name,
         without_room("could not extend file: No space left on device")
     ));
-    let error = storage.append(&hold, &commit(1, vec![]).into()).await.unwrap_err();
+    let error = storage.append(&token, &commit(1, vec![]).into()).await.unwrap_err();
     assert!(matches!(error, CheckpointError::Full { .. }), "{error:?}");
     assert!(told(&error).contains("No space left on device"), "{}", told(&error));
     execute(format!("SET search_path = {}; DROP TRIGGER full_disk ON journal", schema.name));
-    storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+    storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
 }
 
 #[tokio::test]
@@ -305,11 +305,11 @@ async fn g8_changes_in_the_tables_are_found_and_named() {
     for (at, change) in changes.into_iter().enumerate() {
         let id = format!("R{at}");
         let name = format!("run-{at}");
-        let hold =
+        let token =
             storage.create(&info(&id, &name), &claim(), &commit(0, vec![set("n", 0)]).into()).await;
-        let hold = hold.unwrap();
+        let token = token.unwrap();
         for step in 1..=2 {
-            storage.append(&hold, &commit(step, vec![set("n", step)]).into()).await.unwrap();
+            storage.append(&token, &commit(step, vec![set("n", step)]).into()).await.unwrap();
         }
         execute(format!("SET search_path = {}; {change}", schema.name));
         let error = storage.load(&run(&id)).await.expect_err(change);

@@ -59,7 +59,7 @@ impl Disturbed {
     /// Makes a write, unless it has a fault. `hold` is the lease, if there is one.
     async fn write<T>(
         &self,
-        hold: Option<&LeaseToken>,
+        token: Option<&LeaseToken>,
         write: impl Future<Output = Result<T, CheckpointError>>,
     ) -> Result<T, CheckpointError> {
         let lost = || CheckpointError::Storage {
@@ -78,8 +78,8 @@ impl Disturbed {
                 Err(lost())
             }
             Happens::Stolen => {
-                if let Some(hold) = hold {
-                    self.steal(hold).await;
+                if let Some(token) = token {
+                    self.steal(token).await;
                 }
                 write.await
             }
@@ -87,12 +87,13 @@ impl Disturbed {
     }
 
     /// Acquires a run, like a process that considers its owner dead, and dies.
-    async fn steal(&self, hold: &LeaseToken) {
+    async fn steal(&self, token: &LeaseToken) {
         let presence = Presence::new();
         let ttl = Duration::from_secs(60);
-        let claim = Claim { owner: presence.owner().clone(), ttl, over: Some(hold.fence) };
+        let claim =
+            Claim { owner: presence.owner().clone(), ttl, replaces_fence: Some(token.fence) };
         // A stopped run has no owner; then this claim has no effect.
-        drop(self.inner.acquire(&hold.run, &claim).await);
+        drop(self.inner.acquire(&token.run, &claim).await);
     }
 }
 
@@ -113,8 +114,8 @@ impl RunJournal for Disturbed {
         self.write(None, self.inner.create(info, claim, first)).await
     }
 
-    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
-        self.write(Some(hold), self.inner.append(hold, entry)).await
+    async fn append(&self, token: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
+        self.write(Some(token), self.inner.append(token, entry)).await
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
@@ -128,8 +129,8 @@ impl RunLeases for Disturbed {
         self.write(None, self.inner.acquire(run, claim)).await
     }
 
-    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        self.inner.renew(hold, ttl).await
+    async fn renew(&self, token: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
+        self.inner.renew(token, ttl).await
     }
 
     async fn release(&self, _: &LeaseToken) -> Result<(), CheckpointError> {

@@ -10,7 +10,7 @@ use graphrun::{
     nodes::{Services, factory},
     registry,
     state::Update,
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
     workflow::parse,
 };
 use serde_json::Value;
@@ -47,7 +47,7 @@ pub(crate) async fn run(workflow: &str, input: Value) -> TestRun {
     let graph = compile(workflow.into_graph(&factory)).unwrap_or_else(|it| panic!("{it}"));
     assert_eq!(other_codes(graph.warnings()), [""; 0], "{}", graph.warnings());
 
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo::new("case");
     let update = Update::of(&input).unwrap();

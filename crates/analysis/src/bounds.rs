@@ -6,6 +6,7 @@ use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics},
     graph::{Defer, Edge, Graph},
     id::NodeName,
+    words::quoted_list,
 };
 use petgraph::{
     Direction::{Incoming, Outgoing},
@@ -26,10 +27,10 @@ pub(super) fn run(graph: &Graph, network: &Network, findings: &mut Diagnostics) 
 fn check_reachable(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
     // A used workflow that always fails never reaches its end, and no file has a node for the end.
     let is_end = |it: &NodeIndex| {
-        matches!(network.agent(*it).1.policies.schedule.defer, Some(Defer::Scope(_)))
+        matches!(network.node(*it).1.policies.schedule.defer, Some(Defer::Scope(_)))
     };
     let mut unreached: BTreeSet<NodeIndex> =
-        network.agent_indices().filter(|it| !is_end(it)).collect();
+        network.node_indices().filter(|it| !is_end(it)).collect();
     // In its own file, the target of a limit is reached.
     let limited = graph.inner_limit_targets.iter().filter_map(|it| network.index(it));
     let mut visit = Dfs::new(network.graph(), network.start());
@@ -49,15 +50,15 @@ fn check_ends(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
     let sources: BTreeSet<&NodeName> = graph.edges.iter().flat_map(Edge::sources).collect();
     let is_last = |it: &NodeIndex| {
         let mut targets = network.neighbours(*it, Outgoing, |_| true);
-        !sources.contains(network.name(*it)) || targets.any(|it| !network.is_agent(it))
+        !sources.contains(network.name(*it)) || targets.any(|it| !network.is_node(it))
     };
-    let mut open: Vec<NodeIndex> = network.agent_indices().filter(is_last).collect();
+    let mut open: Vec<NodeIndex> = network.node_indices().filter(is_last).collect();
     let mut ending: BTreeSet<NodeIndex> = open.iter().copied().collect();
     while let Some(index) = open.pop() {
         let before = network.neighbours(index, Incoming, |_| true);
-        open.extend(before.filter(|&it| network.is_agent(it) && ending.insert(it)));
+        open.extend(before.filter(|&it| network.is_node(it) && ending.insert(it)));
     }
-    for index in network.agent_indices().filter(|it| !ending.contains(it)) {
+    for index in network.node_indices().filter(|it| !ending.contains(it)) {
         let name = network.name(index);
         let finding = Diagnostic::error("GR031", format!("no path leads from `{name}` to an end"));
         let place = graph.nodes[name].place.clone();
@@ -69,11 +70,11 @@ fn check_ends(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
 /// Checks that every loop has a bound, and that the target of a used-up bound is outside the loop.
 fn check_loops(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
     let is_bounded = |it: NodeIndex| {
-        network.is_agent(it) && network.agent(it).1.policies.bounds.max_visits.is_some()
+        network.is_node(it) && network.node(it).1.policies.bounds.max_visits.is_some()
     };
     let unbounded = network.with_edges(|from, _| !is_bounded(from));
     for cycle in cycles(network, &unbounded) {
-        let shown = shown(&cycle);
+        let shown = quoted_list(&cycle);
         let place = graph.nodes[cycle[0]].place.clone();
         let finding = Diagnostic::error("GR032", format!("the loop {shown} has no bound"));
         findings.push(finding.at(place, "part of the loop").help(
@@ -87,7 +88,7 @@ fn check_loops(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
         if let Some(name) = cycle.iter().find(bounded) {
             let message = format!(
                 "when the visits of `{name}` are used up, `exhausted` leads back to it by {}",
-                shown(&cycle)
+                quoted_list(&cycle)
             );
             let finding = Diagnostic::error("GR033", message);
             let finding = finding.at(graph.nodes[*name].place.clone(), "this bound stops nothing");
@@ -129,15 +130,15 @@ fn check_resets(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
 fn finite_visits(network: &Network) -> BTreeSet<&NodeName> {
     let by_visit = |it| it != EdgeKind::Exhausted;
     let by_arrival = |it| it == EdgeKind::Exhausted;
-    let policies = |it: NodeIndex| &network.agent(it).1.policies;
+    let policies = |it: NodeIndex| &network.node(it).1.policies;
     let index = |it: &NodeName| network.index(it).expect("the policies name only nodes");
     let resets = |it: NodeIndex| policies(it).on_finish.resets.iter().map(index);
-    let mut resetters = vec![Vec::new(); network.agents()];
-    for from in network.agent_indices() {
+    let mut resetters = vec![Vec::new(); network.node_count()];
+    for from in network.node_indices() {
         resets(from).for_each(|it| resetters[it.index()].push(from));
     }
     let (mut arrives, mut runs) = (BTreeSet::new(), BTreeSet::new());
-    let mut open: BTreeSet<NodeIndex> = network.agent_indices().collect();
+    let mut open: BTreeSet<NodeIndex> = network.node_indices().collect();
     while let Some(index) = open.pop_first() {
         // The start of a run leads to its first nodes once.
         let is_start = |it: &NodeIndex| *it == network.start();
@@ -148,12 +149,12 @@ fn finite_visits(network: &Network) -> BTreeSet<&NodeName> {
         let runs_on =
             arrived || (bounded && resetters[index.index()].iter().all(|it| runs.contains(it)));
         let news = (arrived && arrives.insert(index), runs_on && runs.insert(index));
-        let agents = |it: &NodeIndex| network.is_agent(*it);
+        let is_node = |it: &NodeIndex| network.is_node(*it);
         if news.0 {
-            open.extend(network.neighbours(index, Outgoing, by_arrival).filter(agents));
+            open.extend(network.neighbours(index, Outgoing, by_arrival).filter(is_node));
         }
         if news.1 {
-            open.extend(network.neighbours(index, Outgoing, by_visit).filter(agents));
+            open.extend(network.neighbours(index, Outgoing, by_visit).filter(is_node));
             open.extend(resets(index));
         }
     }
@@ -166,18 +167,18 @@ fn check_mutual_resets<'a>(
     network: &'a Network,
     findings: &mut Diagnostics,
 ) -> BTreeSet<&'a NodeName> {
-    let mut resets = DiGraph::<(), ()>::with_capacity(network.agents(), 0);
-    for _ in network.agent_indices() {
+    let mut resets = DiGraph::<(), ()>::with_capacity(network.node_count(), 0);
+    for _ in network.node_indices() {
         resets.add_node(());
     }
-    for from in network.agent_indices() {
-        for reset in &network.agent(from).1.policies.on_finish.resets {
+    for from in network.node_indices() {
+        for reset in &network.node(from).1.policies.on_finish.resets {
             resets.add_edge(from, network.index(reset).expect("it names a node"), ());
         }
     }
     let cycles = cycles(network, &resets);
     for cycle in &cycles {
-        let message = format!("the bounds of {} reset each other", shown(cycle));
+        let message = format!("the bounds of {} reset each other", quoted_list(cycle));
         let finding = Diagnostic::error("GR034", message);
         let finding = finding.at(graph.nodes[cycle[0]].place.clone(), "one of them");
         findings.push(finding.help("let only one of them reset the other"));
@@ -200,9 +201,4 @@ where
     found.sort();
     let names = |it: Vec<NodeIndex>| it.into_iter().map(|it| network.name(it)).collect();
     found.into_iter().map(names).collect()
-}
-
-fn shown(names: &[&NodeName]) -> String {
-    let names: Vec<String> = names.iter().map(|it| format!("`{it}`")).collect();
-    names.join(", ")
 }

@@ -11,10 +11,10 @@ use graphrun_core::{
     graph::{
         Catch, Command, Contract, END, Edge, ErrorKind, FAIL, Graph, IntoChoice, IntoNode, Limits,
         Node, NodeContext, NodeDescription, NodeError, NodeSpec, START, SideEffects, Target,
-        condition_fn, route_fn,
+        UncheckedGraph, condition_fn, route_fn,
     },
     id::{ChannelName, NameError, NodeName},
-    state::{Schema, SchemaError},
+    state::Schema,
 };
 
 use crate::{CompiledGraph, compile};
@@ -146,18 +146,25 @@ impl<T: AsRef<str>> Names for &Vec<T> {
 impl GraphBuilder {
     /// Starts a graph whose channels are the fields of a struct.
     pub fn new<S: JsonSchema>(name: &str) -> Self {
-        Self::with_schema(name, Schema::of::<S>())
+        match Schema::of::<S>() {
+            Ok(schema) => Self::with_schema(name, schema),
+            Err(error) => {
+                let mut builder = Self::with_schema(name, Schema::default());
+                builder.findings.push(Diagnostic::error("GR014", error.to_string()));
+                builder
+            }
+        }
     }
 
     /// Starts a graph with the channels of a schema.
-    pub fn with_schema(name: &str, schema: Result<Schema, SchemaError>) -> Self {
-        let mut findings = Diagnostics::default();
-        let schema = schema.unwrap_or_else(|error| {
-            findings.push(Diagnostic::error("GR014", error.to_string()));
-            Schema::default()
-        });
+    pub fn with_schema(name: &str, schema: Schema) -> Self {
         let graph = Graph { name: name.to_owned(), schema, ..Graph::default() };
-        Self { graph, findings, policies: Vec::new(), defaults: Defaults::default() }
+        Self {
+            graph,
+            findings: Diagnostics::default(),
+            policies: Vec::new(),
+            defaults: Defaults::default(),
+        }
     }
 
     /// Adds a node: an async function, a type that implements [`Node`](graphrun_core::graph::Node), or one of them
@@ -210,7 +217,7 @@ impl GraphBuilder {
     /// # use graphrun_core::{graph::NodeError, state::Schema};
     ///
     /// # async fn work() -> Result<(), NodeError> { Ok(()) }
-    /// GraphBuilder::with_schema("quorum", Ok(Schema::default()))
+    /// GraphBuilder::with_schema("quorum", Schema::default())
     ///     .node("first", work)
     ///     .node("second", work)
     ///     .node("third", work)
@@ -274,7 +281,7 @@ impl GraphBuilder {
     /// Limits how often a node runs until its count is reset, with the target for when that is used up. Every loop
     /// needs a bound.
     #[must_use]
-    pub fn bound(mut self, node: &str, visits_max: u32, then: &str) -> Self {
+    pub fn max_visits(mut self, node: &str, visits_max: u32, then: &str) -> Self {
         if let Some(then) = self.target(then) {
             self.policies.push((node.to_owned(), NodePolicy::Bound(visits_max, then)));
         }
@@ -381,7 +388,7 @@ impl GraphBuilder {
     }
 
     /// Returns the graph, and the diagnostics for the names in it.
-    pub fn build(mut self) -> (Graph, Diagnostics) {
+    pub fn build(mut self) -> UncheckedGraph {
         for (name, policy) in std::mem::take(&mut self.policies) {
             let parsed = self.name(&name);
             let Some(spec) = parsed.and_then(|it| self.graph.nodes.get_mut(&it)) else {
@@ -394,7 +401,7 @@ impl GraphBuilder {
         self.defaults.apply(&mut self.graph);
         self.check_numbers();
         self.check_ways_on();
-        (self.graph, self.findings)
+        UncheckedGraph { graph: self.graph, diagnostics: self.findings }
     }
 
     /// Reports numbers and durations of zero, with which nothing could run.

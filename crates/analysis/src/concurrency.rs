@@ -4,14 +4,14 @@
 //! The first two checks work on pairs of nodes, which may overestimate concurrency. If they find a
 //! conflict, they explore every situation of a run to confirm it. The last check always explores.
 //! If there are too many situations, the first two keep their result and the last one checks each join alone, or
-//! says that it did not; otherwise all are exact, except that they treat bounds as independent, and routes of which no condition
-//! excludes one of the other.
+//! reports that it did not. Otherwise they are exact, with two simplifications: bounds are independent, and so are routes
+//! without exclusive conditions.
 
 use std::{cell::LazyCell, collections::BTreeSet};
 
 use crate::flow_model::{
     Arrow, Astray, Bits, Concurrency, Ending, Exclusions, FlowModel, JoinVerdict, Outcome,
-    Starving, field_numbers, starving, together, verdict,
+    Starving, check_join_alone, explore, field_numbers, find_starving_joins,
 };
 use crate::network::Ways;
 use graphrun_core::{
@@ -34,7 +34,7 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
     let late = checked.reached_twice();
     let is_clear = conflicts.is_empty() && repeated.is_empty() && late.is_empty();
     let exclusions = LazyCell::new(|| checked.exclusions());
-    let situations = if is_clear { None } else { together(model, &exclusions) };
+    let situations = if is_clear { None } else { explore(model, &exclusions) };
     if let Some(situations) = &situations {
         (conflicts, repeated) = found(&situations.beside);
         let again = situations.run_again(model.nodes.len());
@@ -50,9 +50,9 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
         findings.push(checked.repetition(user, inner));
     }
     if !model.joins.is_empty() {
-        let mut found = starving(model, &Exclusions::default());
+        let mut found = find_starving_joins(model, &Exclusions::default());
         if !found.starving.is_empty() && !exclusions.is_empty() {
-            found = starving(model, &exclusions);
+            found = find_starving_joins(model, &exclusions);
         }
         for starving in &found.starving {
             findings.extend(checked.starving(starving));
@@ -134,7 +134,7 @@ impl ConcurrencyCheck<'_> {
         }
         // Nothing is known about a node without declared writes, so it is not checked.
         let writes = |(at, it): (usize, &&NodeSpec)| {
-            let mut writes = self.model.nodes[at].maybe.clone();
+            let mut writes = self.model.nodes[at].may_assign.clone();
             writes.keep(&single);
             it.node
                 .describe()
@@ -380,7 +380,7 @@ impl ConcurrencyCheck<'_> {
     /// Checks each join alone, because there are too many situations to explore.
     fn joins_alone(&self, exclusions: &Exclusions, findings: &mut Diagnostics) {
         for (at, join) in self.model.joins.iter().enumerate() {
-            match verdict(self.model, at) {
+            match check_join_alone(self.model, at) {
                 JoinVerdict::Completes => (),
                 JoinVerdict::Starves(starving) if exclusions.is_empty() => {
                     findings.extend(self.starving(&starving));

@@ -58,6 +58,7 @@ use self::{
     total::TotalFlow,
 };
 use super::CompiledGraph;
+
 /// The work limit for a worst case that was not requested: one or two milliseconds for a typical
 /// graph with a thousand nodes.
 const WORK_MAX: usize = 2_000_000;
@@ -81,13 +82,13 @@ const PASSES_MAX: usize = 6;
 /// async fn nothing() -> Result<(), NodeError> {
 ///     Ok(())
 /// }
-/// let graph = GraphBuilder::with_schema("loop", Ok(Schema::default()))
+/// let graph = GraphBuilder::with_schema("loop", Schema::default())
 ///     .node("write", nothing)
 ///     .node("check", nothing)
 ///     .edge(START, "write")
 ///     .edge("write", "check")
 ///     .route("check", ["write", END], |_: &serde_json::Value| END)
-///     .bound("write", 2, FAIL)
+///     .max_visits("write", 2, FAIL)
 ///     .compile()
 ///     .unwrap();
 ///
@@ -139,7 +140,7 @@ pub enum Why {
         /// Whether the first round starts with the run, and not with a visit of a resetting node.
         is_first_free: bool,
         /// The nodes that start a round by resetting the count, and how often they can.
-        bought: Vec<(NodeName, u64)>,
+        resets: Vec<(NodeName, u64)>,
         /// Whether a limit of the run leads to it; this happens once, even if its bound is used up.
         after_limit: bool,
     },
@@ -170,7 +171,7 @@ pub enum Cause {
 impl Envelope {
     /// Computes the worst case of a graph.
     pub fn of(graph: &CompiledGraph) -> Self {
-        let found = Self::find(graph.graph(), usize::MAX, |_| true);
+        let found = Self::find(graph.definition(), usize::MAX, |_| true);
         found.expect("the search is not given up as long as work is left")
     }
 
@@ -386,16 +387,16 @@ impl<'a> VisitSearch<'a> {
         let policies = &self.graph.nodes[self.tokens.names[node]].policies;
         let max_visits = policies.bounds.max_visits?;
         let resetters = self.tokens.resetters[node].iter();
-        let bought: Vec<(NodeName, u64)> =
+        let resets: Vec<(NodeName, u64)> =
             resetters.map(|it| (self.tokens.names[*it].clone(), self.visits[*it])).collect();
         let passage = &self.tokens.passages[node];
         // The first nodes of a run count as started even if their bound allows no visit.
         let a_round = u64::from(max_visits).max(u64::from(passage.is_first));
         let is_first_free = passage.is_first_free();
-        let rounds = rounds(is_first_free, &bought);
+        let rounds = rounds(is_first_free, &resets);
         let after_limit = passage.is_after_limit;
         let most = rounds.saturating_mul(a_round).saturating_add(after_limit.into());
-        Some((most, Why::Rounds { max_visits, is_first_free, bought, after_limit }))
+        Some((most, Why::Rounds { max_visits, is_first_free, resets, after_limit }))
     }
 }
 
@@ -505,8 +506,8 @@ fn deferred(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, u64)>
 }
 
 /// Returns the number of rounds: those started by resets, and the first one if it is free.
-fn rounds(is_first_free: bool, bought: &[(NodeName, u64)]) -> u64 {
-    bought.iter().fold(is_first_free.into(), |sum, (_, it)| sum.saturating_add(*it))
+fn rounds(is_first_free: bool, resets: &[(NodeName, u64)]) -> u64 {
+    resets.iter().fold(is_first_free.into(), |sum, (_, it)| sum.saturating_add(*it))
 }
 
 /// Returns the nodes whose visits all lead to the end of the run.
@@ -541,13 +542,13 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Last => f.write_str("the run ends with it"),
-            Self::Rounds { max_visits, is_first_free, bought, after_limit } => {
+            Self::Rounds { max_visits, is_first_free, resets, after_limit } => {
                 f.write_str(&count(u64::from(*max_visits), "visit"))?;
-                if !bought.is_empty() {
-                    let rounds = count(rounds(*is_first_free, bought), "round");
+                if !resets.is_empty() {
+                    let rounds = count(rounds(*is_first_free, resets), "round");
                     let first = if *is_first_free { "the first, and " } else { "" };
-                    let bought = listed(bought.iter().map(|(it, many)| (format!("`{it}`"), *many)));
-                    write!(f, " × {rounds}: {first}bought by {bought}")?;
+                    let resets = listed(resets.iter().map(|(it, many)| (format!("`{it}`"), *many)));
+                    write!(f, " × {rounds}: {first}reset by {resets}")?;
                 }
                 if *after_limit { f.write_str(", and 1 after a limit") } else { Ok(()) }
             }

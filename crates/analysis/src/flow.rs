@@ -21,13 +21,13 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
         {
             let channel = &read.channel;
             let Some(&field) = fields.get(channel) else { continue };
-            if assigned.surely_before(at).contains(field) {
+            if assigned.must_be_assigned_before(at).contains(field) {
                 continue;
             }
             let help = format!(
                 "make `{channel}` an input, give it a default, or let an earlier node write it"
             );
-            let finding = if assigned.maybe_before(at).contains(field) {
+            let finding = if assigned.may_be_assigned_before(at).contains(field) {
                 let gap = assigned.gap(model, at, field);
                 let message =
                     format!("`{name}` reads `{channel}`, which {}", way(&names, gap.as_ref()));

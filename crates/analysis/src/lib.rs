@@ -45,7 +45,7 @@ use std::{
 
 use graphrun_core::{
     diagnostic::Diagnostics,
-    graph::{Edge, Graph, NodeSpec, Policies},
+    graph::{Edge, Graph, NodeSpec, Policies, UncheckedGraph},
     id::NodeName,
     state::Schema,
 };
@@ -63,10 +63,10 @@ use self::{
 
 /// A graph that has passed all checks. It is immutable and cheap to clone.
 #[derive(Clone, Debug)]
-pub struct CompiledGraph(Arc<Parts>);
+pub struct CompiledGraph(Arc<CompiledParts>);
 
 #[derive(Debug)]
-struct Parts {
+struct CompiledParts {
     graph: Graph,
     warnings: Diagnostics,
     network: Network,
@@ -97,12 +97,13 @@ struct AwaitedNodes {
 #[derive(Debug)]
 pub struct Pace(AtomicU8);
 
-/// Checks a graph and makes it executable. The diagnostics that its author's side has found already are kept.
+/// Checks a graph and makes it executable. Its diagnostics so far are kept.
 ///
 /// # Errors
 ///
 /// Returns all diagnostics of all checks.
-pub fn compile((graph, mut findings): (Graph, Diagnostics)) -> Result<CompiledGraph, Diagnostics> {
+pub fn compile(unchecked: UncheckedGraph) -> Result<CompiledGraph, Diagnostics> {
+    let UncheckedGraph { graph, diagnostics: mut findings } = unchecked;
     checks::run(&graph, &mut findings);
     if findings.has_errors() {
         // The other checks follow edges, so every edge must have a valid target.
@@ -118,7 +119,7 @@ pub fn compile((graph, mut findings): (Graph, Diagnostics)) -> Result<CompiledGr
         limits::run(&graph, &mut findings);
     }
     let index = |name: &NodeName| network.index(name).expect("the edges have valid ends");
-    let mut leaving = vec![Vec::new(); network.agents()];
+    let mut leaving = vec![Vec::new(); network.node_count()];
     let mut joins = BTreeMap::new();
     for (position, edge) in graph.edges.iter().enumerate() {
         for from in edge.sources() {
@@ -129,34 +130,42 @@ pub fn compile((graph, mut findings): (Graph, Diagnostics)) -> Result<CompiledGr
         }
     }
     let routed = routed_arrivals(&graph);
-    let paces = network.agent_indices().map(|_| Pace::default()).collect();
+    let paces = network.node_indices().map(|_| Pace::default()).collect();
     let names = graph.nodes.keys().cloned().collect();
     let has_nested_runs = graph.nodes.values().any(|it| it.node.describe().is_nested_run);
     let (routed, warnings) = findings.or_ok(routed)?;
-    let parts =
-        Parts { graph, warnings, network, names, leaving, joins, routed, paces, has_nested_runs };
+    let parts = CompiledParts {
+        graph,
+        warnings,
+        network,
+        names,
+        leaving,
+        joins,
+        routed,
+        paces,
+        has_nested_runs,
+    };
     Ok(CompiledGraph(Arc::new(parts)))
 }
 
 impl CompiledGraph {
-    /// Returns the definition that it was compiled from.
-    pub fn graph(&self) -> &Graph {
+    /// Returns the definition from which it was compiled.
+    pub fn definition(&self) -> &Graph {
         &self.0.graph
     }
 
     /// Returns the most model calls of a run; `None` if a node does not declare them, or it takes too long to find out.
     pub fn calls_max(&self) -> Option<u64> {
-        Envelope::if_quick(self.graph(), |_| false)?.calls_max()
+        Envelope::if_quick(self.definition(), |_| false)?.calls_max()
     }
 
-    /// Returns the most model calls of a nested run of this graph that is tried again after a failure; `None` if they are
-    /// not known.
+    /// Returns an upper bound of the model calls of a retried nested run of this graph; `None` if it is not known.
     pub fn calls_again_max(&self) -> Option<u64> {
         envelope::calls_again_max(self)
     }
 
-    /// Returns the most of something that a nested run of this graph uses when it is tried again after a failure, where a
-    /// whole run uses `all`, and a task of each node as much as `of_node` says. `None` if this is not known for a node.
+    /// Returns an upper bound of a resource for a retried nested run. `all` is the amount of a whole run, `of_node` that of
+    /// one task of a node. Returns `None` if `of_node` does for a node.
     pub fn most_again(&self, all: u64, of_node: impl Fn(&NodeName) -> Option<u64>) -> Option<u64> {
         envelope::most_again(self, all, of_node)
     }
@@ -168,7 +177,7 @@ impl CompiledGraph {
 
     /// Returns the graph on which the rules of a run work, for algorithms of `petgraph`.
     ///
-    /// The nodes are the agents in the order of their names, then the start, the end and the failure of a run. The
+    /// The nodes come in the order of their names, then the start, the end and the failure of a run. The
     /// edges are all routes between them.
     ///
     /// ```
@@ -178,13 +187,13 @@ impl CompiledGraph {
     /// use petgraph::{algo::{dominators, tarjan_scc}, dot::Dot};
     ///
     /// # async fn work() -> Result<(), NodeError> { Ok(()) }
-    /// let graph = GraphBuilder::with_schema("review", Ok(Schema::default()))
+    /// let graph = GraphBuilder::with_schema("review", Schema::default())
     ///     .node("draft", work)
     ///     .node("judge", work)
     ///     .edge(START, "draft")
     ///     .edge("draft", "judge")
     ///     .edge("judge", "draft")
-    ///     .bound("judge", 3, END)
+    ///     .max_visits("judge", 3, END)
     ///     .compile()?;
     ///
     /// let net = graph.as_petgraph();
@@ -193,7 +202,7 @@ impl CompiledGraph {
     /// let loops: Vec<_> = tarjan_scc(net).into_iter().filter(|it| it.len() > 1).collect();
     /// assert_eq!(loops[0].len(), 2);
     /// let before_judge = dominators::simple_fast(net, start)
-    ///     .immediate_dominator(graph.index(&graph.graph().edges[0].targets()[0].node().unwrap()).unwrap());
+    ///     .immediate_dominator(graph.index(&graph.definition().edges[0].targets()[0].node().unwrap()).unwrap());
     /// assert_eq!(before_judge.map(name).as_deref(), Some("draft"));
     /// assert!(Dot::new(net).to_string().contains("exhausted"));
     /// # Ok::<(), graphrun_core::diagnostic::Diagnostics>(())
@@ -218,8 +227,8 @@ impl CompiledGraph {
     }
 
     /// Returns the number of nodes.
-    pub fn count(&self) -> usize {
-        self.0.network.agents()
+    pub fn node_count(&self) -> usize {
+        self.0.network.node_count()
     }
 
     /// Returns the node with this index.
@@ -228,7 +237,7 @@ impl CompiledGraph {
     ///
     /// Panics if the index is not that of a node of this graph.
     pub fn at(&self, index: NodeIndex) -> (&NodeName, &NodeSpec) {
-        self.0.network.agent(index)
+        self.0.network.node(index)
     }
 
     /// Returns the name of the node with this index.
@@ -309,8 +318,8 @@ impl CompiledGraph {
         self.0.joins.get(&index).map_or(&[], |it| &it.nodes)
     }
 
-    /// Returns how many of the nodes that it awaits let the join with this index run.
-    pub fn count_at(&self, index: NodeIndex) -> usize {
+    /// Returns how many awaited nodes must arrive before the join with this index runs.
+    pub fn arrivals_needed_at(&self, index: NodeIndex) -> usize {
         self.0.joins.get(&index).map_or(0, |it| it.count)
     }
 

@@ -9,6 +9,7 @@ use graphrun_core::{
 };
 
 use super::{Envelope, NodeEnvelope, Why};
+
 /// Warns if a limit stops a run in its worst case.
 ///
 /// If the limits have a target for that case, such a run is part of the workflow, and there is no

@@ -10,6 +10,7 @@ use graphrun_core::{
 };
 
 use super::CompiledGraph;
+
 /// The part of a run's position that determines which nodes it may still reach.
 #[derive(Clone, Debug, Default)]
 pub struct Midway {
@@ -50,7 +51,7 @@ impl CompiledGraph {
     /// Returns the fields that may be unwritten when a reachable node must read them, each with the
     /// first such node.
     pub fn unwritten(&self, midway: &Midway) -> BTreeMap<ChannelName, NodeName> {
-        let graph = self.graph();
+        let graph = self.definition();
         let names: Vec<&NodeName> = graph.nodes.keys().collect();
         let number = |name: &NodeName| names.binary_search(&name).ok();
         let fields = field_numbers(&graph.schema);
@@ -63,7 +64,7 @@ impl CompiledGraph {
                 held.insert(at);
             }
         }
-        (model.maybe_at_start, model.surely_at_start) = (held.clone(), held);
+        (model.may_assign_at_start, model.must_assign_at_start) = (held.clone(), held);
         for join in &mut model.joins {
             let arrived = midway.arrived.get(names[join.node]).into_iter().flatten();
             let arrived: BTreeSet<usize> = arrived.filter_map(number).collect();
@@ -78,7 +79,7 @@ impl CompiledGraph {
                 spec.node.describe().contract.reads.into_iter().flatten().filter(|it| it.required)
             {
                 let Some(&field) = fields.get(&read.channel) else { continue };
-                if !assigned.surely_before(at).contains(field) {
+                if !assigned.must_be_assigned_before(at).contains(field) {
                     found.entry(read.channel).or_insert_with(|| name.clone());
                 }
             }

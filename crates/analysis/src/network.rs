@@ -1,4 +1,4 @@
-//! The graph as a `petgraph` graph: agents are nodes and routes are edges.
+//! The graph as a `petgraph` graph: nodes, the start and the ends, with all edges and routes between them.
 
 use std::{collections::HashMap, fmt};
 
@@ -19,11 +19,11 @@ pub(crate) type Ways<N = usize> = DiGraphMap<N, (), RandomState>;
 
 /// A node of the graph that [`CompiledGraph::as_petgraph`](crate::CompiledGraph::as_petgraph) lends.
 ///
-/// The agents come first, in the order of their names, so their indices are dense. The start, the end and the failure of a run follow.
+/// The nodes of the workflow come first, in the order of their names, so their indices are dense. The start, the end and the failure of a run follow.
 #[derive(Clone, Debug)]
 pub enum GraphNode {
     /// A node of the graph.
-    Agent {
+    Node {
         /// Its name.
         name: NodeName,
         /// Its behaviour and its policies.
@@ -85,8 +85,8 @@ impl Network {
             .nodes
             .iter()
             .map(|(name, spec)| {
-                let agent = GraphNode::Agent { name: name.clone(), spec: Box::new(spec.clone()) };
-                (name.clone(), net.add_node(agent))
+                let node = GraphNode::Node { name: name.clone(), spec: Box::new(spec.clone()) };
+                (name.clone(), net.add_node(node))
             })
             .collect();
         let [start, end, fail] =
@@ -144,8 +144,8 @@ impl Network {
         &self.graph
     }
 
-    /// Returns the number of agents, whose indices come first.
-    pub(crate) fn agents(&self) -> usize {
+    /// Returns the number of nodes, whose indices come first.
+    pub(crate) fn node_count(&self) -> usize {
         self.indices.len()
     }
 
@@ -155,28 +155,28 @@ impl Network {
 
     /// Returns the index of the start.
     pub(crate) fn start(&self) -> NodeIndex {
-        NodeIndex::new(self.agents())
+        NodeIndex::new(self.node_count())
     }
 
-    /// Returns the name of an agent.
+    /// Returns the name of a node.
     pub(crate) fn name(&self, index: NodeIndex) -> &NodeName {
-        self.agent(index).0
+        self.node(index).0
     }
 
-    pub(crate) fn agent(&self, index: NodeIndex) -> (&NodeName, &NodeSpec) {
+    pub(crate) fn node(&self, index: NodeIndex) -> (&NodeName, &NodeSpec) {
         match &self.graph[index] {
-            GraphNode::Agent { name, spec } => (name, spec),
-            other => unreachable!("`{other}` is no agent"),
+            GraphNode::Node { name, spec } => (name, spec),
+            other => unreachable!("`{other}` is not a node"),
         }
     }
 
-    /// Returns the indices of the agents, in the order of their names.
-    pub(crate) fn agent_indices(&self) -> impl Iterator<Item = NodeIndex> + Clone + use<> {
-        (0..self.agents()).map(NodeIndex::new)
+    /// Returns the indices of the nodes, in the order of their names.
+    pub(crate) fn node_indices(&self) -> impl Iterator<Item = NodeIndex> + Clone + use<> {
+        (0..self.node_count()).map(NodeIndex::new)
     }
 
-    pub(crate) fn is_agent(&self, index: NodeIndex) -> bool {
-        index.index() < self.agents()
+    pub(crate) fn is_node(&self, index: NodeIndex) -> bool {
+        index.index() < self.node_count()
     }
 
     /// Returns the part of the network with the edges that `includes` accepts.
@@ -191,7 +191,7 @@ impl Network {
         EdgeFiltered::from_fn(&self.graph, move |it| includes(it.source(), it.weight().kind))
     }
 
-    /// Returns the agents before or after an agent, by the edges that `includes` accepts.
+    /// Returns the nodes before or after a node, by the edges that `includes` accepts.
     pub(crate) fn neighbours(
         &self,
         index: NodeIndex,
@@ -208,10 +208,10 @@ impl Network {
 }
 
 impl GraphNode {
-    /// Returns the name of an agent.
+    /// Returns the name of a node.
     pub fn name(&self) -> Option<&NodeName> {
         match self {
-            Self::Agent { name, .. } => Some(name),
+            Self::Node { name, .. } => Some(name),
             Self::Start | Self::End | Self::Fail => None,
         }
     }
@@ -220,7 +220,7 @@ impl GraphNode {
 impl fmt::Display for GraphNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Agent { name, .. } => name.fmt(f),
+            Self::Node { name, .. } => name.fmt(f),
             Self::Start => f.write_str("start"),
             Self::End => f.write_str("end"),
             Self::Fail => f.write_str("fail"),

@@ -346,7 +346,7 @@ pub enum Event {
     RunFinished {
         /// The run status: done, failed, paused, limit or interrupted.
         status: Status,
-        /// The reason, if the run is not done.
+        /// The reason, if the run is not done or has reached a limit.
         reason: Option<String>,
         /// The committed steps.
         steps: u64,

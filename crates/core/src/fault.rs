@@ -54,7 +54,7 @@ pub enum Point {
 /// The error of a failure point.
 #[derive(Debug, Error)]
 #[error("a fault was injected at `{0}`")]
-pub struct Injected(&'static str);
+pub struct InjectedFault(&'static str);
 
 impl Point {
     /// All points in the life of a run.
@@ -109,18 +109,18 @@ impl Point {
 
 /// Performs the planned action of a point, if there is one.
 #[cfg(feature = "failpoints")]
-pub fn hit(point: Point) -> Result<(), Injected> {
+pub fn hit(point: Point) -> Result<(), InjectedFault> {
     plan::hit(point)
 }
 
 /// Does nothing, because faults cannot be planned.
 #[cfg(not(feature = "failpoints"))]
-pub fn hit(_: Point) -> Result<(), Injected> {
+pub fn hit(_: Point) -> Result<(), InjectedFault> {
     Ok(())
 }
 
 /// Performs the planned actions of several points, one after the other.
-pub fn hit_each(points: impl IntoIterator<Item = Point>) -> Result<(), Injected> {
+pub fn hit_each(points: impl IntoIterator<Item = Point>) -> Result<(), InjectedFault> {
     points.into_iter().try_for_each(hit)
 }
 
@@ -141,7 +141,7 @@ mod plan {
     };
     use thiserror::Error;
 
-    use super::{Injected, Point};
+    use super::{InjectedFault, Point};
 
     /// The reason why a plan is invalid.
     #[derive(Debug, Error)]
@@ -192,7 +192,7 @@ mod plan {
         PLAN.set(faults).map_err(|_| PlanError::Planned)
     }
 
-    pub(super) fn hit(point: Point) -> Result<(), Injected> {
+    pub(super) fn hit(point: Point) -> Result<(), InjectedFault> {
         for fault in PLAN.get().into_iter().flatten().filter(|it| it.point == point) {
             let hits = fault.hits.fetch_add(1, Ordering::SeqCst) + 1;
             if fault.nth.is_none_or(|nth| nth == hits) {
@@ -235,7 +235,7 @@ mod plan {
             })
         }
 
-        fn perform(self, point: Point) -> Result<(), Injected> {
+        fn perform(self, point: Point) -> Result<(), InjectedFault> {
             match self {
                 Self::Abort => {
                     // A successful signal ends the process before `kill` returns; an error needs no
@@ -244,7 +244,7 @@ mod plan {
                     Ok(())
                 }
                 Self::Panic => panic!("a fault was injected at `{}`", point.name()),
-                Self::Fail => Err(Injected(point.name())),
+                Self::Fail => Err(InjectedFault(point.name())),
                 Self::Sleep(length) => {
                     thread::sleep(length);
                     Ok(())

@@ -1,5 +1,19 @@
 //! Words in messages.
 
+use std::fmt;
+
+/// Returns names in backticks, with commas between them.
+///
+/// ```
+/// use graphrun_core::words::quoted_list;
+///
+/// assert_eq!(quoted_list(["draft", "judge"]), "`draft`, `judge`");
+/// ```
+pub fn quoted_list(names: impl IntoIterator<Item = impl fmt::Display>) -> String {
+    let names: Vec<String> = names.into_iter().map(|it| format!("`{it}`")).collect();
+    names.join(", ")
+}
+
 /// Returns a number with its noun.
 ///
 /// ```

@@ -18,7 +18,7 @@ use super::{
     machine::{Action, FirstStep, Machine, RunSettings},
     spans, stream,
 };
-use crate::checkpoint::{Entry, RunInfo, RunStatus};
+use crate::checkpoint::{Checkpoint, Entry, RunInfo, RunStatus};
 
 /// A run that is saved and belongs to this process.
 pub(super) enum AcceptedRun {
@@ -74,8 +74,8 @@ impl AcceptedRun {
     }
 }
 
-/// Accepts a new run with its input.
-pub(super) async fn accept_new(
+/// Saves a new run with its input.
+pub(super) async fn save_new(
     engine: &Engine,
     info: RunInfo,
     mut input: Update,
@@ -83,14 +83,28 @@ pub(super) async fn accept_new(
 ) -> Result<AcceptedRun, RunError> {
     check_input(engine, &input)?;
     entrance::redact_update(&mut input);
-    accept(engine, info, sinks, |settings, run| {
+    save_first_step(engine, info, sinks, |settings, run| {
         Machine::start(engine.graph.clone(), settings, run, input).map_err(RunError::Input)
     })
     .await
 }
 
-/// Accepts a new run; `first_step` makes its machine.
-pub(super) async fn accept(
+/// Saves a new run that begins at a checkpoint.
+pub(super) async fn save_at(
+    engine: &Engine,
+    info: RunInfo,
+    checkpoint: Checkpoint,
+    sinks: stream::Sinks,
+) -> Result<AcceptedRun, RunError> {
+    save_first_step(engine, info, sinks, |settings, run| {
+        Machine::start_at(engine.graph.clone(), settings, run, checkpoint)
+            .map_err(RunError::UnfitCheckpoint)
+    })
+    .await
+}
+
+/// Saves a new run; `first_step` makes its machine.
+async fn save_first_step(
     engine: &Engine,
     info: RunInfo,
     sinks: stream::Sinks,
@@ -148,7 +162,7 @@ pub(super) fn take_emissions(actions: &mut Vec<Action>) -> Vec<Event> {
 
 /// The checks of the data flow rely on every input that the graph declares.
 pub(super) fn check_input(engine: &Engine, input: &Update) -> Result<(), RunError> {
-    let graph = engine.graph.graph();
+    let graph = engine.graph.definition();
     let is_missing = |name: &&ChannelName| {
         let channel = graph.schema.channel(name.as_str());
         channel.is_some_and(Channel::is_needed_as_input)

@@ -23,7 +23,7 @@ pub struct Answers {
 
 /// Why a question no longer accepts an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum ClosedReason {
     /// It has an answer.
     Answered {
         /// The person who answered, if given.
@@ -43,7 +43,7 @@ pub enum Closed {
     },
 }
 
-impl Closed {
+impl ClosedReason {
     /// Returns the outcome of the last question with this name that is not open.
     pub fn of(name: &str, asked: &[AskedQuestion]) -> Option<Self> {
         let is_it = |it: &&AskedQuestion| it.full_name() == name || it.question.key == name;
@@ -65,7 +65,7 @@ impl From<BTreeMap<String, Value>> for Answers {
     }
 }
 
-impl fmt::Display for Closed {
+impl fmt::Display for ClosedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answered { by: Some(by), at } => write!(f, "{by} answered it at {at}"),
@@ -88,14 +88,14 @@ pub(super) async fn match_answers(
         return Ok(Vec::new());
     }
     // Answers are rare, so reading the whole journal is acceptable: it contains the earlier questions.
-    let asked = asked_questions(&engine.checkpointer.outline(run).await?);
+    let asked = asked_questions(&engine.checkpointer.journal_without_values(run).await?);
     let mut found = Vec::new();
     for (name, answer) in by_name {
         let Some(question) = open.iter().find(|it| it.is_called(&name)) else {
             return Err(refused(name, open, &asked));
         };
         if let Some(since) = question.question.deadline.filter(|&it| it <= engine.clock.now()) {
-            return Err(RunError::Closed { name, closed: Closed::Late { since } });
+            return Err(RunError::Closed { name, closed: ClosedReason::Late { since } });
         }
         if let Err(problems) = question.question.check(&answer) {
             return Err(RunError::WrongAnswer { key: name, problems });
@@ -128,7 +128,8 @@ pub(super) async fn replace_answers(
         return Ok(Vec::new());
     }
     let SavedRun { summary, position, records, .. } = saved;
-    let asked = asked_questions(&engine.checkpointer.outline(&summary.info.id).await?);
+    let asked =
+        asked_questions(&engine.checkpointer.journal_without_values(&summary.info.id).await?);
     let open = open_questions(position, records);
     let mut replaced = Vec::new();
     for question in replaceable_questions(position, records, &asked) {
@@ -162,7 +163,7 @@ pub(super) async fn replace_answers(
 
 /// Returns the error for a name without an open question.
 fn refused(name: String, open: &[OpenQuestion], asked: &[AskedQuestion]) -> RunError {
-    if let Some(closed) = Closed::of(&name, asked) {
+    if let Some(closed) = ClosedReason::of(&name, asked) {
         return RunError::Closed { name, closed };
     }
     let open = open.iter().map(|it| it.question.key.clone()).collect();

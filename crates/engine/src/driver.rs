@@ -484,7 +484,7 @@ impl<'a> Driver<'a> {
     fn must_read_inbox(&self) -> bool {
         // No process can send messages to a run that no storage contains.
         self.machine.is_at_last_task()
-            && !self.machine.graph().graph().inbox.is_empty()
+            && !self.machine.graph().definition().inbox.is_empty()
             && self.engine.process_storage.is_none()
     }
 

@@ -16,14 +16,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    Clock, IntoInput, Launch, Migrated, RunError, fork,
+    Clock, IntoInput, Launch, MigrationResult, RunError, fork,
     lease::Lease,
     machine::{Breakpoints, RunSettings},
     migrate, nested, resume, revise,
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
 };
 use crate::checkpoint::{
-    Checkpoint, Checkpointer, ForkSource, Mapping, Outline, Position, RunInfo,
+    Checkpoint, Checkpointer, ForkSource, GraphOutline, Mapping, Position, RunInfo,
 };
 
 /// How long running tasks may continue after a drain was requested.
@@ -37,10 +37,10 @@ const LEASE_DURATION_DEFAULT: Duration = Duration::from_secs(15);
 pub struct Engine {
     pub(super) graph: CompiledGraph,
     /// The outline of the graph, once a run has needed it.
-    pub(super) outline: Arc<OnceLock<Arc<Outline>>>,
+    pub(super) outline: Arc<OnceLock<Arc<GraphOutline>>>,
     pub(super) checkpointer: Arc<dyn Checkpointer>,
     /// Set if the engine has no storage: the same object as `checkpointer`, which keeps runs that stopped early.
-    pub(super) process_storage: Option<Arc<MemoryStorage>>,
+    pub(super) process_storage: Option<Arc<InMemoryStorage>>,
     pub(super) limits: Limits,
     pub(super) breakpoints: Breakpoints,
     pub(super) grace: Duration,
@@ -85,8 +85,8 @@ impl Engine {
     /// before its end, and of a [thread](Engine::turn), it keeps the last checkpoint, as long as the engine or a
     /// clone of it lives.
     pub fn new(graph: CompiledGraph) -> Self {
-        let limits = graph.graph().limits.clone();
-        let process_storage = Arc::new(MemoryStorage::of_process());
+        let limits = graph.definition().limits.clone();
+        let process_storage = Arc::new(InMemoryStorage::of_process());
         Self {
             graph,
             outline: Arc::default(),
@@ -104,9 +104,9 @@ impl Engine {
         }
     }
 
-    /// Returns the outline of the graph. To make it takes as long as several steps.
-    pub(super) fn outline(&self) -> Arc<Outline> {
-        Arc::clone(self.outline.get_or_init(|| Arc::new(Outline::of(&self.graph))))
+    /// Returns the outline of the graph. It is cached: computing it costs as much as several steps.
+    pub(super) fn outline(&self) -> Arc<GraphOutline> {
+        Arc::clone(self.outline.get_or_init(|| Arc::new(GraphOutline::of(&self.graph))))
     }
 
     /// Saves the runs in this storage.
@@ -193,8 +193,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Fails when the input lacks a declared one or does not fit the state, and when the run cannot be saved. A failing
-    /// node is not an error here: the run stops as failed.
+    /// Fails when a declared input field is missing, a value does not fit its channel, or the run cannot be saved. A
+    /// failing node is not an error here: the run stops as failed.
     ///
     /// # Cancel safety
     ///
@@ -327,8 +327,8 @@ impl Engine {
     /// # Errors
     ///
     /// Fails with [`RunError::Broken`] if it cannot, and when the run cannot be loaded.
-    pub async fn check_changes(&self, run: &RunId) -> Result<(), RunError> {
-        resume::check_changes(self, run).await
+    pub async fn check_compatibility(&self, run: &RunId) -> Result<(), RunError> {
+        resume::check_compatibility(self, run).await
     }
 
     /// Updates the state of a stopped run like an update by `node`. The update goes through the reducers and
@@ -393,7 +393,7 @@ impl Engine {
     /// use graphrun_analysis::GraphBuilder;
     /// use graphrun_core::{graph::{NodeContext, NodeError, START}, id::NodeName};
     /// use graphrun_engine::{
-    ///     Engine, checkpoint::Mapping, storage::MemoryStorage, machine::Breakpoints,
+    ///     Engine, checkpoint::Mapping, storage::InMemoryStorage, machine::Breakpoints,
     /// };
     ///
     /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -406,7 +406,7 @@ impl Engine {
     /// #     let graph = GraphBuilder::new::<Board>("board").node("first", write).node(second, write);
     /// #     graph.edge(START, "first").edge("first", second).compile().unwrap()
     /// # };
-    /// let storage = Arc::new(MemoryStorage::default());
+    /// let storage = Arc::new(InMemoryStorage::default());
     /// let second = NodeName::parse("second")?;
     /// let breakpoints = Breakpoints { before: [second.clone()].into(), ..Breakpoints::default() };
     /// let engine = Engine::new(graph("second")).with_storage(storage.clone()).with_breakpoints(breakpoints);
@@ -425,13 +425,13 @@ impl Engine {
     /// # Errors
     ///
     /// Fails, and changes nothing, when another process owns the run, the run has ended, or it has parts
-    /// without a counterpart that the mapping does not mention: [`RunError::NoPlace`] lists them all.
+    /// without a counterpart that the mapping does not mention: [`RunError::NoCounterpart`] lists them all.
     pub async fn migrate(
         &self,
         run: &RunId,
         mapping: &Mapping,
         origin: Option<Value>,
-    ) -> Result<Migrated, RunError> {
+    ) -> Result<MigrationResult, RunError> {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease_duration).await?;
         let migrated = migrate::migrate(self, &lease, mapping.clone(), origin).await;
         let (lease, migrated) = lease.or_release(migrated).await?;
@@ -448,7 +448,7 @@ impl Engine {
         &self,
         run: &RunId,
         mapping: &Mapping,
-    ) -> Result<Migrated, RunError> {
+    ) -> Result<MigrationResult, RunError> {
         migrate::try_migration(self, run, mapping).await
     }
 

@@ -4,10 +4,11 @@ use graphrun_core::{
     event::Status,
     id::{ChannelName, NodeName, RunId},
     state::{NotFields, StateError, ViewError},
+    words::quoted_list,
 };
 use thiserror::Error;
 
-use super::{Closed, Difference, Remedy, ReviseError, machine, retry::nothing_failed};
+use super::{ClosedReason, Difference, Remedy, ReviseError, machine, retry::nothing_failed};
 use crate::checkpoint::CheckpointError;
 
 /// A run could not be started, resumed or saved.
@@ -17,7 +18,7 @@ pub enum RunError {
     #[error("the input does not fit the state")]
     Input(#[source] StateError),
     /// The input lacks fields that the graph declares as its input.
-    #[error("the input lacks {}", listed(missing))]
+    #[error("the input lacks {}", quoted_list(missing))]
     MissingInput {
         /// The fields.
         missing: Vec<ChannelName>,
@@ -52,7 +53,7 @@ pub enum RunError {
     },
     /// Parts of the run have no counterpart in the target workflow of the migration. The run was not changed.
     #[error("parts of run `{run}` have no counterpart in the workflow")]
-    NoPlace {
+    NoCounterpart {
         /// The run.
         run: RunId,
         /// Each of these parts, and every other change.
@@ -67,7 +68,7 @@ pub enum RunError {
         problems: Vec<String>,
     },
     /// An answer names a question that is not open.
-    #[error("no open question has the key `{key}`")]
+    #[error("no open question has the key `{key}`{}", list_open(open))]
     UnknownQuestion {
         /// The key.
         key: String,
@@ -80,15 +81,15 @@ pub enum RunError {
         /// The name of the question.
         name: String,
         /// The reason.
-        closed: Closed,
+        closed: ClosedReason,
     },
     /// The run cannot be changed in this way.
     #[error(transparent)]
     Revise(#[from] ReviseError),
     /// The run has already ended.
     #[error("the run is {} already", .0.as_str())]
-    NothingToDo(Status),
-    /// The run did not fail, so there is nothing to retry.
+    AlreadyEnded(Status),
+    /// The run did not fail, so there is nothing to retry. A run that is not done can be resumed.
     #[error("the run is {}, and only failed runs can be retried", .0.as_str())]
     NotFailed(Status),
     /// The run has no failed task that could be retried.
@@ -99,7 +100,7 @@ pub enum RunError {
         /// The nodes that failed.
         failed: Vec<NodeName>,
     },
-    /// The last turn of the thread has not ended. Nothing was changed.
+    /// The last turn of the thread has not ended. Resume or retry it first; nothing was changed.
     #[error("the last turn of `{thread}` is {}, so a new one cannot begin", status.as_str())]
     TurnOpen {
         /// The thread.
@@ -131,6 +132,6 @@ pub enum RunError {
     Checkpoint(#[from] CheckpointError),
 }
 
-fn listed(names: &[ChannelName]) -> String {
-    names.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", ")
+fn list_open(keys: &[String]) -> String {
+    if keys.is_empty() { String::new() } else { format!("; open are {}", quoted_list(keys)) }
 }

@@ -19,8 +19,8 @@ use super::{
     stream::Sinks,
 };
 use crate::checkpoint::{
-    Checkpoint, Commit, Conversation, EarlierTurns, Entry, ForkSource, Mapping, Migration, Outline,
-    Position, RunInfo, RunStatus, RunSummary, SavedCheckpoint, SavedRun, UsedBudget,
+    Checkpoint, Commit, Conversation, EarlierTurns, Entry, ForkSource, GraphOutline, Mapping,
+    Migration, Position, RunInfo, RunStatus, RunSummary, SavedCheckpoint, SavedRun, UsedBudget,
 };
 
 /// Creates a new run from a checkpoint of another one; see [`Engine::fork`].
@@ -74,7 +74,7 @@ fn forked_state(
     engine: &Engine,
     run: &RunId,
     mut values: BTreeMap<ChannelName, Value>,
-    old: Option<&Outline>,
+    old: Option<&GraphOutline>,
     changed: &BTreeMap<ChannelName, Option<Value>>,
 ) -> Result<State, RunError> {
     for channel in engine.graph.schema().channels() {
@@ -113,9 +113,9 @@ async fn as_of_now(
     summary: RunSummary,
     saved: SavedCheckpoint,
     changed: &BTreeMap<ChannelName, Option<Value>>,
-) -> Result<(SavedCheckpoint, Option<Arc<Outline>>), RunError> {
+) -> Result<(SavedCheckpoint, Option<Arc<GraphOutline>>), RunError> {
     let run = summary.info.id.clone();
-    let journal = engine.checkpointer.outline(&run).await?;
+    let journal = engine.checkpointer.journal_without_values(&run).await?;
     let is_later =
         |it: &Entry| it.commit.as_ref().is_some_and(|it| it.position.step > saved.position.step);
     let since = journal.into_iter().map(|it| it.entry).filter(is_later);
@@ -140,7 +140,7 @@ async fn as_of_now(
         Comparison { old: &old, new: &new, graph: &engine.graph, saved: &saved, messages };
     let differences = compare(compared, Some(&mapping));
     if differences.iter().any(|it| it.breaks.is_some()) {
-        return Err(RunError::NoPlace { run, differences });
+        return Err(RunError::NoCounterpart { run, differences });
     }
     let position = migrate_position(&engine.graph, &mapping, &saved, messages).position;
     let values = migrate_values(&engine.graph, &mapping, saved.values);

@@ -18,7 +18,7 @@ use super::{
     lease::Lease,
     log::{Log, event_of_message, event_of_record},
     machine::{Machine, ProcessedMessage, StepSummary},
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
     stream::{Sender, StreamMode},
 };
 use crate::checkpoint::{CheckpointError, Commit, Entry, RunInfo, RunStatus, TaskRecord};
@@ -50,7 +50,7 @@ impl JournalWriter {
     }
 
     /// Begins a run of an engine without storage.
-    pub(super) fn in_process(kept: Arc<MemoryStorage>, info: RunInfo, log: Log) -> Self {
+    pub(super) fn in_process(kept: Arc<InMemoryStorage>, info: RunInfo, log: Log) -> Self {
         Self::at(Target::process(kept, info), log.in_process())
     }
 

@@ -14,10 +14,9 @@ use super::{
     Answers, Engine, Run, RunEnd, RunError, ShutdownHandle,
     accept::{self, AcceptedRun},
     lease::Lease,
-    machine::Machine,
     resume::Resumption,
     spans::SpanPlacement,
-    stream::{self, StreamMode},
+    stream::{self, OuterNode, StreamMode},
     turn::{self, Turn},
 };
 use crate::checkpoint::{Checkpoint, RunInfo};
@@ -184,8 +183,8 @@ impl Launch {
     ///
     /// # Errors
     ///
-    /// Fails when the input lacks a declared one or does not fit the state, an answer matches no open question,
-    /// another process owns the run, or it cannot be loaded or saved.
+    /// Fails when a declared input field is missing, a value does not fit its channel, an answer matches no open
+    /// question, another process owns the run, or it cannot be loaded or saved.
     pub async fn start(mut self) -> Result<Run, RunError> {
         if self.modes.is_empty() {
             self.modes.push(StreamMode::Debug);
@@ -225,42 +224,42 @@ impl LaunchKind {
         // Only a run in a separate task has a stream here.
         let span = if stream.is_some() { SpanPlacement::Detached } else { SpanPlacement::Current };
         let stream = stream.or_else(|| engine.outer.as_ref()?.stream.clone());
-        let outer = engine.outer.as_ref().map(|it| (it.reporter.clone(), it.node.clone()));
+        let outer = engine
+            .outer
+            .as_ref()
+            .map(|it| OuterNode { reporter: it.reporter.clone(), node: it.node.clone() });
         let sinks = stream::Sinks { events, stream, outer, span };
         match self {
             Self::New { info, input } => {
                 let input = input.map_err(RunError::Fields)?;
-                accept::accept_new(engine, *info, input, sinks).await
+                accept::save_new(engine, *info, input, sinks).await
             }
             Self::At { info, checkpoint } => {
-                accept::accept(engine, *info, sinks, |settings, run| {
-                    Machine::start_at(engine.graph.clone(), settings, run, *checkpoint)
-                        .map_err(RunError::UnfitCheckpoint)
-                })
-                .await
+                accept::save_at(engine, *info, *checkpoint, sinks).await
             }
             Self::Turn { thread, info, input, is_queued } => {
                 let input = input.map_err(RunError::Fields)?;
-                turn::accept_or_begin(engine, Turn { thread, input, is_queued }, *info, sinks).await
+                let turn = Turn { thread, input, is_queued };
+                turn::begin_or_continue_thread(engine, turn, *info, sinks).await
             }
             Self::Resume { run, answers } => {
                 let lease =
                     Lease::acquire(&engine.checkpointer, &run, engine.lease_duration).await?;
                 let resumption = Resumption::with_answers(engine, &run, answers).await;
                 let (lease, resumption) = lease.or_release(resumption).await?;
-                resumption.accept(engine, lease, sinks).await
+                resumption.save(engine, lease, sinks).await
             }
             Self::Retry { run, node } => {
                 let lease =
                     Lease::acquire(&engine.checkpointer, &run, engine.lease_duration).await?;
                 let resumption = Resumption::with_failed_tasks(engine, &run, node.as_ref()).await;
                 let (lease, resumption) = lease.or_release(resumption).await?;
-                resumption.accept(engine, lease, sinks).await
+                resumption.save(engine, lease, sinks).await
             }
         }
     }
 }
 
 fn new_info(engine: &Engine) -> Box<RunInfo> {
-    Box::new(RunInfo::new(&engine.graph.graph().name))
+    Box::new(RunInfo::new(&engine.graph.definition().name))
 }

@@ -90,7 +90,7 @@ impl Lease {
         ttl: Duration,
     ) -> Result<Self, CheckpointError> {
         let presence = Presence::new();
-        let claim = Claim { owner: presence.owner().clone(), ttl, over: None };
+        let claim = Claim { owner: presence.owner().clone(), ttl, replaces_fence: None };
         let token = storage.create(info, &claim, first).await?;
         Ok(Self::keep(storage, token, ttl, presence))
     }
@@ -102,11 +102,11 @@ impl Lease {
         ttl: Duration,
     ) -> Result<Self, CheckpointError> {
         let presence = Presence::new();
-        let claim = Claim { owner: presence.owner().clone(), ttl, over: None };
+        let claim = Claim { owner: presence.owner().clone(), ttl, replaces_fence: None };
         let token = match storage.acquire(run, &claim).await {
-            Err(CheckpointError::Owned { holder, .. }) if holder.owner.is_gone() => {
+            Err(CheckpointError::Owned { holder, .. }) if holder.owner.is_dead() => {
                 // Of several processes that see the dead owner, only one replaces exactly this lease.
-                let claim = Claim { over: Some(holder.fence), ..claim };
+                let claim = Claim { replaces_fence: Some(holder.fence), ..claim };
                 storage.acquire(run, &claim).await?
             }
             result => result?,

@@ -78,14 +78,14 @@ mod task;
 mod turn;
 
 pub use self::{
-    answers::{Answers, Closed},
+    answers::{Answers, ClosedReason},
     clock::Clock,
     compare::{Difference, Remedy},
     engine::{Engine, Invoke, TraceContext},
     error::RunError,
     launch::{IntoInput, Launch},
     machine::ReviseError,
-    migrate::Migrated,
+    migrate::MigrationResult,
     nested::NestedGraph,
     retry::{check_retry, failures},
     run::{Run, RunEnd},

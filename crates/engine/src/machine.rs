@@ -324,7 +324,7 @@ impl Machine {
         let results = StepResults { records: &records, state: &self.state };
         let limits = StepLimits { limits: &self.limits, refused_call };
         next_frontier(&self.graph, limits, &mut self.position, results);
-        self.position.began = self.graph.graph().facts.time.then_some(self.now);
+        self.position.began = self.graph.definition().facts.time.then_some(self.now);
         self.open_next_step();
         records
     }

@@ -21,13 +21,13 @@ use super::{
     stream::Sinks,
 };
 use crate::checkpoint::{
-    Basis, Checkpoint, CheckpointError, Commit, Entry, InboxMessage, Mapping, Migration,
-    OpenQuestion, Outline, Position, RunStatus, SavedRun, TaskRecord, open_questions,
+    Basis, Checkpoint, CheckpointError, Commit, Entry, GraphOutline, InboxMessage, Mapping,
+    Migration, OpenQuestion, Position, RunStatus, SavedRun, TaskRecord, open_questions,
 };
 
 /// The result of a migration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Migrated {
+pub struct MigrationResult {
     /// The position of the migrated run.
     pub position: Position,
     /// The changes of the workflow, none of which breaks the run.
@@ -44,7 +44,7 @@ pub(super) async fn migrate(
     lease: &Lease,
     mut mapping: Mapping,
     origin: Option<Value>,
-) -> Result<Migrated, RunError> {
+) -> Result<MigrationResult, RunError> {
     redact_mapping(&mut mapping);
     let run = &lease.token().run;
     fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
@@ -52,7 +52,7 @@ pub(super) async fn migrate(
     let messages = new_messages(engine, &saved).await?;
     let from = saved.summary.info.basis();
     let origin = origin.unwrap_or_else(|| from.origin.clone());
-    let workflow = engine.graph.graph().name.clone();
+    let workflow = engine.graph.definition().name.clone();
     let graph = Some(engine.outline());
     let to = Basis { workflow, origin, graph };
     let (before, last_seq) = (saved.values.clone(), saved.last_seq);
@@ -80,7 +80,7 @@ pub(super) async fn try_migration(
     engine: &Engine,
     run: &RunId,
     mapping: &Mapping,
-) -> Result<Migrated, RunError> {
+) -> Result<MigrationResult, RunError> {
     let saved = engine.checkpointer.load(run).await?;
     let messages = new_messages(engine, &saved).await?;
     Ok(migrated(engine, saved, &messages, mapping)?.0)
@@ -91,13 +91,13 @@ fn migrated(
     saved: SavedRun,
     messages: &[InboxMessage],
     mapping: &Mapping,
-) -> Result<(Migrated, graphrun_core::state::State), RunError> {
+) -> Result<(MigrationResult, graphrun_core::state::State), RunError> {
     if saved.position.frontier.is_empty() {
         return Err(ReviseError::AtItsEnd.into());
     }
     let run = saved.summary.info.id.clone();
     let (graph, new) = (&engine.graph, engine.outline());
-    let unknown = Outline::default();
+    let unknown = GraphOutline::default();
     let old = saved.summary.info.graph.as_deref().unwrap_or(&unknown);
     let compared = Comparison { old, new: &new, graph, saved: &saved, messages };
     if saved.summary.info.graph.is_none() {
@@ -112,7 +112,7 @@ fn migrated(
         differences.insert(0, nothing_left(&moved.position));
     }
     if differences.iter().any(|it| it.breaks.is_some()) {
-        return Err(RunError::NoPlace { run, differences });
+        return Err(RunError::NoCounterpart { run, differences });
     }
     graph.schema().check_set(&mapping.set).map_err(ReviseError::State)?;
     let changed = |source| RunError::Changed { run: run.clone(), source };
@@ -125,7 +125,7 @@ fn migrated(
     let machine =
         Machine::with_records(graph.clone(), settings, run.clone(), checkpoint, records.clone());
     let questions = machine.map_err(changed)?.open_questions();
-    Ok((Migrated { position, differences, records, questions }, state))
+    Ok((MigrationResult { position, differences, records, questions }, state))
 }
 
 /// Checks that every node of the frontier has a counterpart or was dropped.
@@ -188,7 +188,7 @@ impl PriorStatus {
     }
 
     /// Returns the status after the migration: the same as before, with the new names.
-    fn after(self, migrated: &Migrated) -> RunStatus {
+    fn after(self, migrated: &MigrationResult) -> RunStatus {
         let Self { status, reason, had_asked } = self;
         let keys: Vec<&str> =
             migrated.questions.iter().map(|it| it.question.key.as_str()).collect();

@@ -23,7 +23,7 @@ use serde_json::Value;
 use super::{
     Answers, Clock, Engine, RunEnd, RunError, ShutdownHandle, failures,
     journal_writer::JournalWriter,
-    storage::{MemoryStorage, TaskJournal},
+    storage::{InMemoryStorage, TaskJournal},
     stream::Sender,
 };
 use crate::checkpoint::{
@@ -41,7 +41,7 @@ pub struct NestedGraph {
 impl NestedGraph {
     /// Prepares a graph.
     pub fn new(graph: CompiledGraph) -> Self {
-        let nodes = graph.graph().nodes.values();
+        let nodes = graph.definition().nodes.values();
         let all: Vec<SideEffects> = nodes.map(|it| it.node.describe().side_effects).collect();
         let mut ranked = [SideEffects::World, SideEffects::Models].into_iter();
         let side_effects = ranked.find(|it| all.contains(it)).unwrap_or(SideEffects::Nothing);
@@ -77,7 +77,7 @@ impl NestedGraph {
         }
         let (is_begun, run) = (saved.is_some(), nested_id(ctx, journal.run()));
         let storage =
-            MemoryStorage::of_task(journal, saved).map_err(|it| node_error(&it.into()))?;
+            InMemoryStorage::of_task(journal, saved).map_err(|it| node_error(&it.into()))?;
         let nested = NestedRun { ctx, run, storage: Arc::new(storage) };
         nested.drive(&self.graph, input, is_begun).await
     }
@@ -145,7 +145,7 @@ fn is_failed_for_good(entries: &[Entry]) -> bool {
 struct NestedRun<'a> {
     ctx: &'a NodeContext,
     run: RunId,
-    storage: Arc<MemoryStorage>,
+    storage: Arc<InMemoryStorage>,
 }
 
 impl NestedRun<'_> {
@@ -171,7 +171,7 @@ impl NestedRun<'_> {
             let info = RunInfo {
                 id: self.run.clone(),
                 name: self.run.to_string(),
-                ..RunInfo::new(&graph.graph().name)
+                ..RunInfo::new(&graph.definition().name)
             };
             engine.run(input).with_info(info).with_shutdown(&shutdown).await
         };

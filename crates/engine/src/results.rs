@@ -27,7 +27,7 @@ pub struct ResultKey([u8; blake3::OUT_LEN]);
 pub struct CachedResult {
     /// The update of the node.
     pub update: Update,
-    /// The time when it was saved, in milliseconds.
+    /// The time when it was saved.
     pub at: Timestamp,
 }
 

@@ -53,11 +53,12 @@ impl Resumption {
         // A process may have died after the last step, before the final status was saved.
         if saved.position.frontier.is_empty() && saved.summary.status != Status::Running {
             match_answers(engine, run, &[], answers).await?;
-            return Err(RunError::NothingToDo(saved.summary.status));
+            return Err(RunError::AlreadyEnded(saved.summary.status));
         }
         let messages = new_messages(engine, &saved).await?;
         let changes = changes_since(engine, &saved, &messages)?;
-        let messages = if engine.graph.graph().inbox.is_empty() { Vec::new() } else { messages };
+        let messages =
+            if engine.graph.definition().inbox.is_empty() { Vec::new() } else { messages };
         let replaced = replace_answers(engine, &saved, &mut answers).await?;
         saved.records.extend(replaced.iter().cloned());
         let settings = RunSettings { messages, ..engine.run_settings() };
@@ -93,7 +94,7 @@ impl Resumption {
     }
 
     /// Saves that the run continues.
-    pub(super) async fn accept(
+    pub(super) async fn save(
         self,
         engine: &Engine,
         lease: Lease,
@@ -117,7 +118,7 @@ impl Resumption {
 }
 
 /// Checks whether a saved run can continue with the current graph.
-pub(super) async fn check_changes(engine: &Engine, run: &RunId) -> Result<(), RunError> {
+pub(super) async fn check_compatibility(engine: &Engine, run: &RunId) -> Result<(), RunError> {
     let saved = engine.checkpointer.load(run).await?;
     let messages = new_messages(engine, &saved).await?;
     changes_since(engine, &saved, &messages).map(drop)
@@ -142,7 +143,7 @@ pub(super) async fn new_messages(
     saved: &SavedRun,
 ) -> Result<Vec<InboxMessage>, RunError> {
     let old = saved.summary.info.graph.as_deref();
-    if engine.graph.graph().inbox.is_empty() && old.is_none_or(|it| !it.accepts_messages()) {
+    if engine.graph.definition().inbox.is_empty() && old.is_none_or(|it| !it.accepts_messages()) {
         return Ok(Vec::new());
     }
     Ok(engine

@@ -6,6 +6,7 @@ use graphrun_core::{
     event::Status,
     graph::Failure,
     id::{NodeName, TaskId},
+    words::quoted_list,
 };
 
 use super::RunError;
@@ -44,13 +45,13 @@ pub(super) fn failed_records(records: &[TaskRecord]) -> Vec<&TaskRecord> {
 }
 
 pub(super) fn nothing_failed(node: Option<&NodeName>, failed: &[NodeName]) -> String {
-    let names: Vec<String> = failed.iter().map(|it| format!("`{it}`")).collect();
     match node {
-        Some(node) if names.is_empty() => format!(
-            "`{node}` did not fail, and neither did any \
-                                                   other node"
-        ),
-        Some(node) => format!("`{node}` did not fail; the failed nodes are {}", names.join(", ")),
+        Some(node) if failed.is_empty() => {
+            format!("`{node}` did not fail, and neither did any other node")
+        }
+        Some(node) => {
+            format!("`{node}` did not fail; the failed nodes are {}", quoted_list(failed))
+        }
         None => "a route ended the run as failed; none of its nodes failed".to_owned(),
     }
 }

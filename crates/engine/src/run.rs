@@ -105,7 +105,7 @@ impl Run {
 
     /// Drops the running nodes at once. The last checkpoint and every finished task are kept, so that the run can be
     /// resumed.
-    pub fn cancel(&self) {
+    pub fn abort(&self) {
         self.shutdown.abort();
     }
 

@@ -30,7 +30,7 @@ pub(super) enum SpanPlacement {
 
 /// Returns the span of a run that this process drives, with the trace of its first process if that was another one.
 pub(super) fn run(machine: &Machine, placement: SpanPlacement, first_trace: Option<&str>) -> Span {
-    let (run, workflow) = (machine.run(), &machine.graph().graph().name);
+    let (run, workflow) = (machine.run(), &machine.graph().definition().name);
     macro_rules! span {
         ($($parent:tt)*) => {
             info_span!(

@@ -86,10 +86,18 @@ impl StreamChunk {
 pub(super) struct Sinks {
     pub(super) events: EventSink,
     pub(super) stream: Option<Sender>,
-    /// The attempt whose nested run it is, and its node.
-    pub(super) outer: Option<(Reporter, NodeName)>,
+    /// The node whose nested run it is.
+    pub(super) outer: Option<OuterNode>,
     /// The place of the span of the run.
     pub(super) span: SpanPlacement,
+}
+
+/// The node that uses the graph of a nested run.
+#[derive(Clone, Debug)]
+pub(super) struct OuterNode {
+    /// Reports to the attempt of the node.
+    pub(super) reporter: Reporter,
+    pub(super) node: NodeName,
 }
 
 impl Sinks {
@@ -102,11 +110,11 @@ impl Sinks {
     /// journal of the nested run.
     pub(super) async fn send(&self, event: &RunEvent) {
         self.events.send(event).await;
-        if let Some((outer, user)) = &self.outer
-            && let Some(event) = event.event.clone().within(user)
+        if let Some(OuterNode { reporter, node }) = &self.outer
+            && let Some(event) = event.event.clone().within(node)
         {
             // Boxed, since hardly any run is nested, and the future is part of that of each step.
-            Box::pin(outer.report(Report::Nested { event: Box::new(event) })).await;
+            Box::pin(reporter.report(Report::Nested { event: Box::new(event) })).await;
         }
         if let Some(stream) = &self.stream {
             stream.send_event(event);
@@ -128,7 +136,7 @@ impl DeltaPublisher {
     pub(super) fn of(run: &RunId, sinks: &Sinks, clock: &Clock) -> Option<Arc<dyn DeltaReader>> {
         let is_wanted = sinks.events.wants_deltas()
             || sinks.stream.as_ref().is_some_and(|it| it.wants(StreamMode::Messages))
-            || sinks.outer.as_ref().is_some_and(|(outer, _)| outer.wants_deltas());
+            || sinks.outer.as_ref().is_some_and(|it| it.reporter.wants_deltas());
         let publisher = || Self { run: run.clone(), sinks: sinks.clone(), clock: clock.clone() };
         is_wanted.then(|| Arc::new(publisher()) as Arc<dyn DeltaReader>)
     }
@@ -137,8 +145,8 @@ impl DeltaPublisher {
 impl DeltaReader for DeltaPublisher {
     fn take(&self, task: TaskId, attempt: u32, piece: MessagePiece) {
         let Sinks { events, stream, outer, span: _ } = &self.sinks;
-        if let Some((outer, user)) = outer {
-            outer.send_delta(MessagePiece { node: piece.node.within(user), ..piece.clone() });
+        if let Some(OuterNode { reporter, node }) = outer {
+            reporter.send_delta(MessagePiece { node: piece.node.within(node), ..piece.clone() });
         }
         let MessagePiece { node, message, model, part, text } = piece;
         let (v, ts, run) = (EVENT_VERSION, self.clock.now().to_string(), self.run.clone());
@@ -157,8 +165,8 @@ pub(super) struct Sender {
     modes: Vec<StreamMode>,
     chunks: mpsc::Sender<StreamChunk>,
     missed: Arc<AtomicU64>,
-    /// The task whose nested run it is, and its node.
-    user: Option<(TaskId, NodeName)>,
+    /// The outermost task whose nested run it is, and its node.
+    outer: Option<(TaskId, NodeName)>,
 }
 
 /// The end of the stream at the reader.
@@ -173,7 +181,7 @@ pub(super) fn channel(modes: &[StreamMode]) -> (Sender, Receiver) {
     let (sender, receiver) = mpsc::channel(CAPACITY);
     let missed = Arc::new(AtomicU64::new(0));
     let (modes, chunks) = (modes.to_vec(), sender);
-    let sender = Sender { modes, chunks, missed: Arc::clone(&missed), user: None };
+    let sender = Sender { modes, chunks, missed: Arc::clone(&missed), outer: None };
     (sender, Receiver { chunks: receiver, missed })
 }
 
@@ -184,11 +192,11 @@ impl Sender {
 
     /// Returns the stream of the nested run of a task. The outer run streams all but the updates itself.
     pub(super) fn of_nested_run(&self, task: TaskId, node: &NodeName) -> Self {
-        let user = match &self.user {
-            Some((outer, user)) => (*outer, node.within(user)),
+        let outer = match &self.outer {
+            Some((outermost, outer)) => (*outermost, node.within(outer)),
             None => (task, node.clone()),
         };
-        Self { modes: vec![StreamMode::Updates], user: Some(user), ..self.clone() }
+        Self { modes: vec![StreamMode::Updates], outer: Some(outer), ..self.clone() }
     }
 
     /// Sends the writes of a task that finished.
@@ -196,8 +204,8 @@ impl Sender {
         if let (Outcome::Finished { update, .. }, true) =
             (&record.outcome, self.wants(StreamMode::Updates))
         {
-            let (task, node) = match &self.user {
-                Some((task, user)) => (*task, record.node.within(user)),
+            let (task, node) = match &self.outer {
+                Some((task, outer)) => (*task, record.node.within(outer)),
                 None => (record.task, record.node.clone()),
             };
             let update = update.clone();

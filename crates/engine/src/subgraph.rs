@@ -125,6 +125,6 @@ impl Node for Subgraph {
 
 impl fmt::Debug for Subgraph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Subgraph({})", self.nested.graph().graph().name)
+        write!(f, "Subgraph({})", self.nested.graph().definition().name)
     }
 }

@@ -339,7 +339,7 @@ impl ContextParts {
 
 /// Runs the node between two failpoints at which tests may end the process.
 async fn run_node(node: Arc<dyn Node>, parts: ContextParts) -> Result<Command, NodeError> {
-    let injected = |it: fault::Injected| NodeError::transient(it.to_string());
+    let injected = |it: fault::InjectedFault| NodeError::transient(it.to_string());
     fault::hit(Point::TaskBeforeRun).map_err(injected)?;
     let command = node.run(parts.into_context()).await?;
     fault::hit(Point::TaskAfterRun).map_err(injected)?;

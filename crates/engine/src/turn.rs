@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::{
     Engine, RunError,
-    accept::{AcceptedRun, accept_new, check_input, immediate_stop, take_emissions},
+    accept::{AcceptedRun, check_input, immediate_stop, save_new, take_emissions},
     driver::run_finished,
     entrance::redact_update,
     journal_writer::JournalWriter,
@@ -46,29 +46,29 @@ pub(super) struct Turn {
     pub(super) is_queued: bool,
 }
 
-/// Accepts a turn of a thread, or its first one with a new run of this id and origin.
-pub(super) async fn accept_or_begin(
+/// Saves that a turn of a thread begins, with a new run of this id and origin if it is the first one.
+pub(super) async fn begin_or_continue_thread(
     engine: &Engine,
     turn: Turn,
     info: RunInfo,
     sinks: Sinks,
 ) -> Result<AcceptedRun, RunError> {
     if let Some(run) = find_run(engine, &turn.thread).await? {
-        return accept(engine, turn, run, sinks).await;
+        return save_turn(engine, turn, run, sinks).await;
     }
     let info = RunInfo { name: turn.thread.clone(), is_thread: true, ..info };
-    match accept_new(engine, info, turn.input.clone(), sinks.clone()).await {
+    match save_new(engine, info, turn.input.clone(), sinks.clone()).await {
         Err(RunError::Checkpoint(error @ CheckpointError::Exists(_))) => {
             // Another turn has begun the thread meanwhile.
             let run = find_run(engine, &turn.thread).await?;
-            accept(engine, turn, run.ok_or(error)?, sinks).await
+            save_turn(engine, turn, run.ok_or(error)?, sinks).await
         }
         accepted => accepted,
     }
 }
 
-/// Accepts the next turn of the run of a thread. The turn may stop before its first task.
-async fn accept(
+/// Saves that the next turn of the run of a thread begins. The turn may stop before its first task.
+async fn save_turn(
     engine: &Engine,
     Turn { thread, mut input, is_queued }: Turn,
     run: RunId,

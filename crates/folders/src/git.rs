@@ -99,7 +99,7 @@ pub(crate) struct Git {
 
 /// The result of a command that ended by itself.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct GitOutput {
     pub(crate) code: i32,
     pub(crate) output: Vec<u8>,
     errors: Vec<u8>,
@@ -219,7 +219,7 @@ impl Git {
         &self,
         attempt: &'static str,
         arguments: &[&str],
-    ) -> Result<Ended, FolderError> {
+    ) -> Result<GitOutput, FolderError> {
         self.end_with(attempt, arguments, None).await
     }
 
@@ -228,7 +228,7 @@ impl Git {
         attempt: &'static str,
         arguments: &[&str],
         input: Option<&[u8]>,
-    ) -> Result<Ended, FolderError> {
+    ) -> Result<GitOutput, FolderError> {
         let mut command = Command::new(&self.program);
         command.arg("-C").arg(&self.folder).args(arguments).env_clear().envs(ENVIRONMENT);
         command.env("GIT_CONFIG_COUNT", self.settings.len().to_string());
@@ -260,7 +260,7 @@ impl Git {
                 return Ok(None);
             }
             let status = child.wait().await?;
-            Ok(Some(Ended { code: status.code().unwrap_or(-1), output, errors: errors? }))
+            Ok(Some(GitOutput { code: status.code().unwrap_or(-1), output, errors: errors? }))
         };
         let stopped = |limit| FolderError::Stopped { attempt, limit };
         tokio::time::timeout(TIME_MAX, output)
@@ -271,10 +271,10 @@ impl Git {
     }
 }
 
-impl Ended {
+impl GitOutput {
     pub(crate) fn refusal(&self, attempt: &'static str) -> FolderError {
-        let said = clean_output(&self.errors, false);
-        let lines: Vec<&str> = said.lines().filter(|it| !it.trim().is_empty()).collect();
+        let stderr = clean_output(&self.errors, false);
+        let lines: Vec<&str> = stderr.lines().filter(|it| !it.trim().is_empty()).collect();
         if let Some(line) = lines.iter().find(|it| it.contains(OTHER_OWNER)) {
             let path = line.split_once('\'').and_then(|(_, rest)| rest.rsplit_once('\''));
             return FolderError::OtherOwner { path: path.map(|(path, _)| path.to_owned()) };

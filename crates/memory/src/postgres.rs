@@ -161,7 +161,7 @@ struct Import(Vec<Entry>);
 impl Work for Put {
     type Output = ();
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+    async fn attempt(&self, session: &Session) -> Result<(), Fault> {
         let Batch { key, entries, now } = &self.0;
         lock(session).await?;
         let sql = "INSERT INTO batches (key, written) VALUES ($1, $2) ON CONFLICT DO NOTHING";
@@ -192,7 +192,7 @@ impl Work for Search {
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Self::Output, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<Self::Output, Fault> {
         let limit = self.limit.min(ENTRIES_MAX);
         let words = words(self.query.as_deref().unwrap_or_default());
         let mut best = if words.is_empty() && self.embedding.is_none() {
@@ -234,7 +234,7 @@ impl Work for Listing {
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<Entry>, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<Vec<Entry>, Fault> {
         let Self { tier, pending, after, limit, now } = self;
         let (tier, limit) = (tier.as_deref(), (*limit).min(ENTRIES_MAX));
         let (module, pending) = (None, *pending);
@@ -248,7 +248,7 @@ impl Work for Find {
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<Entry>, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<Vec<Entry>, Fault> {
         let prefix = &self.0;
         if !prefix.bytes().all(|it| it.is_ascii_hexdigit()) {
             return Ok(Vec::new());
@@ -263,7 +263,7 @@ impl Work for Find {
 impl Work for Approve {
     type Output = bool;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<bool, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<bool, Fault> {
         lock(session).await?;
         let mut changes = Changes::new(by_ids(session, std::slice::from_ref(&self.id)).await?);
         let Some(mut entry) = changes.get(&self.id).cloned() else { return Ok(false) };
@@ -278,13 +278,17 @@ impl Work for Approve {
 impl Work for Remove {
     type Output = bool;
 
-    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<bool, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<bool, Fault> {
         lock(session).await?;
         let sql = "SELECT seq FROM entries WHERE id = $1";
         let found = seqs(&session.query(sql, &[&self.0.as_str()]).await?)?;
         forget(session, &found).await?;
-        // An attempt in doubt may have removed it.
-        Ok(in_doubt || !found.is_empty())
+        Ok(!found.is_empty())
+    }
+
+    async fn attempt_after_doubt(&self, session: &Session) -> Result<bool, Fault> {
+        // The attempt in doubt may have removed it.
+        self.attempt(session).await.map(|_| true)
     }
 }
 
@@ -292,7 +296,7 @@ impl Work for Remove {
 impl Work for Import {
     type Output = ();
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+    async fn attempt(&self, session: &Session) -> Result<(), Fault> {
         lock(session).await?;
         let ids: Vec<EntryId> = self.0.iter().map(|it| it.id.clone()).collect();
         let mut changes = Changes::new(by_ids(session, &ids).await?);

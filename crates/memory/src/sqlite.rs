@@ -14,7 +14,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use graphrun_core::fault::{Injected, Point, hit};
+use graphrun_core::fault::{InjectedFault, Point, hit};
 use graphrun_storage::sqlite_file::{FileKind, explain};
 use jiff::Timestamp;
 use rusqlite::{
@@ -501,8 +501,8 @@ impl From<StoreError> for Fault {
     }
 }
 
-impl From<Injected> for Fault {
-    fn from(error: Injected) -> Self {
+impl From<InjectedFault> for Fault {
+    fn from(error: InjectedFault) -> Self {
         Self::Store(error.into())
     }
 }

@@ -4,7 +4,7 @@ use std::{error::Error, fmt, sync::Arc};
 
 use async_trait::async_trait;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-use graphrun_core::fault::Injected;
+use graphrun_core::fault::InjectedFault;
 use graphrun_engine::Clock;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use graphrun_engine::checkpoint::CheckpointError;
@@ -314,8 +314,8 @@ impl StoreError {
 }
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl From<Injected> for StoreError {
-    fn from(error: Injected) -> Self {
+impl From<InjectedFault> for StoreError {
+    fn from(error: InjectedFault) -> Self {
         let action = "write to the memory".to_owned();
         Self::Failed { action, is_transient: false, source: error.into() }
     }

@@ -81,8 +81,8 @@ impl<'a> OfferedTools<'a> {
 pub(super) fn read_calls(message: &Value) -> Vec<ToolCall> {
     let calls = message.get("tool_calls").and_then(Value::as_array);
     let calls = calls.into_iter().flatten().filter_map(|call| {
-        let told = call.get("extra_content").map(|it| json!({"extra_content": it}));
-        Some(ToolCall { extra: told, ..read_function(call.get("function")?, call.get("id"))? })
+        let extra = call.get("extra_content").map(|it| json!({"extra_content": it}));
+        Some(ToolCall { extra, ..read_function(call.get("function")?, call.get("id"))? })
     });
     let calls: Vec<ToolCall> = calls.collect();
     if calls.is_empty() {

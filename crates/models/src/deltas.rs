@@ -19,13 +19,13 @@ pub trait AnswerReader: fmt::Debug + Send + Sync {
     /// Takes a piece. Keys are removed from it.
     fn take(&self, part: MessagePart, text: &str);
 
-    /// Returns whether pieces are wanted. If not, only [`beat`](Self::beat) is called.
+    /// Returns whether pieces are wanted. If not, only [`heartbeat`](Self::heartbeat) is called.
     fn is_watched(&self) -> bool {
         true
     }
 
     /// Notes that a piece has arrived.
-    fn beat(&self) {}
+    fn heartbeat(&self) {}
 }
 
 /// Where the pieces of an answer go; nowhere by default. It is no part of the request: two requests that differ in it are
@@ -60,7 +60,7 @@ impl AnswerSink {
     /// Sends a piece of the answer.
     pub fn send(&self, part: MessagePart, text: &str) {
         let Some(pending) = &self.0 else { return };
-        pending.reader.beat();
+        pending.reader.heartbeat();
         let count = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
         pending.characters.fetch_add(count, Ordering::Relaxed);
         if text.is_empty() || !pending.reader.is_watched() {

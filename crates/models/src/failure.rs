@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::retry_after::read_retry_delay;
 use super::{ChatReply, Finish, ModelError, Protocol, TokenUsage};
+
 /// The longest message: an HTML page has no more information after its first lines.
 const MESSAGE_CHARS_MAX: usize = 500;
 
@@ -48,35 +49,38 @@ impl Failure<'_> {
                 ..ChatReply::default()
             });
         }
-        let said = body.as_ref().map_or_else(|| ErrorText::of_text(self.body), ErrorText::of_json);
-        Err(self.error(&said))
+        let error_text =
+            body.as_ref().map_or_else(|| ErrorText::of_text(self.body), ErrorText::of_json);
+        Err(self.error(&error_text))
     }
 
-    fn error(self, said: &ErrorText) -> ModelError {
+    fn error(self, error_text: &ErrorText) -> ModelError {
         let Self { status, .. } = self;
-        let after = self.after.or(said.after);
-        let message = said.message(status);
+        let after = self.after.or(error_text.after);
+        let message = error_text.message(status);
         match status {
             401 | 403 => ModelError::Auth { message },
             402 => ModelError::Quota { message },
-            _ if said.is_quota() => ModelError::Quota { message },
+            _ if error_text.is_quota() => ModelError::Quota { message },
             413 => overflow(message),
             429 => ModelError::RateLimited { after, message },
             // llama.cpp answers 500, and an error inside a reply has no status.
-            400 | 422 | 500.. if said.is_context_overflow() => overflow(message),
+            400 | 422 | 500.. if error_text.is_context_overflow() => overflow(message),
             // Azure and some gateways filter the request instead of the reply.
-            400 if said.has("content_filter") || said.has("content management policy") => {
+            400 if error_text.has("content_filter")
+                || error_text.has("content management policy") =>
+            {
                 ModelError::Refused { text: message, usage: TokenUsage::default() }
             }
             // Google answers 400, not 401, to a wrong key.
-            400 if said.has("api key not valid") || said.has("invalid api key") => {
+            400 if error_text.has("api key not valid") || error_text.has("invalid api key") => {
                 ModelError::Auth { message }
             }
             404 | 410 => ModelError::NotFound { message },
-            400 | 422 if said.is_unknown_model() => ModelError::NotFound { message },
+            400 | 422 if error_text.is_unknown_model() => ModelError::NotFound { message },
             408 | 409 | 425 => ModelError::Transient { after, message },
             503 | 529 => ModelError::Overloaded { after, message },
-            500.. if said.has("overloaded") => ModelError::Overloaded { after, message },
+            500.. if error_text.has("overloaded") => ModelError::Overloaded { after, message },
             500.. => ModelError::Transient { after, message },
             300..400 => ModelError::BadRequest {
                 status,
@@ -106,14 +110,14 @@ pub(super) fn not_a(body: &Value, wanted: &str) -> ModelError {
         );
         return ModelError::Transient { after: None, message };
     };
-    let said = ErrorText::of_json(body);
+    let error_text = ErrorText::of_json(body);
     let code = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
     let code = code.filter(|code| (400..600).contains(code));
     let words = ["code", "type", "status"].map(|it| error.get(it).and_then(Value::as_str));
     let by_word = || words.into_iter().flatten().find_map(status_of);
     // No status to go by: taken as a fault of the gateway, which it is when it says 200.
     let status = code.or_else(by_word).unwrap_or(502);
-    Failure { status, after: None, body: "" }.error(&said)
+    Failure { status, after: None, body: "" }.error(&error_text)
 }
 
 /// Returns the status that a provider answers with when an error of this code or type is not inside a reply.

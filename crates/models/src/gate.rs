@@ -399,7 +399,7 @@ impl Breaker {
 }
 
 impl Permit {
-    /// Tells the gate the outcome of the request.
+    /// Reports the outcome of the request to the gate.
     pub(super) fn learn<T>(self, outcome: Result<&T, &ModelError>) {
         self.gate.state().learn(outcome.map(drop), self.began, self.is_probe);
     }

@@ -1,6 +1,6 @@
 //! Models: one trait, one client for every provider, and recordings of both.
 //!
-//! Start at [`ChatModel`]. [`ask_structured`] turns any model's text into checked values;
+//! Start at [`ChatModel`]. [`StructuredChat`] turns any model's text into checked values;
 //! [`Recorder`] and [`Replay`] let a run be repeated without a provider. Retries, budgets and fallbacks
 //! belong to the engine.
 //! - [`ChatModel`]: what the rest of graphrun calls; `openai`, `transport`, `provider`: the client, its HTTP service, and the providers.
@@ -92,8 +92,9 @@ pub use secret::Secret;
 pub use settings::RequestSettings;
 pub use stated::{STATED_COST_USD_MAX, STATED_TOKENS_MAX, StatedUsage};
 pub use structured::{
-    Extracted, SchemaCheck, Structured, StructuredError, Wanted, answer_instruction, answer_schema,
-    ask_structured, extract_json, repair_messages, strict_schema, with_twice_the_room,
+    AnswerCheck, Extracted, SchemaCheck, Structured, StructuredChat, StructuredError, Wanted,
+    answer_instruction, answer_schema, extract_json, repair_messages, strict_schema,
+    with_doubled_max_tokens,
 };
 pub use tools::{ToolCall, ToolChoice, ToolSpec};
 pub use vocabulary::count_tokens;

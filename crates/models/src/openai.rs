@@ -31,6 +31,7 @@ use super::secret::Secret;
 use super::shape::{Shape, unwrap_answer};
 use super::transport::Transport;
 use graphrun_core::usage::TokenUsage;
+
 /// The address of a model and the settings of its requests.
 #[derive(Debug, Clone)]
 pub struct Config {

@@ -123,12 +123,12 @@ impl Answer {
             Value::String(text) => Self::of_content(Some(&Value::String(text.clone()))),
             _ => Self::of_content(message.get("content").or_else(|| message.get("text"))),
         };
-        let told = ["reasoning_content", "reasoning", "thinking"]
+        let reasoning = ["reasoning_content", "reasoning", "thinking"]
             .iter()
             .map(|name| text_of(message.get(*name)))
             .find(|text| !text.is_empty())
             .or_else(|| message.get("reasoning_details").map(parts_text));
-        answer.reasoning = answer.reasoning.or(told).filter(|text| !text.is_empty());
+        answer.reasoning = answer.reasoning.or(reasoning).filter(|text| !text.is_empty());
         answer.refusal = Some(text_of(message.get("refusal")))
             .filter(|text| !text.is_empty())
             .or(answer.refusal);

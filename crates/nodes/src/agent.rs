@@ -23,8 +23,8 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_models::{
-    ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredError, ToolChoice,
-    ToolSpec, ask_structured, with_twice_the_room,
+    ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredChat, StructuredError,
+    ToolChoice, ToolSpec, with_doubled_max_tokens,
 };
 use graphrun_workflow::{
     OnOverflow, Prompt, PromptView,
@@ -38,7 +38,7 @@ use self::history::History;
 use self::{
     answer::AnswerForm,
     compaction::Compacted,
-    cut::Fitted,
+    cut::FittingModel,
     program::ProgramRunner,
     tools::{Toolbox, WithTools},
 };
@@ -49,7 +49,7 @@ pub(super) use self::{
     read::AgentKind,
 };
 use super::{
-    call::{Calls, Candidates, Watched, with_model},
+    call::{Calls, Candidates, WatchedModel, with_model},
     in_folder::tools_folder,
     memory::task_memory,
 };
@@ -185,9 +185,9 @@ impl Agent {
             key => format!("{key}/{name}"),
         };
         let request = &ChatRequest { key, ..request.clone() };
-        let watched = Watched::new((name, model), ctx, &self.services, calls);
+        let watched = WatchedModel::new((name, model), ctx, &self.services, calls);
         let tools = (&self.toolbox, self.definition.tool_rounds_max, tool_ctx);
-        let fitted = Fitted::new(&watched, ctx, self.on_overflow(name), request);
+        let fitted = FittingModel::new(&watched, ctx, self.on_overflow(name), request);
         let with_tools = WithTools::new((&fitted, calls), ctx, tools);
         let model: &dyn ChatModel = if self.toolbox.is_empty() { &fitted } else { &with_tools };
         let answered = self.answer_of(ctx, (name, model), (request, answer)).await;
@@ -206,7 +206,7 @@ impl Agent {
     ) -> Result<Update, NoAnswer> {
         if let Some(channel) = answer.as_text() {
             let mut replied = model.chat(request).await;
-            let longer = replied.as_ref().err().and_then(|it| with_twice_the_room(request, it));
+            let longer = replied.as_ref().err().and_then(|it| with_doubled_max_tokens(request, it));
             if let Some(longer) = longer {
                 replied = model.chat(&longer).await;
             }
@@ -219,16 +219,14 @@ impl Agent {
             }
             return Ok(Update::default().write(channel.clone(), Value::String(reply.text)));
         }
-        let asked = ask_structured(
+        let chat = StructuredChat {
             model,
-            request.clone(),
-            &answer.schema(ctx.node.as_str()),
-            &|value| answer.read(value),
-            self.definition.repairs_max,
-            // `Watched` has already reported each call.
-            &mut |_| (),
-        )
-        .await;
+            schema: &answer.schema(ctx.node.as_str()),
+            check: &|value| answer.read(value),
+            repairs_max: self.definition.repairs_max,
+        };
+        // `WatchedModel` has already reported each call.
+        let asked = chat.ask(request.clone(), &mut |_| ()).await;
         match asked {
             Ok(structured) => {
                 let (update, read) = structured.value;

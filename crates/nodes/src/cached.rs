@@ -50,7 +50,7 @@ pub struct Cache {
 ///
 /// use graphrun_core::graph::{NodeContext, NodeError, node_fn};
 /// use graphrun_engine::storage::MemoryResults;
-/// use graphrun_nodes::{Cache, Cached};
+/// use graphrun_nodes::{Cache, CachedNode};
 /// use schemars::JsonSchema;
 /// use serde::{Deserialize, Serialize};
 ///
@@ -64,10 +64,10 @@ pub struct Cache {
 /// }
 ///
 /// let cache = Cache::new(Arc::new(MemoryResults::default()));
-/// let node = Cached::new(Arc::new(node_fn(slow)), cache);
+/// let node = CachedNode::new(Arc::new(node_fn(slow)), cache);
 /// ```
 #[doc(alias = "CachePolicy")]
-pub struct Cached {
+pub struct CachedNode {
     inner: Arc<dyn Node>,
     cache: Cache,
     /// The part of the fingerprint that is not the node's own.
@@ -90,7 +90,7 @@ impl Cache {
     }
 }
 
-impl Cached {
+impl CachedNode {
     /// Caches the results of a node, without a bound on their age.
     pub fn new(inner: Arc<dyn Node>, cache: Cache) -> Self {
         Self { inner, cache, label: Value::Null, age_max: None, key: None }
@@ -186,7 +186,7 @@ impl Cached {
 }
 
 #[async_trait]
-impl Node for Cached {
+impl Node for CachedNode {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         // A result that depends on an answer belongs to this run only.
         if !ctx.answers.is_empty() {
@@ -244,9 +244,9 @@ impl Node for Cached {
     }
 }
 
-impl fmt::Debug for Cached {
+impl fmt::Debug for CachedNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cached({:?})", self.inner)
+        write!(f, "CachedNode({:?})", self.inner)
     }
 }
 

@@ -35,7 +35,7 @@ use tracing::{Instrument, Level, Span, field, info_span, trace};
 /// request, even if the next call failed. The last answer is not saved: the result of the node is
 /// saved at once, so the answer would be stored twice.
 #[derive(Debug)]
-pub(super) struct Watched<'a> {
+pub(super) struct WatchedModel<'a> {
     /// The name of the model in the workflow, which determines its price.
     named: &'a str,
     model: Arc<dyn ChatModel>,
@@ -129,7 +129,7 @@ impl Calls {
     }
 }
 
-impl<'a> Watched<'a> {
+impl<'a> WatchedModel<'a> {
     pub(super) fn new(
         (named, model): (&'a str, Arc<dyn ChatModel>),
         ctx: &'a NodeContext,
@@ -154,7 +154,7 @@ impl<'a> Watched<'a> {
     }
 }
 
-impl Watched<'_> {
+impl WatchedModel<'_> {
     /// Refuses a request that leaves no room for an answer. Some servers cut its beginning off instead, without an error.
     fn check_window(&self, tokens_min: u64) -> Result<(), ModelError> {
         let window = self.services.windows.of(self.named).filter(|it| tokens_min >= *it);
@@ -192,7 +192,7 @@ impl Watched<'_> {
 
 /// A call without its end: the usage of an answer that has begun counts, also if the task is aborted.
 struct OpenCall<'a> {
-    call: &'a Watched<'a>,
+    call: &'a WatchedModel<'a>,
     request: &'a ChatRequest,
     is_open: bool,
 }
@@ -285,7 +285,7 @@ pub(super) fn characters(request: &ChatRequest) -> u64 {
 }
 
 #[async_trait]
-impl ChatModel for Watched<'_> {
+impl ChatModel for WatchedModel<'_> {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         self.save_last().await;
         let name = self.calls.name(self.model.name(), request);
@@ -422,8 +422,8 @@ impl AnswerReader for Pieces {
     }
 
     /// A model that answers is at work, so the idle timeout of its node does not run out.
-    fn beat(&self) {
-        self.reporter.beat();
+    fn heartbeat(&self) {
+        self.reporter.heartbeat();
     }
 }
 

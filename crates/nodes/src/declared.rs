@@ -115,8 +115,8 @@ impl Declared {
         };
         let refused = refused.map(|it| format!(" ({it})")).unwrap_or_default();
         let why = why + &refused;
-        let said = if stderr.is_empty() { &stdout } else { &stderr };
-        Err(ToolError::permanent(with_text(why, said)))
+        let output = if stderr.is_empty() { &stdout } else { &stderr };
+        Err(ToolError::permanent(with_text(why, output)))
     }
 
     async fn request(&self, tool: &RequestTool, input: &Value) -> Result<Value, ToolError> {
@@ -181,12 +181,12 @@ fn parse(text: &[u8], what: &str) -> Result<Value, ToolError> {
 }
 
 /// Adds the beginning of an output, without keys and control characters, to an error.
-fn with_text(message: String, said: &[u8]) -> String {
-    let said = clean_output(said, false);
-    let said = said.trim();
-    match said.char_indices().nth(SHOWN_CHARACTERS_MAX) {
-        _ if said.is_empty() => message,
-        None => format!("{message}: {said}"),
-        Some((end, _)) => format!("{message}: {}…", &said[..end]),
+fn with_text(message: String, output: &[u8]) -> String {
+    let output = clean_output(output, false);
+    let output = output.trim();
+    match output.char_indices().nth(SHOWN_CHARACTERS_MAX) {
+        _ if output.is_empty() => message,
+        None => format!("{message}: {output}"),
+        Some((end, _)) => format!("{message}: {}…", &output[..end]),
     }
 }

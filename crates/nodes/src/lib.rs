@@ -23,9 +23,9 @@
 //! ";
 //! let file = Arc::new(SourceFile { name: "greeting.yaml".into(), text: text.to_owned() });
 //! let (workflow, _warnings) = parse(file, Path::new(""), &registry())?;
-//! let (graph, diagnostics) = workflow.into_graph(&factory(Services::offline(), registry()));
-//! assert!(!diagnostics.has_errors());
-//! assert_eq!(graph.entry[0].as_str(), "greet");
+//! let made = workflow.into_graph(&factory(Services::offline(), registry()));
+//! assert!(!made.diagnostics.has_errors());
+//! assert_eq!(made.graph.entry[0].as_str(), "greet");
 //! # Ok::<_, graphrun_core::diagnostic::Diagnostics>(())
 //! ```
 
@@ -68,7 +68,7 @@ use std::sync::{Arc, LazyLock};
 use graphrun_analysis::compile;
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics},
-    graph::{Graph, Node},
+    graph::{Node, UncheckedGraph},
     id::NodeName,
 };
 use graphrun_engine::NestedGraph;
@@ -87,7 +87,7 @@ use self::{
 pub use self::{
     agent::{AgentMatchSettings, AgentSettings, Compaction},
     ask::AskSettings,
-    cached::{Cache, Cached},
+    cached::{Cache, CachedNode},
     commit::{CommitNode, CommitOutput},
     compact::CompactSettings,
     dependencies::{LockFileReadError, read_lock_file},
@@ -174,7 +174,7 @@ impl NodeFactory for Factory {
         let (Some(caching), Some(cache)) = (&definition.cache, &self.cache) else {
             return Ok(node);
         };
-        let cached = Cached::new(node, cache.clone());
+        let cached = CachedNode::new(node, cache.clone());
         let cached = cached.no_older_than(caching.age_max).by(caching.key.clone());
         Ok(Arc::new(match settings.cache_label() {
             Some(label) => cached.labelled(label),
@@ -186,7 +186,7 @@ impl NodeFactory for Factory {
         &self,
         _: &NodeName,
         settings: &NestedUse,
-        graph: (Graph, Diagnostics),
+        graph: UncheckedGraph,
     ) -> Result<(Arc<dyn Node>, Diagnostics), Diagnostics> {
         let graph = compile(graph)?;
         let warnings = graph.warnings().clone();

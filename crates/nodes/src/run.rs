@@ -50,7 +50,7 @@ struct Run {
 }
 
 /// The result of a command that ended by itself.
-struct Ended {
+struct CommandOutput {
     code: i32,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
@@ -138,7 +138,7 @@ impl Run {
         mut finished: Finished,
         names: &Streams,
         time: Duration,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<CommandOutput, Failure> {
         let program = self.program();
         let code = self.code(finished.outcome, time)?;
         let mut stream = |name: &str| {
@@ -150,7 +150,7 @@ impl Run {
             })
         };
         let (stdout, stderr) = (stream(&names.output)?, stream(&names.errors)?);
-        Ok(Ended { code, stdout, stderr, changes: Changes::of(finished) })
+        Ok(CommandOutput { code, stdout, stderr, changes: Changes::of(finished) })
     }
 
     /// Whether an exit code is a failure. It is a result if a field receives it, unless another attempt follows.
@@ -161,18 +161,22 @@ impl Run {
         code != 0 && (!is_result || follows && retry.exit_codes.contains(&code))
     }
 
-    async fn on_host(&self, ctx: &NodeContext, host: &HostSettings) -> Result<Ended, NodeError> {
+    async fn on_host(
+        &self,
+        ctx: &NodeContext,
+        host: &HostSettings,
+    ) -> Result<CommandOutput, NodeError> {
         let call = HostCall { definition: &self.definition, host, access: &self.hosts };
         let HostResult { outcome, stdout, stderr } = call.run(ctx).await?;
         let code = self.code(outcome, host.time)?;
-        Ok(Ended { code, stdout, stderr, changes: Changes::default() })
+        Ok(CommandOutput { code, stdout, stderr, changes: Changes::default() })
     }
 
     async fn in_sandbox(
         &self,
         ctx: &NodeContext,
         settings: &SandboxSettings,
-    ) -> Result<Ended, NodeError> {
+    ) -> Result<CommandOutput, NodeError> {
         let prepare = || Bench::prepare(settings, &self.sandboxes);
         let bench = self.bench.get_or_try_init(prepare).await?;
         let names = Streams::new();
@@ -197,7 +201,7 @@ impl Run {
         Ok(self.ended(finished, &names, settings.time)?)
     }
 
-    fn update(&self, ended: &Ended) -> Result<Update, Failure> {
+    fn update(&self, ended: &CommandOutput) -> Result<Update, Failure> {
         let mut update = Update::default();
         for (channel, output) in &self.definition.writes {
             let value = match output {
@@ -238,9 +242,9 @@ impl Node for Run {
         let message = format!("`{}` ended with {}", self.program(), ended.code);
         ctx.report(Report::Note { message: message.clone() }).await;
         if self.is_failure(ended.code, ctx.attempt) {
-            let said = if ended.stderr.is_empty() { &ended.stdout } else { &ended.stderr };
-            let failure = Failure::new(ErrorKind::Command, with_last_words(message, said));
-            let (raw, exit_code) = (Some(shown(said)), Some(ended.code));
+            let output = if ended.stderr.is_empty() { &ended.stdout } else { &ended.stderr };
+            let failure = Failure::new(ErrorKind::Command, with_last_words(message, output));
+            let (raw, exit_code) = (Some(shown(output)), Some(ended.code));
             return Err(Failure { raw, exit_code, ..failure }.into());
         }
         let update = self.update(&ended)?;
@@ -321,9 +325,9 @@ const LAST_LINES: usize = 20;
 const LINE_CHARACTERS_MAX: usize = 200;
 
 /// Returns a message with the last lines of the output.
-pub(super) fn with_last_words(message: String, said: &[u8]) -> String {
-    let said = shown(said);
-    let lines: Vec<&str> = said.lines().filter(|it| !it.trim().is_empty()).collect();
+pub(super) fn with_last_words(message: String, output: &[u8]) -> String {
+    let output = shown(output);
+    let lines: Vec<&str> = output.lines().filter(|it| !it.trim().is_empty()).collect();
     let shown = |it: &&str| it.trim_end().chars().take(LINE_CHARACTERS_MAX).collect::<String>();
     let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
     match last {

@@ -27,9 +27,9 @@ pub(super) async fn run_tool(
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = clean(&output.stderr);
+    let stderr = clean(&output.stderr);
     let mut last: Vec<&str> =
-        said.lines().rev().filter(|line| !line.trim().is_empty()).take(5).collect();
+        stderr.lines().rev().filter(|line| !line.trim().is_empty()).take(5).collect();
     last.reverse();
     Err(PythonError::Tool { attempt, detail: last.join("; ") })
 }

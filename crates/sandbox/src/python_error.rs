@@ -42,7 +42,7 @@ pub enum PythonError {
     Tool {
         /// The attempted action.
         attempt: &'static str,
-        /// What the program said.
+        /// The output of the program.
         detail: String,
     },
     /// The host could not do its part.
@@ -50,7 +50,7 @@ pub enum PythonError {
     Io {
         /// The attempted action.
         attempt: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }

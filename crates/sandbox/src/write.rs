@@ -17,6 +17,7 @@ use super::{
     path::{FilesRefused, PathError, check_files, check_path},
     source_file::SourceFile,
 };
+
 /// The largest file that a delivery can have written; a larger one has another origin.
 const CONTENT_BYTES_MAX: u64 = 64 << 20;
 /// The most files in the way that an error names.

@@ -16,10 +16,10 @@ const GROUP_MAX: usize = 256;
 
 /// The jobs that wait for the next transaction.
 #[derive(Debug)]
-pub(crate) struct Group<W, R>(Mutex<Waiting<W, R>>);
+pub(crate) struct Group<W, R>(Mutex<GroupQueue<W, R>>);
 
 #[derive(Debug)]
-struct Waiting<W, R> {
+struct GroupQueue<W, R> {
     jobs: Vec<Job<W, R>>,
     /// Whether a writer is at work, which then writes these jobs as well.
     has_writer: bool,
@@ -88,10 +88,10 @@ impl<W, R> Group<W, R> {
 
     /// Fails the jobs that wait, because their writer panicked. The next one starts another writer.
     pub(crate) fn abandon(&self) {
-        *self.waiting() = Waiting::default();
+        *self.waiting() = GroupQueue::default();
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting<W, R>> {
+    fn waiting(&self) -> MutexGuard<'_, GroupQueue<W, R>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -109,7 +109,7 @@ impl<W, R> Default for Group<W, R> {
     }
 }
 
-impl<W, R> Default for Waiting<W, R> {
+impl<W, R> Default for GroupQueue<W, R> {
     fn default() -> Self {
         Self { jobs: Vec::new(), has_writer: false }
     }

@@ -69,7 +69,7 @@ impl Lease {
     /// Returns the owner, if the lease has not expired.
     pub(crate) fn present_holder(&self, now_ms: i64) -> Option<Holder> {
         let now = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::MAX);
-        self.holder().filter(|it| it.has_it(now))
+        self.holder().filter(|it| it.is_current(now))
     }
 
     /// Fails if the run has an owner, unless the owner has the lease with the number `over`.
@@ -77,9 +77,9 @@ impl Lease {
         &self,
         run: &RunId,
         now_ms: i64,
-        over: Option<u64>,
+        replaces_fence: Option<u64>,
     ) -> Result<(), CheckpointError> {
-        match self.present_holder(now_ms).filter(|it| Some(it.fence) != over) {
+        match self.present_holder(now_ms).filter(|it| Some(it.fence) != replaces_fence) {
             Some(holder) => {
                 Err(CheckpointError::Owned { run: run.clone(), holder: Box::new(holder) })
             }

@@ -43,6 +43,7 @@ pub use self::postgres::PostgresStorage;
 pub use self::proof::{Proof, prove};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStorage;
+
 /// Files of SQLite that other crates keep with the same care.
 #[cfg(feature = "sqlite")]
 pub mod sqlite_file {
@@ -54,4 +55,4 @@ pub mod postgres_server {
     pub use super::postgres::{Fault, Missing, Mode, Server, Session, Tables, Traits, Work, get};
     pub use tokio_postgres::{Row, types::ToSql};
 }
-pub use graphrun_engine::storage::{MemoryResults, MemoryStorage};
+pub use graphrun_engine::storage::{InMemoryStorage, MemoryResults};

@@ -6,6 +6,7 @@ use graphrun_core::id::{RunId, TaskId};
 use graphrun_engine::checkpoint::{Entry, EntryHash};
 
 use graphrun_engine::storage::rules::finished_by;
+
 /// The content of the entries since the last commit of some runs.
 ///
 /// The key is the hash of the last of these entries. A hash proves all entries before it, so cached

@@ -9,6 +9,7 @@ use graphrun_engine::checkpoint::{
 use thiserror::Error;
 
 use graphrun_engine::storage::rules::{Head, finished_by};
+
 /// How many entries are read at once.
 const ENTRIES_AT_ONCE: usize = 256;
 

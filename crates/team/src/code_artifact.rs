@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use graphrun_core::state::{Choice, Fields, ReadLeniently, Reader};
+use graphrun_core::state::{Choice, LenientFields, ReadLeniently, Reader};
 use graphrun_nodes::TestResult;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -192,7 +192,7 @@ fn is_diff(content: &str) -> bool {
         || (first.starts_with("--- ") && second.starts_with("+++ "))
 }
 
-fn refuse_repeated_paths(files: &[CodeFile], artifact: &mut Fields<'_>) {
+fn refuse_repeated_paths(files: &[CodeFile], artifact: &mut LenientFields<'_>) {
     let mut seen = BTreeSet::new();
     for (place, file) in files.iter().enumerate() {
         if !file.file_path.is_empty() && !seen.insert(&file.file_path) {

@@ -4,7 +4,7 @@
 //! empty, and then the fields are made consistent. It refuses only an answer that is no report at
 //! all.
 
-use graphrun_core::state::{Choice, Fields, ReadLeniently, Reader};
+use graphrun_core::state::{Choice, LenientFields, ReadLeniently, Reader};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -103,16 +103,17 @@ impl ReadLeniently for FailureReport {
             }
             report.drop_claims(&["routing"]);
             let status = read_status(report);
-            let said = (
+            let reported = (
                 report.choice("failure_type").unwrap_or_default(),
                 report.flag("is_architectural"),
             );
-            let failure_type = agreed_failure_type(status, said.0, said.1.unwrap_or_default());
-            if said.0 != FailureType::None && said.0 != failure_type {
+            let failure_type =
+                agreed_failure_type(status, reported.0, reported.1.unwrap_or_default());
+            if reported.0 != FailureType::None && reported.0 != failure_type {
                 report.warn("failure_type", "a pass has none, so it was dropped");
             }
             let is_architectural = failure_type == FailureType::Architectural;
-            if said.1.is_some_and(|said| said != is_architectural) {
+            if reported.1.is_some_and(|reported| reported != is_architectural) {
                 report.warn(
                     "is_architectural",
                     &format!("set to {is_architectural}, to agree with the other fields"),
@@ -148,7 +149,7 @@ impl Choice for FixComplexity {
     const WORDS: &'static [&'static str] = &["trivial", "moderate", "complex", "none"];
 }
 
-fn read_status(report: &mut Fields<'_>) -> ReportStatus {
+fn read_status(report: &mut LenientFields<'_>) -> ReportStatus {
     report.choice("status").unwrap_or_else(|| {
         report.warn("status", "not known, so it was read as fail");
         ReportStatus::Fail

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{CodeArtifact, FailureReport, Review, TechnicalSpec, TestSuite, UserStory};
+
 /// The state of the team. Every field is absent until it is written; absent is not null.
 ///
 /// A field whose schema has `x-merge` is folded by that reducer; the others are replaced.

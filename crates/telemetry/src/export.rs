@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// Tells when it has a batch, and sends it when it may.
+    /// Signals when it has a batch, and sends it when it may.
     #[derive(Debug)]
     struct Gate {
         begun: mpsc::Sender<()>,

@@ -10,6 +10,7 @@ use super::{
     reader::Yaml,
     report::Report,
 };
+
 /// The conditions of a list of cases, in order.
 #[derive(Debug, Default)]
 pub(super) struct CaseConditions<'a> {

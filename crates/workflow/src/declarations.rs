@@ -16,6 +16,7 @@ use super::{
     report::Report,
     shape::{Section, built_in},
 };
+
 /// The names under `nodes`.
 #[derive(Debug, Default)]
 pub(super) struct Declarations {

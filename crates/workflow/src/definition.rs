@@ -11,6 +11,7 @@ use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
     graph::{
         Backoff, Catch, Condition, Edge, FactNeeds, Graph, Limits, Node, NodeSpec, Policies, Scope,
+        UncheckedGraph,
     },
     id::{ChannelName, NodeName},
     state::Schema,
@@ -166,15 +167,15 @@ pub trait NodeFactory {
         &self,
         name: &NodeName,
         settings: &NestedUse,
-        graph: (Graph, Diagnostics),
+        graph: UncheckedGraph,
     ) -> Result<(Arc<dyn Node>, Diagnostics), Diagnostics>;
 }
 
 impl Workflow {
-    /// Makes the graph. The findings include everything that its nodes lack on this machine.
+    /// Makes the graph. The diagnostics include everything that its nodes lack on this machine.
     ///
     /// If there are errors, the affected nodes are missing in the graph.
-    pub fn into_graph(self, factory: &dyn NodeFactory) -> (Graph, Diagnostics) {
+    pub fn into_graph(self, factory: &dyn NodeFactory) -> UncheckedGraph {
         self.into_graph_of(None, factory)
     }
 
@@ -220,7 +221,7 @@ impl Workflow {
         mut self,
         user: Option<&NodeName>,
         factory: &dyn NodeFactory,
-    ) -> (Graph, Diagnostics) {
+    ) -> UncheckedGraph {
         let mut findings = Diagnostics::default();
         let mut nodes = BTreeMap::new();
         for (name, definition) in self.nodes {
@@ -261,7 +262,7 @@ impl Workflow {
             inner_limit_targets: self.inner_limit_targets,
             facts: self.facts,
         };
-        (graph, findings)
+        UncheckedGraph { graph, diagnostics: findings }
     }
 }
 

@@ -24,13 +24,14 @@ use super::{
     Registry, Workflow,
     declarations::Declarations,
     draft::{EdgeDraft, NodeDraft, RouteDraft, WorkflowDraft},
-    expression::{Fact, ProvedFact},
+    expression::{PathFact, ProvedFact},
     reader::Yaml,
     shape::Section,
     structure::fields_of_use,
     success::SuccessFields,
     written::AssignedFields,
 };
+
 /// The assigned fields before and after each node.
 #[derive(Debug)]
 pub(crate) struct Flow {
@@ -100,7 +101,7 @@ impl Flow {
     pub(super) fn may_write(&self, node: &NodeName, field: &str) -> bool {
         let (node, field) = (self.nodes.get(node), self.paths.field(field));
         node.zip(field)
-            .is_some_and(|(node, field)| self.paths.net.nodes[*node].maybe.contains(field))
+            .is_some_and(|(node, field)| self.paths.net.nodes[*node].may_assign.contains(field))
     }
 
     /// The fields that are assigned before the first step.
@@ -117,12 +118,12 @@ impl Flow {
     }
 
     /// The facts that hold when a node starts, because routes before it have proved them.
-    pub(super) fn proved_before(&self, node: &NodeName) -> Proved {
+    pub(super) fn proved_before(&self, node: &NodeName) -> KnownFacts {
         self.nodes.get(node).map(|it| self.paths.proved_before(*it)).unwrap_or_default()
     }
 
     /// Those of them that the node itself does not change.
-    pub(super) fn proved_after(&self, node: &NodeName) -> Proved {
+    pub(super) fn proved_after(&self, node: &NodeName) -> KnownFacts {
         self.nodes.get(node).map(|it| self.paths.proved_after(*it)).unwrap_or_default()
     }
 
@@ -145,7 +146,7 @@ impl Flow {
 
 /// The facts that hold at one point of a workflow, because routes before it have proved them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Proved {
+pub(super) struct KnownFacts {
     /// The paths of values that are present.
     pub(super) paths: Vec<String>,
     /// The ranges of numbers, by their paths.
@@ -155,7 +156,7 @@ pub(super) struct Proved {
 /// The facts that the routes of a workflow prove, each once.
 #[derive(Debug, Default)]
 struct ProvedFacts {
-    facts: Vec<Fact>,
+    facts: Vec<PathFact>,
     /// The field of each.
     fields: Vec<ChannelName>,
 }
@@ -181,15 +182,17 @@ impl ProvedFacts {
     fn numbers(&self, proved: &[ProvedFact]) -> Vec<usize> {
         let known_range = |path: &String| {
             let ranges = proved.iter().filter_map(|it| match &it.fact {
-                Fact::InRange(of, range) if of == path => Some(*range),
+                PathFact::InRange(of, range) if of == path => Some(*range),
                 _ => None,
             });
             ranges.reduce(|all, it| all.common(it).unwrap_or(all))
         };
-        let follows = |fact: &Fact| match fact {
-            Fact::Present(_) => proved.iter().any(|it| it.fact == *fact),
+        let follows = |fact: &PathFact| match fact {
+            PathFact::Present(_) => proved.iter().any(|it| it.fact == *fact),
             // A wider range may hold on more ways.
-            Fact::InRange(path, range) => known_range(path).is_some_and(|it| range.includes(it)),
+            PathFact::InRange(path, range) => {
+                known_range(path).is_some_and(|it| range.includes(it))
+            }
         };
         let facts = self.facts.iter().enumerate();
         facts.filter(|(_, it)| follows(it)).map(|(at, _)| at).collect()
@@ -254,7 +257,12 @@ impl<'a> Sources<'a> {
     fn node(self, name: &NodeName) -> DraftNode<'a> {
         let Some(node) = self.draft.nodes.get(name) else {
             let policies = Cow::Owned(Policies::default());
-            return DraftNode { policies, has_condition: false, maybe: None, surely: None };
+            return DraftNode {
+                policies,
+                has_condition: false,
+                may_assign: None,
+                must_assign: None,
+            };
         };
         let mut policies = Cow::Borrowed(&node.policies);
         if policies.bounds.max_visits.is_none() && node.section.get("max_visits").is_some() {
@@ -264,9 +272,9 @@ impl<'a> Sources<'a> {
             // The order of assignments and clears is unknown.
             policies.to_mut().on_finish.clears.clear();
         }
-        let (maybe, surely) = self.written(name, node).unzip();
+        let (may_assign, must_assign) = self.written(name, node).unzip();
         let has_condition = node.section.get("when").is_some();
-        DraftNode { policies, has_condition, maybe, surely }
+        DraftNode { policies, has_condition, may_assign, must_assign }
     }
 
     /// The fields that a node may write, and those that it writes whenever it finishes.
@@ -282,14 +290,14 @@ impl<'a> Sources<'a> {
         if let Some(custom) = section.get("node").and_then(Yaml::text) {
             let custom = self.registry.custom(custom)?;
             let NodeDescription { contract, writes_always, .. } = custom.describe();
-            let maybe = contract.writes?;
-            let surely = writes_always.unwrap_or_else(|| maybe.clone());
+            let may_assign = contract.writes?;
+            let must_assign = writes_always.unwrap_or_else(|| may_assign.clone());
             let known = |it: Vec<ChannelName>| self.known(it.iter().map(ChannelName::as_str));
-            return known(maybe).zip(known(surely));
+            return known(may_assign).zip(known(must_assign));
         }
         if let Some(used) = section.get("use") {
-            let (maybe, surely) = fields_of_use(used, self.loaded.get(name));
-            return self.known(maybe.into_iter()).zip(self.known(surely.into_iter()));
+            let (may_assign, must_assign) = fields_of_use(used, self.loaded.get(name));
+            return self.known(may_assign.into_iter()).zip(self.known(must_assign.into_iter()));
         }
         let is_vague =
             self.declarations.vague.contains(name) && !self.declarations.joins.contains_key(name);
@@ -303,10 +311,11 @@ impl<'a> Sources<'a> {
             also.extend(kind.kind.also_changes(section));
         }
         let written = keys.into_iter().filter_map(|it| section.get(it)).flat_map(Yaml::words);
-        let maybe = self.known(written).filter(|_| !is_vague && !lacks_writes)?;
-        let surely = maybe.iter().filter(|it| !sometimes.contains(&it.as_str())).cloned().collect();
+        let may_assign = self.known(written).filter(|_| !is_vague && !lacks_writes)?;
+        let must_assign =
+            may_assign.iter().filter(|it| !sometimes.contains(&it.as_str())).cloned().collect();
         let also = also.iter().filter_map(|it| Some(self.schema.channel(it)?.name().clone()));
-        Some((maybe.into_iter().chain(also).collect(), surely))
+        Some((may_assign.into_iter().chain(also).collect(), must_assign))
     }
 
     /// The fields of these names, unless one is unknown.

@@ -17,6 +17,7 @@ use super::{
     reader::{self, Data, Yaml},
     report::Report,
 };
+
 /// The width of a line. A list or a mapping in brackets that fits stays on its line.
 const WIDTH: usize = 120;
 /// A comment with this text keeps the layout of the value below it.

@@ -129,6 +129,7 @@ use self::{
     source::SourceFolder,
     used::{Chain, WholeSize},
 };
+
 /// A workflow cannot be loaded.
 #[derive(Debug, Error)]
 pub enum LoadError {

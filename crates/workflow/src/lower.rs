@@ -37,6 +37,7 @@ use super::{
     used::{Chain, Uses, load_used},
     written::Presence,
 };
+
 /// The version of the format that this code reads.
 const VERSION: &str = "1";
 
@@ -57,7 +58,7 @@ pub(super) fn lower(
     let nodes = top.require(report, "nodes", "a workflow needs nodes").unwrap_or(&nothing);
     check_size(report, chain, nodes)?;
     let drafter = Drafter { report, top, nodes, registry, chain };
-    let Drafted { draft, env, interface, limits, entry, lacks_ways } =
+    let UncheckedDraft { draft, env, interface, limits, entry, lacks_ways } =
         drafter.draft(state, prompts)?;
     let (definitions, edges) = read_nodes(report, &env, &draft);
     let folders = read_folders(report, top, &env, entry.first()).into_iter().collect();
@@ -119,7 +120,7 @@ struct Drafter<'r, 'y> {
 }
 
 /// The draft of a workflow, before its expressions and prompts are checked.
-struct Drafted<'y> {
+struct UncheckedDraft<'y> {
     draft: WorkflowDraft<'y>,
     env: Environment,
     interface: Interface,
@@ -145,7 +146,7 @@ impl Interface {
 }
 
 impl<'y> Drafter<'_, 'y> {
-    fn draft(self, state: ReadState, prompts: PromptFiles) -> Option<Drafted<'y>> {
+    fn draft(self, state: ReadState, prompts: PromptFiles) -> Option<UncheckedDraft<'y>> {
         let Self { report, top, nodes, registry, chain } = self;
         // Without a state every field would be unknown; one finding is better than many.
         let schema = state.schema?;
@@ -210,7 +211,7 @@ impl<'y> Drafter<'_, 'y> {
             vague: state.vague,
         };
         env.maps = read_lists(report, &env, nodes);
-        Some(Drafted { draft, env, interface, limits, entry, lacks_ways })
+        Some(UncheckedDraft { draft, env, interface, limits, entry, lacks_ways })
     }
 }
 
@@ -342,8 +343,7 @@ fn inbox(report: &mut Report, top: &Section<'_>, schema: &Schema) -> Vec<Channel
         let Some(channel) = schema.channel(&word.text) else { continue };
         if !channel.reducer().grows_list() || !matches!(channel.ty(), Type::List(_) | Type::Any) {
             let message = format!(
-                "`inbox` names `{}`, which is not a list that messages can be \
-                                   appended to",
+                "`inbox` names `{}`, which is not a list that messages can be appended to",
                 word.text
             );
             let help =

@@ -22,6 +22,7 @@ use super::{
     structure::{FAILED, MAP},
     then::fail_reason,
 };
+
 /// More tries than this count as a mistake.
 pub(super) const ATTEMPTS_MAX: u32 = 20;
 

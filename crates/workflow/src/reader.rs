@@ -20,6 +20,7 @@ use self::{
     cut::{Cut, NextEntry},
 };
 use super::report::Report;
+
 /// The deepest nesting of lists and mappings.
 const DEPTH_MAX: usize = 32;
 

@@ -10,6 +10,7 @@ use graphrun_core::{
 use graphrun_guard::data_limit::DataLimitReached;
 
 use super::written::Without;
+
 /// The most findings that are reported; a file with more mistakes is probably not a workflow.
 pub(super) const FINDINGS_MAX: usize = 500;
 
@@ -19,7 +20,7 @@ pub struct Report {
     pub(super) file: Arc<SourceFile>,
     findings: Diagnostics,
     /// The reported findings with their places, so that a prompt shared by nodes is reported once.
-    said: BTreeSet<(&'static str, String, usize, String)>,
+    reported: BTreeSet<(&'static str, String, usize, String)>,
     /// The positions of repeated keys.
     pub(super) repeated: BTreeSet<usize>,
     /// The facts that expressions and prompts read.
@@ -48,7 +49,7 @@ impl Report {
         Self {
             file,
             findings: Diagnostics::default(),
-            said: BTreeSet::new(),
+            reported: BTreeSet::new(),
             repeated: BTreeSet::new(),
             facts: FactNeeds::default(),
             used: BTreeSet::new(),
@@ -67,7 +68,7 @@ impl Report {
             None => (String::new(), 0),
         };
         let new = !self.is_full()
-            && self.said.insert((finding.code, name, start, finding.message.clone()));
+            && self.reported.insert((finding.code, name, start, finding.message.clone()));
         if new {
             self.findings.push(finding);
         }
@@ -153,7 +154,7 @@ impl Report {
 
     /// Whether further findings are dropped.
     fn is_full(&self) -> bool {
-        self.said.len() >= FINDINGS_MAX
+        self.reported.len() >= FINDINGS_MAX
     }
 
     pub(super) fn has_errors(&self) -> bool {

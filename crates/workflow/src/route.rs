@@ -21,6 +21,7 @@ use super::{
     draft::{case_choices, match_choices},
     expression::exclude_each_other,
 };
+
 /// Cases that are tried in order.
 #[derive(Debug)]
 pub(super) struct Cases {

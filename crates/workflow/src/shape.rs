@@ -14,6 +14,7 @@ use super::{
     reader::{Data, Entry, SpannedText, Yaml},
     report::{Report, suggestion},
 };
+
 /// Keys of later versions of the format.
 const LATER: &[&str] = &["worktree"];
 

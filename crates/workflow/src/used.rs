@@ -32,6 +32,7 @@ use super::{
     source::SourceFolder,
     survey_within,
 };
+
 /// The most files of one workflow.
 const FILES_MAX: usize = 100;
 

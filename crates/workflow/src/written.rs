@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 use graphrun_core::id::ChannelName;
 
 use super::{flow::Paths, success::SuccessFields};
+
 /// The fields that are assigned at one point of a workflow. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct AssignedFields(Source);
@@ -12,7 +13,7 @@ pub(crate) struct AssignedFields(Source);
 #[derive(Clone, Debug)]
 enum Source {
     /// At a node.
-    Paths { paths: Arc<Paths>, node: usize, when: When },
+    Paths { paths: Arc<Paths>, node: usize, when: Moment },
     /// Before the first step.
     Start(Arc<Paths>),
     /// All fields, wherever they are.
@@ -25,7 +26,7 @@ enum Source {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum When {
+enum Moment {
     Before,
     /// After the node, where its routes are evaluated.
     After,
@@ -53,11 +54,11 @@ pub(crate) struct Without {
 
 impl AssignedFields {
     pub(super) fn before(paths: &Arc<Paths>, node: usize) -> Self {
-        Self(Source::Paths { paths: Arc::clone(paths), node, when: When::Before })
+        Self(Source::Paths { paths: Arc::clone(paths), node, when: Moment::Before })
     }
 
     pub(super) fn after(paths: &Arc<Paths>, node: usize) -> Self {
-        Self(Source::Paths { paths: Arc::clone(paths), node, when: When::After })
+        Self(Source::Paths { paths: Arc::clone(paths), node, when: Moment::After })
     }
 
     pub(super) fn at_start(paths: &Arc<Paths>) -> Self {
@@ -101,8 +102,8 @@ impl AssignedFields {
         };
         match &self.0 {
             Source::Paths { paths, node, when } => ask(paths, &|it| match when {
-                When::Before => paths.before(*node, it, known),
-                When::After => paths.after(*node, it, known),
+                Moment::Before => paths.before(*node, it, known),
+                Moment::After => paths.after(*node, it, known),
             }),
             Source::Start(paths) => ask(paths, &|it| paths.at_start(it)),
             Source::Everything => Presence::Always,
@@ -120,8 +121,8 @@ impl AssignedFields {
         let Source::Paths { paths, node, when } = &self.0 else { return None };
         let field = paths.field(field)?;
         match when {
-            When::Before => paths.without_before(*node, field),
-            When::After => paths.without_after(*node, field),
+            Moment::Before => paths.without_before(*node, field),
+            Moment::After => paths.without_after(*node, field),
         }
     }
 }

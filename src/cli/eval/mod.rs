@@ -42,7 +42,7 @@ use super::{
     words::count,
 };
 use crate::{
-    checkpoint::Outline,
+    checkpoint::GraphOutline,
     engine::ShutdownHandle,
     workflow::case_file::{Row, read_table},
 };
@@ -267,7 +267,7 @@ impl EvaluateArgs {
 /// Returns the fingerprint of a workflow, without the models of the command line.
 fn fingerprint(path: &Path) -> Result<String, CliError> {
     let compiled = prepare::load(path)?.compile_only()?;
-    Ok(Outline::of(&compiled).fingerprint())
+    Ok(GraphOutline::of(&compiled).fingerprint())
 }
 
 /// Reads the table. Every input and every expectation is checked before the first run.
@@ -276,7 +276,7 @@ fn rows(workflow: &Path, table: &Path, globals: &Globals) -> Result<Vec<Arc<run:
     let workflow = loaded.workflow.clone();
     let graph = loaded.compile_only()?;
     let (rows, warnings) =
-        read_table(table, &workflow, graph.graph()).map_err(|error| refuse(table, error))?;
+        read_table(table, &workflow, graph.definition()).map_err(|error| refuse(table, error))?;
     print_warnings(&warnings, globals.stderr);
     let mut problems = Vec::new();
     let mut checked = Vec::new();

@@ -134,7 +134,7 @@ impl Attempt {
             }
         }));
         match driving.await.unwrap_or_else(unwind) {
-            Ok(_) | Err(RunError::NothingToDo(_)) => (),
+            Ok(_) | Err(RunError::AlreadyEnded(_)) => (),
             Err(error) => return Err(error.into()),
         }
         for warning in run.reports.write(place.checkpointer.as_ref(), id, Moment::Stop).await {

@@ -3,7 +3,7 @@ use crate::compile::Why;
 
 fn node(name: &str, is_dispatched: bool, calls_max: Option<u64>) -> PlannedNode {
     let why =
-        Why::Rounds { max_visits: 2, is_first_free: true, bought: Vec::new(), after_limit: false };
+        Why::Rounds { max_visits: 2, is_first_free: true, resets: Vec::new(), after_limit: false };
     let node = NodeEnvelope {
         visits_max: 2,
         is_dispatched,

@@ -98,7 +98,9 @@ impl Diff {
         from: &RunSnapshot,
         to: &RunSnapshot,
     ) -> Result<Self, CliError> {
-        let read = async |it: &RunSnapshot| checkpointer.outline(&it.info.id).await.map(steps);
+        let read = async |it: &RunSnapshot| {
+            checkpointer.journal_without_values(&it.info.id).await.map(steps)
+        };
         let is_one = from.info.id == to.info.id;
         let (before, after) = (read(from).await?, read(to).await?);
         let writers = |field: &str| {

@@ -55,8 +55,7 @@ impl Args {
             globals.expect_output("runs events", &[Output::Text, Output::Json, Output::Jsonl])?;
             if self.follow && globals.output == Output::Json {
                 return Err(CliError::usage(
-                    "`--output json` prints one complete list, which `--follow` \
-                                    never has",
+                    "`--output json` prints one complete list, which `--follow` never has",
                 )
                 .with_help("use `--output jsonl` with `--follow`: one event per line"));
             }
@@ -144,7 +143,7 @@ impl EventReader<'_> {
 /// Returns whether the process that owned the run is gone.
 fn is_left(summary: &RunSummary) -> bool {
     let holder = summary.holder.as_ref();
-    holder.is_none_or(|it| it.owner.is_gone() || it.until <= jiff::Timestamp::now())
+    holder.is_none_or(|it| it.owner.is_dead() || it.until <= jiff::Timestamp::now())
 }
 
 fn drawn(event: &RunEvent, globals: &Globals, caption: &Caption) -> Result<String, CliError> {

@@ -26,7 +26,7 @@ impl Args {
             globals.expect_output("runs history", &[Output::Text, Output::Json])?;
             let checkpointer = globals.database_to_read()?.open_for(&self.run)?;
             let id = checkpointer.find(&self.run).await?.info.id;
-            let steps = steps(checkpointer.outline(&id).await?);
+            let steps = steps(checkpointer.journal_without_values(&id).await?);
             let text = match globals.output {
                 Output::Json => to_json(&steps)?,
                 _ => draw(&steps, globals.stdout),

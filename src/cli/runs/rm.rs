@@ -32,13 +32,13 @@ pub(super) async fn forget(
     run: &RunId,
 ) -> Result<(), CheckpointError> {
     match checkpointer.remove(run).await {
-        Err(CheckpointError::Owned { holder, .. }) if holder.owner.is_gone() => {
+        Err(CheckpointError::Owned { holder, .. }) if holder.owner.is_dead() => {
             let presence = Presence::new();
-            let (owner, over) = (presence.owner().clone(), Some(holder.fence));
+            let (owner, replaces_fence) = (presence.owner().clone(), Some(holder.fence));
             // If several processes see that, only one of them replaces this lease.
-            let claim = Claim { owner, ttl: LEASE, over };
-            let hold = checkpointer.acquire(run, &claim).await?;
-            checkpointer.release(&hold).await?;
+            let claim = Claim { owner, ttl: LEASE, replaces_fence };
+            let token = checkpointer.acquire(run, &claim).await?;
+            checkpointer.release(&token).await?;
             checkpointer.remove(run).await
         }
         result => result,

@@ -54,8 +54,7 @@ impl Args {
             globals.expect_output("runs verify", &[Output::Text, Output::Json])?;
             if self.expect.is_some() && self.runs.len() > 1 {
                 return Err(CliError::usage(
-                    "`--expect` is the hash of one run, but several runs are \
-                                    named",
+                    "`--expect` is the hash of one run, but several runs are named",
                 ));
             }
             let database = globals.database_to_read()?;
@@ -143,12 +142,12 @@ fn draw(verdicts: &[Verification], paint: Paint) -> String {
             return vec![name, paint.bad("damaged"), clean(problem)];
         }
         let (entries, steps) = (it.entries.unwrap_or(0), it.steps.unwrap_or(0));
-        let mut said = format!("{}, {}", plural(entries), count(steps, "step"));
+        let mut detail = format!("{}, {}", plural(entries), count(steps, "step"));
         if let Some(at) = it.expected_at {
-            said = format!("{said}; entry {at} has the expected hash");
+            detail = format!("{detail}; entry {at} has the expected hash");
         }
         let hash = it.hash.map(|it| it.to_string()).unwrap_or_default();
-        vec![name, paint.good("intact"), hash, said]
+        vec![name, paint.good("intact"), hash, detail]
     });
     table(&rows.collect::<Vec<_>>())
 }

@@ -110,7 +110,7 @@ impl<'a> Picture<'a> {
             }
         }
         let boxes = places.into_iter().map(|it| Shape::of(drawing, it, &notes)).collect();
-        Self { drawing, boxes, lines, notes: said(drawing, &notes) }
+        Self { drawing, boxes, lines, notes: legend(drawing, &notes) }
     }
 
     fn sheet(&self) -> Sheet {
@@ -216,17 +216,17 @@ fn written(drawing: &Drawing, edges: &[DrawnEdge]) -> Vec<bool> {
 }
 
 /// Returns the text below the name: the run, and the targets of the run itself.
-fn said(drawing: &Drawing, notes: &[DrawnEdge]) -> Vec<String> {
-    let mut said = Vec::new();
+fn legend(drawing: &Drawing, notes: &[DrawnEdge]) -> Vec<String> {
+    let mut legend = Vec::new();
     if let Some(run) = &drawing.run {
-        said.push(run.words());
-        said.extend(run.notes.iter().map(|it| format!("note: {it}")));
+        legend.push(run.words());
+        legend.extend(run.notes.iter().map(|it| format!("note: {it}")));
     }
     for edge in notes {
         let taken = edge.taken.filter(|it| *it > 0).map(|it| format!(" ×{it}")).unwrap_or_default();
-        said.push(format!("{} ⇢ {}{taken}", edge.labels.join(", "), name(drawing, edge.to)));
+        legend.push(format!("{} ⇢ {}{taken}", edge.labels.join(", "), name(drawing, edge.to)));
     }
-    said
+    legend
 }
 
 fn name(drawing: &Drawing, place: Place) -> String {

@@ -17,21 +17,21 @@ use crate::{
 /// Returns the most model calls of a further attempt, if they are known.
 pub(crate) fn calls_again_max(graph: &CompiledGraph) -> Option<u64> {
     let all = graph.calls_max()?;
-    let of_node = |name: &NodeName| calls_of_task(&graph.graph().nodes[name]);
+    let of_node = |name: &NodeName| calls_of_task(&graph.definition().nodes[name]);
     Some(most_again(graph, all, of_node).unwrap_or(all))
 }
 
-/// Returns the most that a further attempt uses, where a whole run uses `all`, and a task of each node as much as `of_node`
-/// says. `None` if this is not known for a node.
+/// Returns an upper bound of a resource for a retried nested run. `all` is the amount of a whole run, `of_node` that of one
+/// task of a node. Returns `None` if `of_node` does for a node.
 pub(crate) fn most_again(
     graph: &CompiledGraph,
     all: u64,
     of_node: impl Fn(&NodeName) -> Option<u64>,
 ) -> Option<u64> {
-    if may_fail_by_design(graph.graph()) {
+    if may_fail_by_design(graph.definition()) {
         return Some(all);
     }
-    let model = FlowModel::of(&Draft::of(graph.graph()));
+    let model = FlowModel::of(&Draft::of(graph.definition()));
     let used = graph.names().iter().map(of_node).collect::<Option<Vec<u64>>>()?;
     let beside = Concurrency::between(&model).all(&model);
     let in_a_step = |(node, beside): (usize, &Bits)| {

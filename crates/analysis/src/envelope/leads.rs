@@ -8,6 +8,7 @@ use graphrun_core::{
 };
 
 use super::tokens::Arrival;
+
 /// One node that a choice leads to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lead {

@@ -16,6 +16,7 @@ use super::{
     shares::Departures,
     tokens::{Arrival, Tokens},
 };
+
 /// A used workflow.
 #[derive(Debug)]
 pub(super) struct UsedScope {

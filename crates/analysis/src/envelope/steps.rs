@@ -16,6 +16,7 @@ use super::{
     tokens::Tokens,
     total::{Program, TotalFlow, rounded},
 };
+
 /// The maximum of all steps of a run together.
 #[derive(Debug)]
 pub(super) struct Steps {

@@ -142,10 +142,10 @@ impl TotalFlow {
             let Some(max_visits) = graph.nodes[*name].policies.bounds.max_visits else { continue };
             let passage = &tokens.passages[node];
             let a_round = max_visits.max(u32::from(passage.is_first));
-            let bought = tokens.resetters[node].iter().map(|it| (*it, -i64::from(a_round)));
+            let resets = tokens.resetters[node].iter().map(|it| (*it, -i64::from(a_round)));
             let free = if passage.is_first_free() { u64::from(a_round) } else { 0 };
             let most = free + u64::from(passage.is_after_limit);
-            self.rule([(node, 1)].into_iter().chain(bought).collect(), most);
+            self.rule([(node, 1)].into_iter().chain(resets).collect(), most);
         }
     }
 

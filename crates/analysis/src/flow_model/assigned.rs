@@ -25,7 +25,7 @@ use super::{Arrow, Bits, Concurrency, Ending, FlowModel, pairs::Place, reach::Re
 #[derive(Debug)]
 pub struct Assigned {
     /// The fields that some way to the node has written (may-assign).
-    maybe: Vec<Bits>,
+    may_assign: Vec<Bits>,
     certain: Certain,
     lines: Vec<Line>,
     into: Vec<Vec<usize>>,
@@ -39,7 +39,7 @@ pub struct Assigned {
 #[derive(Debug)]
 struct Certain {
     /// When each node starts; all fields, if no way leads to it.
-    surely: Vec<Bits>,
+    must_assign: Vec<Bits>,
     is_reached: Vec<bool>,
     /// For each join, those that each awaited node brings, once it has arrived.
     arrived: Vec<Vec<Option<Bits>>>,
@@ -133,8 +133,8 @@ impl Assigned {
         let mut flow = FieldFlow::new(model, &reach, &concurrency);
         flow.begin_at_start();
         let (lines, into, carried) = flow.run();
-        let (maybe, certain) = flow.found();
-        Self { maybe, certain, lines, into, carried, reach, concurrency }
+        let (may_assign, certain) = flow.found();
+        Self { may_assign, certain, lines, into, carried, reach, concurrency }
     }
 
     /// Computes the fields that are written when nodes start in the step of a visit of `visited`, or later.
@@ -161,13 +161,13 @@ impl Assigned {
     }
 
     /// Returns the fields that some way to a node has written.
-    pub fn maybe_before(&self, node: usize) -> &Bits {
-        &self.maybe[node]
+    pub fn may_be_assigned_before(&self, node: usize) -> &Bits {
+        &self.may_assign[node]
     }
 
     /// Returns the fields that every way to a node has written; all fields, if no way leads to it.
-    pub fn surely_before(&self, node: usize) -> &Bits {
-        &self.certain.surely[node]
+    pub fn must_be_assigned_before(&self, node: usize) -> &Bits {
+        &self.certain.must_assign[node]
     }
 
     /// Returns how the run may reach a node.
@@ -203,7 +203,7 @@ impl Assigned {
                 }
                 let gap = |kind| Some(Gap { from: line.from, to, kind });
                 let Some(from) = line.from else {
-                    let is_first = model.surely_at_start.contains(field);
+                    let is_first = model.must_assign_at_start.contains(field);
                     let cleared = is_first.then(|| self.cleared_by(model, line, field)).flatten();
                     let kind = match cleared {
                         Some(by) => GapKind::Cleared(by),
@@ -217,7 +217,7 @@ impl Assigned {
                 if line.ending.has_written() && node.clears.contains(field) {
                     return gap(GapKind::Cleared(from));
                 }
-                if !line.ending.has_written() && node.surely.contains(field) {
+                if !line.ending.has_written() && node.must_assign.contains(field) {
                     return gap(GapKind::Unwritten(line.ending));
                 }
                 let is_last = |(join, _): (usize, usize)| !of_join(&with, join).is_empty();
@@ -227,8 +227,8 @@ impl Assigned {
                         None => GapKind::Unwritten(line.ending),
                     });
                 }
-                let carries_before = self.certain.surely[from].contains(field);
-                if carries_before || node.surely.contains(field) {
+                let carries_before = self.certain.must_assign[from].contains(field);
+                if carries_before || node.must_assign.contains(field) {
                     let by = self.cleared_by(model, line, field);
                     last = by.and_then(|it| gap(GapKind::Cleared(it))).or(last);
                     continue;
@@ -251,7 +251,7 @@ impl Assigned {
         let mut nodes = line.from.into_iter().chain(concurrent).chain(arrived).chain(deferred);
         nodes.find(|it| {
             let node = &model.nodes[*it];
-            node.clears.contains(field) && !node.surely.contains(field)
+            node.clears.contains(field) && !node.must_assign.contains(field)
         })
     }
 }
@@ -259,14 +259,14 @@ impl Assigned {
 impl Certain {
     /// Returns the fields at a node, if some way leads to it.
     fn at(&self, node: usize) -> Option<Bits> {
-        self.is_reached[node].then(|| self.surely[node].clone())
+        self.is_reached[node].then(|| self.must_assign[node].clone())
     }
 }
 
 impl Since {
     /// Returns the fields that are certainly written when a node starts; `None` if it does not start. For the visited node,
     /// these are the fields at its later visits.
-    pub fn surely_before(&self, node: usize) -> Option<Bits> {
+    pub fn must_be_assigned_before(&self, node: usize) -> Option<Bits> {
         match (self.at_once[node].clone(), self.later.at(node)) {
             (Some(mut both), Some(later)) => {
                 both.keep(&later);
@@ -284,8 +284,8 @@ struct FieldFlow<'a> {
     concurrency: &'a Concurrency,
     lines: Vec<Line>,
     into: Vec<Vec<usize>>,
-    maybe: Vec<Bits>,
-    surely: Vec<Bits>,
+    may_assign: Vec<Bits>,
+    must_assign: Vec<Bits>,
     is_reached: Vec<bool>,
     /// For each join, the fields that each awaited node brings, once it has arrived.
     maybe_arrived: Vec<Vec<Option<Bits>>>,
@@ -320,8 +320,8 @@ impl<'a> FieldFlow<'a> {
             concurrency,
             lines: Vec::new(),
             into: vec![Vec::new(); nodes],
-            maybe: vec![Bits::none(fields); nodes],
-            surely: vec![Bits::all(fields); nodes],
+            may_assign: vec![Bits::none(fields); nodes],
+            must_assign: vec![Bits::all(fields); nodes],
             is_reached: vec![false; nodes],
             maybe_arrived: model.joins.iter().map(arrived).collect(),
             surely_arrived: model.joins.iter().map(arrived).collect(),
@@ -358,7 +358,7 @@ impl<'a> FieldFlow<'a> {
         for at in 0..self.lines.len() {
             let from = self.lines[at].from.filter(|it| runs(*it) && before.is_reached[*it]);
             if let Some(from) = from {
-                let given = Some(before.surely[from].clone());
+                let given = Some(before.must_assign[from].clone());
                 self.push(Line { given, ..self.lines[at].clone() });
             }
         }
@@ -446,8 +446,8 @@ impl<'a> FieldFlow<'a> {
 
     /// Returns the fields that may be written, and those that certainly are.
     fn found(self) -> (Vec<Bits>, Certain) {
-        let Self { maybe, surely, is_reached, surely_arrived: arrived, .. } = self;
-        (maybe, Certain { surely, is_reached, arrived })
+        let Self { may_assign, must_assign, is_reached, surely_arrived: arrived, .. } = self;
+        (may_assign, Certain { must_assign, is_reached, arrived })
     }
 
     /// Follows the lines. Returns them, those into each node, and the fields that each carries for certain.
@@ -493,29 +493,29 @@ impl<'a> FieldFlow<'a> {
         if line.given.is_none() && line.from.is_some_and(|it| !self.is_reached[it]) {
             return;
         }
-        let (maybe, surely) = (self.maybe_carried(line), self.surely_carried(line));
+        let (may_assign, must_assign) = (self.maybe_carried(line), self.surely_carried(line));
         match line.join {
-            Some((join, at)) => self.arrive(join, at, maybe, surely),
-            None => self.reach(line.to, &maybe, &surely),
+            Some((join, at)) => self.arrive(join, at, may_assign, must_assign),
+            None => self.reach(line.to, &may_assign, &must_assign),
         }
     }
 
-    fn reach(&mut self, node: usize, maybe: &Bits, surely: &Bits) {
+    fn reach(&mut self, node: usize, may_assign: &Bits, must_assign: &Bits) {
         let is_new = !std::mem::replace(&mut self.is_reached[node], true);
-        let more = self.maybe[node].add(maybe);
-        if self.surely[node].keep(surely) | more | is_new {
+        let more = self.may_assign[node].add(may_assign);
+        if self.must_assign[node].keep(must_assign) | more | is_new {
             self.changes += 1;
             self.changed_at[node] = self.changes;
         }
     }
 
     /// Records the fields that a node brings to a join.
-    fn arrive(&mut self, join: usize, at: usize, maybe: Bits, surely: Bits) {
+    fn arrive(&mut self, join: usize, at: usize, may_assign: Bits, must_assign: Bits) {
         let (before, now) = (&mut self.maybe_arrived[join][at], &mut self.surely_arrived[join][at]);
         let is_changed = match (before, now) {
-            (Some(before), Some(now)) => before.add(&maybe) | now.keep(&surely),
+            (Some(before), Some(now)) => before.add(&may_assign) | now.keep(&must_assign),
             (before, now) => {
-                (*before, *now) = (Some(maybe), Some(surely));
+                (*before, *now) = (Some(may_assign), Some(must_assign));
                 true
             }
         };
@@ -533,8 +533,8 @@ impl<'a> FieldFlow<'a> {
             return;
         }
         let mut all = (Bits::none(self.model.fields), Bits::none(self.model.fields));
-        for maybe in self.maybe_arrived[join].iter().flatten() {
-            all.0.add(maybe);
+        for may_assign in self.maybe_arrived[join].iter().flatten() {
+            all.0.add(may_assign);
         }
         if self.model.joins[join].is_partial() {
             for field in 0..self.model.fields {
@@ -544,14 +544,14 @@ impl<'a> FieldFlow<'a> {
                 }
             }
         } else {
-            for surely in arrived {
-                all.1.add(surely);
+            for must_assign in arrived {
+                all.1.add(must_assign);
             }
         }
         for line in onward {
-            let mut surely = all.1.clone();
-            self.add_visited(line, &mut surely);
-            self.reach(line.to, &all.0, &surely);
+            let mut must_assign = all.1.clone();
+            self.add_visited(line, &mut must_assign);
+            self.reach(line.to, &all.0, &must_assign);
         }
     }
 
@@ -566,7 +566,7 @@ impl<'a> FieldFlow<'a> {
     /// The fields that may be written when a line begins. A deferred node waits for others at its end.
     fn maybe_at_arrow(&self, line: &Line) -> Bits {
         let Some(from) = line.from else {
-            let start = self.model.maybe_at_start.clone();
+            let start = self.model.may_assign_at_start.clone();
             return if line.is_limit {
                 start.with(&written_by(self.model, 0..self.model.nodes.len()))
             } else {
@@ -574,13 +574,13 @@ impl<'a> FieldFlow<'a> {
             };
         };
         let node = &self.model.nodes[from];
-        let mut carried = self.maybe[from].clone();
+        let mut carried = self.may_assign[from].clone();
         if line.ending.has_written() {
             carried.remove(&node.clears);
         }
         if line.ending.has_written() || node.ends_once {
             // The updates of finished items are kept if another item has failed.
-            carried.add(&node.maybe);
+            carried.add(&node.may_assign);
         }
         carried.extend(&line.known);
         carried.add(&self.gains[from]);
@@ -604,19 +604,19 @@ impl<'a> FieldFlow<'a> {
             if let Some(given) = &line.given {
                 return given.clone();
             }
-            let mut carried = self.model.surely_at_start.clone();
+            let mut carried = self.model.must_assign_at_start.clone();
             if line.is_limit {
                 carried.remove(&cleared_by(self.model, 0..self.model.nodes.len()));
             }
             return carried;
         };
         let node = &self.model.nodes[from];
-        let mut carried = line.given.as_ref().unwrap_or(&self.surely[from]).clone();
+        let mut carried = line.given.as_ref().unwrap_or(&self.must_assign[from]).clone();
         if line.ending.has_written() || node.ends_once {
             carried.remove(&node.clears);
         }
         if line.ending.has_written() {
-            carried.add(&node.surely);
+            carried.add(&node.must_assign);
         }
         carried.extend(&line.known);
         carried.remove(&self.loses[from]);
@@ -634,10 +634,10 @@ impl<'a> FieldFlow<'a> {
         for &spent in &line.spent {
             let Some(after) = &self.after_visit[spent] else { continue };
             let node = &self.model.nodes[spent];
-            let mut known = self.surely[spent].clone();
+            let mut known = self.must_assign[spent].clone();
             if !after.unfinished.contains(from) {
                 known.remove(&node.clears);
-                known.add(&node.surely);
+                known.add(&node.must_assign);
             }
             known.remove(&after.lost);
             carried.add(&known);
@@ -647,7 +647,7 @@ impl<'a> FieldFlow<'a> {
 
 /// Returns the fields that some of the nodes may write.
 fn written_by(model: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
-    nodes.fold(Bits::none(model.fields), |all, it| all.with(&model.nodes[it].maybe))
+    nodes.fold(Bits::none(model.fields), |all, it| all.with(&model.nodes[it].may_assign))
 }
 
 /// Returns the fields that some of the nodes clear and may leave unwritten.
@@ -655,7 +655,7 @@ fn cleared_by(model: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
     let mut all = Bits::none(model.fields);
     for node in nodes.map(|it| &model.nodes[it]).filter(|it| !it.clears.is_empty()) {
         let mut cleared = node.clears.clone();
-        cleared.remove(&node.surely);
+        cleared.remove(&node.must_assign);
         all.add(&cleared);
     }
     all

@@ -31,19 +31,19 @@ impl FlowModel {
     /// Records the fields that are written before the first step.
     fn begin(&mut self, Draft { schema, input, given, facts, .. }: &Draft<'_>) {
         self.fields = schema.channels().len() + facts.len();
-        let mut surely = Bits::none(self.fields);
-        let mut maybe = surely.clone();
+        let mut must_assign = Bits::none(self.fields);
+        let mut may_assign = must_assign.clone();
         for (at, channel) in schema.channels().iter().enumerate() {
             let is_input = input.contains(channel.name());
             let is_given = channel.default().is_some() || given.contains(channel.name());
             if is_given || (is_input && channel.is_needed_as_input()) {
-                surely.insert(at);
+                must_assign.insert(at);
             }
             if is_given || is_input {
-                maybe.insert(at);
+                may_assign.insert(at);
             }
         }
-        (self.maybe_at_start, self.surely_at_start) = (maybe, surely);
+        (self.may_assign_at_start, self.must_assign_at_start) = (may_assign, must_assign);
     }
 }
 
@@ -150,7 +150,7 @@ impl<'a> Builder<'_, 'a> {
     fn node(
         &self,
         name: &NodeName,
-        DraftNode { policies, has_condition, maybe, surely }: &DraftNode<'_>,
+        DraftNode { policies, has_condition, may_assign, must_assign }: &DraftNode<'_>,
         edges: &[(usize, &DraftEdge<'_>)],
         joins: &[usize],
     ) -> FlowNode {
@@ -172,7 +172,7 @@ impl<'a> Builder<'_, 'a> {
                     }
                 }
                 DraftEdge::May { to, .. } => {
-                    chosen.extend(to.iter().filter_map(|it| self.maybe(it)));
+                    chosen.extend(to.iter().filter_map(|it| self.may_assign(it)));
                 }
                 DraftEdge::Join { .. } => (),
             }
@@ -200,15 +200,15 @@ impl<'a> Builder<'_, 'a> {
             Some(fields) => self.fields(fields),
             None => self.every_field(),
         };
-        let mut maybe = fields(maybe);
+        let mut may_assign = fields(may_assign);
         let collects = policies.schedule.items.as_ref().and_then(|it| it.failed.as_ref());
         if let Some(failed) = collects.and_then(|it| self.fields.get(it)) {
-            maybe.insert(*failed);
+            may_assign.insert(*failed);
         }
         let decided = outcomes.iter().flat_map(|it| &it.decisions);
         let has_choice = decided.into_iter().any(|it| it.alternatives.len() > 1);
         let mut clears = self.cleared(&policies.on_finish.clears);
-        clears.add(&self.ended_facts(&maybe, &policies.on_finish.clears));
+        clears.add(&self.ended_facts(&may_assign, &policies.on_finish.clears));
         FlowNode {
             outcomes,
             // The limits of a node are used up in the same way as its visits.
@@ -217,8 +217,8 @@ impl<'a> Builder<'_, 'a> {
                 has_limits: policies.bounds.limits.is_some(),
             }),
             resets: policies.on_finish.resets.iter().filter_map(|it| self.number(it)).collect(),
-            maybe,
-            surely: fields(surely),
+            may_assign,
+            must_assign: fields(must_assign),
             clears,
             defers: policies.schedule.defer.as_ref().map(|it| self.deferral(name, it)),
             ends_once: policies.schedule.items.is_some() && !has_choice,
@@ -316,7 +316,7 @@ impl<'a> Builder<'_, 'a> {
     }
 
     /// Returns a decision for a target that may be chosen or not, for one task or several.
-    fn maybe(&self, to: &Target) -> Option<Decision> {
+    fn may_assign(&self, to: &Target) -> Option<Decision> {
         Some(guess(Alternative::to(vec![self.sent(to, true)?])))
     }
 
@@ -363,7 +363,7 @@ impl<'a> Builder<'_, 'a> {
                 vec![Decision::one_of(targets.filter_map(each).chain(none).collect())]
             }
             Spread::Several => targets.filter_map(each).map(guess).collect(),
-            Spread::Items => targets.filter_map(|it| self.maybe(&it.to)).collect(),
+            Spread::Items => targets.filter_map(|it| self.may_assign(&it.to)).collect(),
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn combinations_of(
 pub(super) fn hopeful_combinations_of(
     model: &FlowModel,
     exclusions: &Exclusions,
-    doomed: &Bits,
+    failing: &Bits,
     node: usize,
 ) -> Option<Vec<Combination>> {
     let outcomes = model.nodes[node].outcomes.iter().filter(|it| it.ending != Ending::Chosen);
@@ -45,7 +45,7 @@ pub(super) fn hopeful_combinations_of(
     let mut all = ways.collect::<Option<Vec<_>>>()?.concat();
     let fails = |it: &Arrow| match *it {
         Arrow::Fail => true,
-        Arrow::Node(to) | Arrow::Tasks(to) => doomed.contains(to),
+        Arrow::Node(to) | Arrow::Tasks(to) => failing.contains(to),
         Arrow::End | Arrow::Join(_) => false,
     };
     all.retain(|it| !it.arrows.iter().any(fails));
@@ -113,7 +113,7 @@ pub(super) fn subsets(ways: &[Combination]) -> Vec<Combination> {
 }
 
 /// Returns the nodes after which the run always fails.
-pub(super) fn doomed(model: &FlowModel) -> Bits {
+pub(super) fn failing_nodes(model: &FlowModel) -> Bits {
     let count = model.nodes.len();
     let mut saved = Bits::none(count);
     loop {
@@ -139,7 +139,7 @@ pub(super) fn doomed(model: &FlowModel) -> Bits {
             break;
         }
     }
-    let mut doomed = Bits::all(count);
-    doomed.remove(&saved);
-    doomed
+    let mut failing = Bits::all(count);
+    failing.remove(&saved);
+    failing
 }

@@ -44,9 +44,9 @@ pub struct DraftNode<'a> {
     /// Whether it has a condition under which it runs.
     pub has_condition: bool,
     /// The fields that it may write; `None` stands for every field.
-    pub maybe: Option<Vec<ChannelName>>,
+    pub may_assign: Option<Vec<ChannelName>>,
     /// The fields that it writes whenever it finishes; `None` stands for every field.
-    pub surely: Option<Vec<ChannelName>>,
+    pub must_assign: Option<Vec<ChannelName>>,
 }
 
 /// An edge of a [`Draft`].
@@ -104,8 +104,8 @@ impl<'a> Draft<'a> {
             let node = DraftNode {
                 policies: Cow::Borrowed(&spec.policies),
                 has_condition: spec.when.is_some(),
-                surely: writes_always.or_else(|| writes.clone()),
-                maybe: writes,
+                must_assign: writes_always.or_else(|| writes.clone()),
+                may_assign: writes,
             };
             (name, node)
         });

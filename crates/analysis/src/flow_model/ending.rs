@@ -21,7 +21,7 @@ impl FlowModel {
                 break;
             }
         }
-        let mut written = self.surely_at_start.clone();
+        let mut written = self.must_assign_at_start.clone();
         for first in &self.start {
             // No visits are used up at the start. The limits of a node may be, by an earlier call of a used workflow.
             let is_free = self.nodes[*first].bound.is_none_or(|it| !it.has_limits);
@@ -46,7 +46,7 @@ impl FlowModel {
     fn written_by(&self, node: &FlowNode, outcome: &Outcome, after: &[Bits]) -> Bits {
         let mut written = Bits::none(self.fields);
         if outcome.ending.has_written() {
-            written.add(&node.surely);
+            written.add(&node.must_assign);
         }
         for Decision { alternatives, .. } in &outcome.decisions {
             let mut chosen = Bits::all(self.fields);

@@ -24,7 +24,8 @@ use foldhash::fast::RandomState;
 use super::{
     Arrow, Bits, Ending, FlowModel, Join,
     choices::{
-        COMBINATIONS_MAX, Combination, combinations_of, doomed, hopeful_combinations_of, subsets,
+        COMBINATIONS_MAX, Combination, combinations_of, failing_nodes, hopeful_combinations_of,
+        subsets,
     },
     exclusions::{Choice, Exclusions},
     projection::JoinVerdict,
@@ -103,12 +104,12 @@ pub struct Situations {
 }
 
 /// Returns the situations of all runs, or `None` if there are too many.
-pub fn together(model: &FlowModel, exclusions: &Exclusions) -> Option<Situations> {
+pub fn explore(model: &FlowModel, exclusions: &Exclusions) -> Option<Situations> {
     let reach = Reach::of(model);
     let ways = |it| combinations_of(model, exclusions, it);
     let mut exploring = Exploration::new(model, exclusions, &reach, ways)?;
     exploring.run()?;
-    let beside = exploring.together();
+    let beside = exploring.running_together();
     let Exploration { situations, next, .. } = exploring;
     Some(Situations { beside, all: situations, next })
 }
@@ -171,22 +172,22 @@ impl Situations {
 ///
 /// A run that certainly fails starves no join, so the analysis ignores the part after such nodes.
 /// It assumes that decisions made in Rust are right.
-pub fn starving(model: &FlowModel, exclusions: &Exclusions) -> StarvingJoins {
+pub fn find_starving_joins(model: &FlowModel, exclusions: &Exclusions) -> StarvingJoins {
     let reach = Reach::of(model);
-    let doomed = doomed(model);
-    let ways = |it| hopeful_combinations_of(model, exclusions, &doomed, it);
+    let failing = failing_nodes(model);
+    let ways = |it| hopeful_combinations_of(model, exclusions, &failing, it);
     let Some(mut exploring) = Exploration::new(model, exclusions, &reach, ways) else {
         return StarvingJoins::default();
     };
     let is_complete = exploring.run().is_some();
-    StarvingJoins { starving: exploring.starving(), is_complete }
+    StarvingJoins { starving: exploring.starving_joins(), is_complete }
 }
 
 /// Checks one join, which may run some steps after its last arrival.
 pub(super) fn check_join(model: &FlowModel, join: usize) -> JoinVerdict {
     let (reach, exclusions) = (Reach::of(model), Exclusions::default());
-    let doomed = Bits::none(model.nodes.len());
-    let ways = |it| hopeful_combinations_of(model, &exclusions, &doomed, it);
+    let failing = Bits::none(model.nodes.len());
+    let ways = |it| hopeful_combinations_of(model, &exclusions, &failing, it);
     let Some(mut exploring) = Exploration::new(model, &exclusions, &reach, ways) else {
         return JoinVerdict::Unknown;
     };
@@ -637,7 +638,7 @@ impl<'a> Exploration<'a> {
         !waits && scopes.all(|it| it.nodes.contains(node))
     }
 
-    fn together(&self) -> Vec<Bits> {
+    fn running_together(&self) -> Vec<Bits> {
         let count = self.model.nodes.len();
         let mut beside = vec![Bits::none(count); count];
         for (situation, _) in &self.situations {
@@ -652,7 +653,7 @@ impl<'a> Exploration<'a> {
         beside
     }
 
-    fn starving(&self) -> Vec<Starving> {
+    fn starving_joins(&self) -> Vec<Starving> {
         let mut starving: Vec<Starving> = Vec::new();
         for &at in &self.stuck {
             let join = self.situations[at].0.arrived.iter().map(|(join, _)| *join).next();

@@ -7,9 +7,9 @@
 //! may be used up once its node was visited. These analyses use it:
 //!
 //! - [`Concurrency`]: which nodes may run concurrently (in the same super-step), by pairs;
-//! - [`together`]: the same by exploring all steps, which is exact; only for graphs with few
+//! - [`explore`](explore()): the same by exploring all steps, which is exact; only for graphs with few
 //!   situations;
-//! - [`starving`]: which joins may wait forever; with too many situations, [`verdict`] decides about one join;
+//! - [`find_starving_joins`]: which joins may wait forever; with too many situations, [`check_join_alone`] decides about one join;
 //! - [`Assigned`]: which fields are written when a node starts, on every way or on some way.
 
 mod assigned;
@@ -31,9 +31,9 @@ pub use self::{
     build::field_numbers,
     draft::{Draft, DraftEdge, DraftNode},
     exclusions::Exclusions,
-    explore::{Astray, Situations, Starving, StarvingJoins, starving, together},
+    explore::{Astray, Situations, Starving, StarvingJoins, explore, find_starving_joins},
     pairs::Concurrency,
-    projection::{JoinVerdict, verdict},
+    projection::{JoinVerdict, check_join_alone},
 };
 
 /// The flow model of a graph. Nodes, joins and fields are numbers that start at zero.
@@ -52,9 +52,9 @@ pub struct FlowModel {
     /// The number of fields.
     pub fields: usize,
     /// The fields that may be written before the first step.
-    pub maybe_at_start: Bits,
+    pub may_assign_at_start: Bits,
     /// The fields that are written before the first step in every run.
-    pub surely_at_start: Bits,
+    pub must_assign_at_start: Bits,
 }
 
 /// One node of the flow model.
@@ -67,9 +67,9 @@ pub struct FlowNode {
     /// The nodes whose counts it resets.
     pub resets: Vec<usize>,
     /// The fields that it may write (may-assign).
-    pub maybe: Bits,
+    pub may_assign: Bits,
     /// The fields that it writes whenever it finishes (must-assign).
-    pub surely: Bits,
+    pub must_assign: Bits,
     /// The fields that it clears before it writes.
     pub clears: Bits,
     /// The nodes that run before it, if it waits for others.
@@ -228,7 +228,12 @@ impl FlowNode {
     /// Returns a node that writes none of the fields and leads nowhere.
     pub fn new(fields: usize) -> Self {
         let none = Bits::none(fields);
-        Self { maybe: none.clone(), surely: none.clone(), clears: none, ..Self::default() }
+        Self {
+            may_assign: none.clone(),
+            must_assign: none.clone(),
+            clears: none,
+            ..Self::default()
+        }
     }
 
     /// Returns all arrows of the node.

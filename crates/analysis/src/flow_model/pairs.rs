@@ -19,7 +19,7 @@
 //!
 //! **Limits.** It forgets which pairs exclude each other: if (`a`, `b`) and (`a`, `c`) are pairs, it does not know that `b` and
 //! `c` never occur in one run. If forks and joins are nested, it reports no impossible pair; otherwise
-//! [`together`](super::together) confirms a conflict. The work is at most the square of the number of places.
+//! [`explore`](super::explore()) confirms a conflict. The work is at most the square of the number of places.
 
 mod walk;
 

@@ -17,7 +17,7 @@
 
 use super::{
     Arrow, Bits, FlowModel, FlowNode, Join, Outcome,
-    choices::doomed,
+    choices::failing_nodes,
     explore::{Starving, check_join},
 };
 
@@ -33,7 +33,7 @@ pub enum JoinVerdict {
 }
 
 /// Checks one join in projections of the model.
-pub fn verdict(model: &FlowModel, join: usize) -> JoinVerdict {
+pub fn check_join_alone(model: &FlowModel, join: usize) -> JoinVerdict {
     if model.joins[join].count == 1 {
         // It never waits after an arrival.
         return JoinVerdict::Completes;
@@ -58,7 +58,7 @@ struct Projector<'a> {
     join: usize,
     /// The nodes that lead to each node, other than through the join.
     before: Vec<Vec<usize>>,
-    doomed: Bits,
+    failing: Bits,
 }
 
 impl<'a> Projector<'a> {
@@ -74,7 +74,7 @@ impl<'a> Projector<'a> {
                 }
             }
         }
-        Self { model, join, before, doomed: doomed(model) }
+        Self { model, join, before, failing: failing_nodes(model) }
     }
 
     /// Returns the projection for two awaited nodes, unless it depends on nodes outside of it.
@@ -148,7 +148,7 @@ impl<'a> Projector<'a> {
 
     fn node(&self, at: usize, node: &FlowNode, kept: &Bits, pair: [usize; 2]) -> FlowNode {
         let arrow = |it: Arrow| match it {
-            Arrow::Node(to) | Arrow::Tasks(to) if self.doomed.contains(to) => Arrow::Fail,
+            Arrow::Node(to) | Arrow::Tasks(to) if self.failing.contains(to) => Arrow::Fail,
             Arrow::Join(join) if join == self.join && !pair.contains(&at) => Arrow::End,
             Arrow::Join(join) if join != self.join => match self.model.joins[join].node {
                 // A node outside ends at once. It stays the target, so that a message can name it.

@@ -11,7 +11,7 @@ impl FlowModel {
         if !self.must_have_finished(node) {
             return Bits::none(self.fields);
         }
-        let mut written = self.nodes[node].surely.clone();
+        let mut written = self.nodes[node].must_assign.clone();
         for (_, other) in self.nodes.iter().enumerate().filter(|(at, _)| *at != node) {
             written.remove(&other.clears);
         }

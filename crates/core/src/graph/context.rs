@@ -58,7 +58,7 @@ pub struct NodeContext {
     pub node: NodeName,
     /// The names of both when the task began, if the run was migrated to another workflow since.
     pub original: Option<OriginalTask>,
-    /// The attempt, from one; only failures count, not crashes.
+    /// The attempt, from one. A failure and a wait of a nested run begin another one; a crash and an answer do not.
     pub attempt: u32,
     /// How often each node has run since its count was last reset, including this visit.
     pub visits: Arc<Visits>,
@@ -340,10 +340,9 @@ impl NodeContext {
     }
 
     /// Reports that the node still works, when it has no event to report. Only the time without a
-    /// report or a beat counts towards an idle timeout.
-    #[doc(alias = "heartbeat")]
-    pub fn beat(&self) {
-        self.reporter.beat();
+    /// report or a heartbeat counts towards an idle timeout.
+    pub fn heartbeat(&self) {
+        self.reporter.heartbeat();
     }
 
     /// Sends a report to watchers; see [`Report`].
@@ -448,7 +447,7 @@ impl Reporter {
 
     /// Sends a report to watchers. It counts the usage of a model call even without watchers.
     pub async fn report(&self, report: Report) {
-        self.beat();
+        self.heartbeat();
         if let Report::ModelCall { usage, .. } = &report {
             self.add_usage(usage);
         }
@@ -464,7 +463,7 @@ impl Reporter {
     ///
     /// Fails when the run ends before.
     pub async fn note(&self, name: &str, value: Value) -> Result<(), NodeError> {
-        self.beat();
+        self.heartbeat();
         let Some(attempt) = &self.0.attempt else { return Ok(()) };
         let (saved, is_saved) = oneshot::channel();
         let ms = u64::try_from(attempt.started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -493,7 +492,7 @@ impl Reporter {
         drop(attempt.send(MessageContent::PlannedCall(call)).await);
         loop {
             // The time in which other calls use the rest of a limit is not idle.
-            self.beat();
+            self.heartbeat();
             match timeout(WAIT_BEAT, &mut answered).await {
                 Ok(Ok(permit)) => return permit,
                 // The driver refused and will abort this attempt; wait for that.
@@ -506,7 +505,7 @@ impl Reporter {
     /// Passes the request of a nested run for a model call on to the driver, which sends the permit. Without a run it
     /// permits the call.
     pub async fn forward_call(&self, call: PlannedCall) {
-        self.beat();
+        self.heartbeat();
         match &self.0.attempt {
             Some(attempt) => drop(attempt.send(MessageContent::PlannedCall(call)).await),
             None => call.permit(),
@@ -520,7 +519,7 @@ impl Reporter {
 
     /// Gives a piece of a model's answer to its readers. It never waits, and nothing saves the piece.
     pub fn send_delta(&self, piece: MessagePiece) {
-        self.beat();
+        self.heartbeat();
         if let Some(attempt) = &self.0.attempt
             && let Some(deltas) = &attempt.driver.deltas
         {
@@ -529,14 +528,14 @@ impl Reporter {
     }
 
     /// Reports that the node still works, and the nodes whose nested run it is part of.
-    pub fn beat(&self) {
+    pub fn heartbeat(&self) {
         self.0.notes().last_report = Some(Instant::now());
         if let Some(outer) = self.0.attempt.as_ref().and_then(|it| it.driver.outer.as_ref()) {
-            outer.beat();
+            outer.heartbeat();
         }
     }
 
-    /// Returns the time of the last report or beat of the node.
+    /// Returns the time of the last report or heartbeat of the node.
     pub fn last_report(&self) -> Option<Instant> {
         self.0.notes().last_report
     }

@@ -3,7 +3,11 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::{Condition, FactNeeds, Limits, Node, Policies, Route, Target};
-use crate::{diagnostic::Place, id::NodeName, state::Schema};
+use crate::{
+    diagnostic::{Diagnostics, Place},
+    id::NodeName,
+    state::Schema,
+};
 
 /// A graph as its author defined it. `compile` checks it and makes it executable.
 #[derive(Debug, Default)]
@@ -29,6 +33,21 @@ pub struct Graph {
     pub inner_limit_targets: Vec<NodeName>,
     /// The facts that a run must save.
     pub facts: FactNeeds,
+}
+
+/// A graph that is not checked yet, with the diagnostics of the code that made it.
+#[derive(Debug, Default)]
+pub struct UncheckedGraph {
+    /// The graph. After an error it may lack the affected nodes.
+    pub graph: Graph,
+    /// The diagnostics so far.
+    pub diagnostics: Diagnostics,
+}
+
+impl From<Graph> for UncheckedGraph {
+    fn from(graph: Graph) -> Self {
+        Self { graph, diagnostics: Diagnostics::default() }
+    }
 }
 
 /// A node and the policies under which it runs.

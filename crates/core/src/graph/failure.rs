@@ -128,7 +128,7 @@ pub struct Failure {
     /// Whether a task of a nested run failed. Its policy for outages is used up, so the outer node does not retry it by default.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_nested: bool,
-    /// Whether nothing failed: a nested run waits for its next attempt. The task waits with it, which is no attempt.
+    /// Whether this is a wait: a nested run waits for its next attempt. It does not count as an attempt of the task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_nested_wait: bool,
     /// The exit code of a command that failed.

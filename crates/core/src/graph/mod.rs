@@ -29,7 +29,7 @@ pub use self::{
     command::{Command, Dispatch, Goto, IntoCommand, Target, Transition},
     condition::{Condition, condition_fn},
     context::{CallPermit, Cancel, Input, NodeContext, OriginalTask, Reporter},
-    definition::{Edge, Graph, NodeSpec},
+    definition::{Edge, Graph, NodeSpec, UncheckedGraph},
     facts::{FactNeeds, Remaining, RunFacts},
     failure::{ErrorKind, Failure, FailureClass, NodeError, with_causes},
     function::{Argument, Item, NodeFn, NodeFunction, WithContext, describe_types, node_fn},

@@ -96,7 +96,7 @@ pub struct NodeDescription {
     /// The maximum number of model calls in an attempt that follows another one of the same task. `None` means as many as
     /// in the first one.
     pub calls_again_max: Option<u64>,
-    /// Whether a task of it is a nested run. An outage there has its attempts at the tasks of the nested run, and no others.
+    /// Whether a task of it is a nested run. During an outage only the tasks of the nested run are retried, not the node itself.
     pub is_nested_run: bool,
     /// The side effects of the node, which decide whether a test can run it unchanged.
     pub side_effects: SideEffects,

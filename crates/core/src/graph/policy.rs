@@ -46,7 +46,7 @@ pub struct Attempts {
     pub retry: Backoff,
     /// The maximum duration of one attempt.
     pub timeout: Option<Duration>,
-    /// The maximum time of one attempt without a report or a beat.
+    /// The maximum time of one attempt without a report or a heartbeat.
     pub idle_timeout: Option<Duration>,
 }
 

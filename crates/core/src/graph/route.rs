@@ -155,10 +155,10 @@ pub enum RouteError {
         /// The reason.
         reason: String,
     },
-    /// The route or condition panicked.
+    /// The route, a condition or the order of items panicked.
     #[error("the {what} panicked: {message}")]
     Panicked {
-        /// `route` or `condition`.
+        /// `route`, `condition` or `order of items`.
         what: &'static str,
         /// The message of the panic.
         message: String,

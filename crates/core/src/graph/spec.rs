@@ -9,7 +9,7 @@ use super::{
 /// What a graph takes as a node: an async function (see [`NodeFunction`]), a [`Node`], or one of them with policies.
 ///
 /// The methods set policies where the node is named, such as `judge.retry(3).timeout(Duration::from_secs(60))`.
-/// Policies that name other nodes are methods of the graph builder: `bound`, `catch`, `resets`, `clears`.
+/// Policies that name other nodes are methods of the graph builder: `max_visits`, `catch`, `resets`, `clears`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,7 +61,7 @@ pub trait IntoNode<Marker>: Sized {
         self.set(|it| it.attempts.timeout = Some(duration))
     }
 
-    /// Limits the time of one attempt without a report or a beat.
+    /// Limits the time of one attempt without a report or a heartbeat.
     fn idle_timeout(self, duration: Duration) -> NodeSpec {
         self.set(|it| it.attempts.idle_timeout = Some(duration))
     }

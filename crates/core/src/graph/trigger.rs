@@ -34,7 +34,7 @@ pub enum Trigger {
         /// The failure.
         failure: Box<Failure>,
     },
-    /// A limit of the run was reached.
+    /// A limit of the run or of a node was reached.
     Limit {
         /// The limit, in words.
         error: String,

@@ -13,6 +13,7 @@ use super::{
     compact::Compact,
     measure::{FIELD_MEMORY, PART_MEMORY, RECORD_MEMORY},
 };
+
 /// A text cannot be read as JSON.
 #[derive(Debug, Error)]
 pub enum JsonError {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 pub(super) use self::by_schema::is_lenient;
 pub use self::{
     by_schema::{LENIENT, read_by_schema},
-    fields::Fields,
+    fields::LenientFields,
 };
 
 /// A type that is read from a model's answer.
@@ -107,13 +107,17 @@ impl Reader {
     }
 
     /// Reads an object field by field; fields that `read` does not use are ignored with a warning.
-    pub fn object<T>(&mut self, answer: Value, read: impl FnOnce(&mut Fields<'_>) -> T) -> T {
+    pub fn object<T>(
+        &mut self,
+        answer: Value,
+        read: impl FnOnce(&mut LenientFields<'_>) -> T,
+    ) -> T {
         let noted = (self.warnings.len(), self.problems.len());
         let (values, refusal) = match answer {
             Value::Object(values) => (values, None),
             other => (Map::new(), Some(format!("an object is required, got {}", kind(&other)))),
         };
-        let mut fields = Fields::new(self, values);
+        let mut fields = LenientFields::new(self, values);
         let value = read(&mut fields);
         let unknown: Vec<String> = fields.rest();
         if let Some(refusal) = refusal {

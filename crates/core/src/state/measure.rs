@@ -7,6 +7,7 @@ use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 use serde_json::Value;
 
 use super::Type;
+
 /// The memory in bytes counted for a part of a value: the size of a [`Value`].
 pub const PART_MEMORY: u64 = 72;
 

@@ -29,13 +29,13 @@ pub use self::json::read_json_fields;
 pub use self::{
     channel::{Channel, ReadAnswer},
     lenient::{
-        Choice, Fields, LENIENT, LenientValue, ReadError, ReadLeniently, Reader, read_as,
+        Choice, LENIENT, LenientFields, LenientValue, ReadError, ReadLeniently, Reader, read_as,
         read_by_schema,
     },
     range::NumberRange,
     reducer::{Fold, ReduceError, Reducer, UpdateForm},
     sample::{complete, smallest},
-    schema::{Refused, Schema, SchemaError, StateError},
+    schema::{FoldError, Schema, SchemaError, StateError},
     types::{Field, OutOfRange, Record, Type},
     update::{Change, ChangeKind, NotFields, Update},
     value::{State, ViewError},

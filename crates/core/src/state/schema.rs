@@ -83,7 +83,7 @@ pub enum StateError {
         /// The limit.
         source: DataLimitReached,
     },
-    /// Two tasks of one step wrote a channel without a reducer.
+    /// Two tasks of one step wrote a channel without a reducer. Give the channel a reducer, or write it in one of them.
     #[error("two tasks of one step wrote `{0}`, which has no reducer to combine them")]
     Conflict(ChannelName),
     /// A write cannot be combined with the value before it.
@@ -111,7 +111,7 @@ impl StateError {
 /// The updates of a step could not be folded.
 #[derive(Debug, Error)]
 #[error("the updates of a step conflict")]
-pub struct Refused {
+pub struct FoldError {
     /// The state before the step.
     pub state: State,
     /// The reason.
@@ -291,10 +291,10 @@ impl Schema {
         &self,
         mut state: State,
         updates: impl IntoIterator<Item = &'a Update, IntoIter: Clone>,
-    ) -> Result<(State, Vec<Change>), Box<Refused>> {
+    ) -> Result<(State, Vec<Change>), Box<FoldError>> {
         match self.fold_changes(&mut state, updates) {
             Ok(changes) => Ok((state, changes)),
-            Err(error) => Err(Box::new(Refused { state, error })),
+            Err(error) => Err(Box::new(FoldError { state, error })),
         }
     }
 

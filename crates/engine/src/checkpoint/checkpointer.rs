@@ -48,7 +48,7 @@ pub trait RunJournal: fmt::Debug + Send + Sync {
     ///
     /// Fails with [`CheckpointError::Overtaken`] if the entry does not follow from the last one, or
     /// if the caller no longer has the lease.
-    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError>;
+    async fn append(&self, token: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError>;
 
     /// Loads a run.
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError>;
@@ -63,10 +63,10 @@ pub trait RunLeases: fmt::Debug + Send + Sync {
 
     /// Renews a lease: it lasts `ttl` from now. Fails with [`CheckpointError::Overtaken`] if it has
     /// expired and another owner has the run, or if it was released.
-    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError>;
+    async fn renew(&self, token: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError>;
 
     /// Releases a lease. Does nothing if the caller no longer has it.
-    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError>;
+    async fn release(&self, token: &LeaseToken) -> Result<(), CheckpointError>;
 }
 
 /// Keeps the messages that people send to running workflows.
@@ -119,7 +119,7 @@ pub enum Detail {
     Whole,
     /// The entry [without values](JournalEntry::without_values). A storage that can skip the values needs less
     /// memory.
-    Outline,
+    WithoutValues,
 }
 
 /// Reads the history of a run. A storage provides two methods; the others follow from them.
@@ -147,11 +147,14 @@ pub trait RunHistory: fmt::Debug + Send + Sync {
     }
 
     /// Returns all entries of a run [without values](JournalEntry::without_values).
-    async fn outline(&self, run: &RunId) -> Result<Vec<JournalEntry>, CheckpointError> {
+    async fn journal_without_values(
+        &self,
+        run: &RunId,
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         let mut journal: Vec<JournalEntry> = Vec::new();
         loop {
             let after = journal.last().map_or(0, |it| it.number);
-            let entries = self.entries(run, after, ENTRIES_AT_ONCE, Detail::Outline).await?;
+            let entries = self.entries(run, after, ENTRIES_AT_ONCE, Detail::WithoutValues).await?;
             if entries.is_empty() {
                 return Ok(journal);
             }
@@ -161,7 +164,8 @@ pub trait RunHistory: fmt::Debug + Send + Sync {
 
     /// Returns the events of a run after a number, oldest first.
     async fn events(&self, run: &RunId, after: u64) -> Result<Vec<RunEvent>, CheckpointError> {
-        let events = self.outline(run).await?.into_iter().flat_map(|it| it.entry.events);
+        let events =
+            self.journal_without_values(run).await?.into_iter().flat_map(|it| it.entry.events);
         Ok(events.filter(|it| it.seq > after).collect())
     }
 

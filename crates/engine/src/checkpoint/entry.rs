@@ -14,6 +14,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{Commit, Migration, Outcome, TaskRecord};
+
 /// An entry of the journal of a run. It is saved as a whole or not at all.
 ///
 /// Its parts apply in this order. A step with only one task is one entry.
@@ -37,7 +38,7 @@ pub struct Entry {
 pub struct RunStatus {
     /// The status.
     pub status: Status,
-    /// The reason, if the run is not done.
+    /// The reason, if the run is not done or has reached a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

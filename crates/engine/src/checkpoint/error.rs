@@ -4,12 +4,13 @@ use std::error::Error;
 
 use graphrun_core::{
     event::Status,
-    fault::Injected,
+    fault::InjectedFault,
     id::{RunId, Step},
 };
 use thiserror::Error;
 
 use super::Holder;
+
 /// A run could not be saved or loaded. It stops at its last record.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
@@ -24,7 +25,7 @@ pub enum CheckpointError {
         /// The ids.
         ids: Vec<String>,
     },
-    /// The id or the name of a new run is already in use.
+    /// The id or the name of a new run is already in use. Choose another one.
     #[error("there is a run `{0}` already")]
     Exists(String),
     /// The step does not exist.
@@ -98,7 +99,7 @@ pub enum CheckpointError {
 
 impl CheckpointError {
     /// Returns the error of a failure point that a test has set.
-    pub fn injected(source: Injected) -> Self {
+    pub fn injected(source: InjectedFault) -> Self {
         Self::Storage { action: "continue the run".to_owned(), source: source.into() }
     }
 }

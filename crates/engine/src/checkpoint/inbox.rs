@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::CheckpointError;
+
 /// A message from a person to a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {

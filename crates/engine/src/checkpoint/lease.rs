@@ -45,8 +45,8 @@ pub struct Holder {
 impl Holder {
     /// Returns whether the owner still has the run: its lease has not expired, or its process certainly
     /// exists.
-    pub fn has_it(&self, now: Timestamp) -> bool {
-        self.until > now || self.owner.is_there()
+    pub fn is_current(&self, now: Timestamp) -> bool {
+        self.until > now || self.owner.is_alive()
     }
 }
 
@@ -57,8 +57,8 @@ pub struct Claim {
     pub owner: Owner,
     /// The duration of the lease unless it is renewed.
     pub ttl: Duration,
-    /// The number of a lease that counts as expired early, because its owner is gone.
-    pub over: Option<u64>,
+    /// The fencing token of a lease that counts as expired early, because its owner is dead.
+    pub replaces_fence: Option<u64>,
 }
 
 /// The right to write a run: its lease.
@@ -91,11 +91,11 @@ static SELF: LazyLock<Owner> = LazyLock::new(|| Owner {
 });
 
 impl Owner {
-    /// Returns whether the owner is certainly gone.
+    /// Returns whether the owner is certainly dead.
     ///
     /// This is possible only for owners on this machine. For others only an expired lease proves
     /// it.
-    pub fn is_gone(&self) -> bool {
+    pub fn is_dead(&self) -> bool {
         let here = &*SELF;
         if self.pid_scope.is_none() || self.pid_scope != here.pid_scope || self.host != here.host {
             return false;
@@ -106,16 +106,16 @@ impl Owner {
         start_time(self.pid) != self.started
     }
 
-    /// Returns whether the owner certainly exists.
+    /// Returns whether the owner is certainly alive.
     ///
     /// Its run is then not free, even if the lease looks expired: setting a clock ahead ends no process. As
-    /// with [`is_gone`](Self::is_gone), this is possible only for owners on this machine. A stopped process
+    /// with [`is_dead`](Self::is_dead), this is possible only for owners on this machine. A stopped process
     /// may never continue, so for it the end of its lease decides.
-    pub fn is_there(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         let here = &*SELF;
         let is_near =
             self.pid_scope.is_some() && self.pid_scope == here.pid_scope && self.host == here.host;
-        is_near && self.started.is_some() && !self.is_gone() && !is_stopped(self.pid)
+        is_near && self.started.is_some() && !self.is_dead() && !is_stopped(self.pid)
     }
 }
 
@@ -194,50 +194,50 @@ mod tests {
         let (one, other) = (Presence::new(), Presence::new());
         let owner = one.owner().clone();
         assert_ne!(owner, *other.owner());
-        assert!(!owner.is_gone() && owner.is_there());
+        assert!(!owner.is_dead() && owner.is_alive());
         drop(one);
-        assert!(owner.is_gone() && !owner.is_there() && !other.owner().is_gone());
+        assert!(owner.is_dead() && !owner.is_alive() && !other.owner().is_dead());
     }
 
     #[test]
-    fn an_owner_in_a_process_that_ended_is_gone() {
+    fn an_owner_in_a_process_that_ended_is_dead() {
         let mut child = process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
         let owner = Owner { pid, started: start_time(pid), ..SELF.clone() };
-        assert!(!owner.is_gone() && owner.is_there());
+        assert!(!owner.is_dead() && owner.is_alive());
         let process = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
         nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGSTOP).unwrap();
         while !is_stopped(pid) {
             std::thread::yield_now();
         }
-        assert!(!owner.is_gone() && !owner.is_there(), "a stopped process may never continue");
+        assert!(!owner.is_dead() && !owner.is_alive(), "a stopped process may never continue");
         child.kill().unwrap();
         // The process is dead, but still a zombie.
         while start_time(pid).is_some() {
             std::thread::yield_now();
         }
-        assert!(owner.is_gone());
+        assert!(owner.is_dead());
         child.wait().unwrap();
-        assert!(owner.is_gone());
+        assert!(owner.is_dead());
     }
 
     #[test]
     fn a_process_with_a_number_that_was_used_before_is_another_one() {
         let owner = Presence::new().owner().clone();
         let earlier = Owner { started: owner.started.map(|it| it - 1), ..owner };
-        assert!(earlier.is_gone());
+        assert!(earlier.is_dead());
     }
 
     #[test]
     fn nothing_is_certain_of_owners_elsewhere() {
         let gone = Presence::new().owner().clone();
-        assert!(gone.is_gone());
+        assert!(gone.is_dead());
         for elsewhere in [
             Owner { pid_scope: Some("another boot".into()), ..gone.clone() },
             Owner { pid_scope: None, ..gone.clone() },
             Owner { host: "elsewhere".into(), ..gone },
         ] {
-            assert!(!elsewhere.is_gone() && !elsewhere.is_there(), "{elsewhere:?}");
+            assert!(!elsewhere.is_dead() && !elsewhere.is_alive(), "{elsewhere:?}");
         }
     }
 }

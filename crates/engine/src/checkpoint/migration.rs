@@ -10,7 +10,8 @@ use graphrun_core::id::{ChannelName, NodeName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Outline, RunInfo, TaskRecord};
+use super::{GraphOutline, RunInfo, TaskRecord};
+
 /// The new names of nodes and fields in another workflow. A name without an entry stays the same.
 ///
 /// An entry also applies to all names below it: `review` to `review.lint`, unless that has a
@@ -62,7 +63,7 @@ pub struct Basis {
     pub origin: Value,
     /// The graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub graph: Option<Arc<Outline>>,
+    pub graph: Option<Arc<GraphOutline>>,
 }
 
 /// The migration of a run to another workflow.
@@ -157,7 +158,7 @@ impl Mapping {
 
     /// Combines several mappings of the names of one graph into one; each applies to the result of
     /// the one before.
-    pub(crate) fn in_a_row(outline: &Outline, mappings: &[&Self]) -> Self {
+    pub(crate) fn in_a_row(outline: &GraphOutline, mappings: &[&Self]) -> Self {
         let mut all = Self::default();
         for node in outline.nodes.keys() {
             match mappings.iter().try_fold(node.clone(), |name, it| it.new_name_of(&name)) {
@@ -264,9 +265,9 @@ mod tests {
             schema: String::new(),
             reducer: None,
         };
-        let outline = Outline {
+        let outline = GraphOutline {
             channels: ["a", "b", "c"].map(|it| (field(it), channel.clone())).into(),
-            ..Outline::default()
+            ..GraphOutline::default()
         };
         let first = Mapping::default().field(field("a"), field("b")).drop_field(field("b"));
         let first = first.set(field("c"), json!(1));

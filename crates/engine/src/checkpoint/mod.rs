@@ -28,7 +28,7 @@ pub use self::{
     inbox::{InboxMessage, Message},
     lease::{Claim, Holder, LeaseToken, Owner, Presence},
     migration::{Basis, Mapping, Migration},
-    outline::{ChannelOutline, NodeOutline, Outline},
+    outline::{ChannelOutline, GraphOutline, NodeOutline},
     position::{
         Activation, Checkpoint, Commit, Conversation, EarlierTurns, ExhaustedLimits, NodeUsage,
         Position, Round, UsedBudget,
@@ -40,5 +40,6 @@ pub use self::{
     record::{Outcome, TaskRecord, is_followed, next_due},
     run::{ForkSource, RunInfo, RunListItem, RunSummary, SavedCheckpoint, SavedRun},
 };
+
 /// The version of the storage format of runs.
 pub const FORMAT_VERSION: u32 = 1;

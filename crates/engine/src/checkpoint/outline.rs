@@ -1,4 +1,4 @@
-//! The outline of the graph that a run was started with.
+//! The outline of the graph that a run was started with: the parts on which a run depends, as short digests.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 ///
 /// It is saved with each run, so that another process can detect changes since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outline {
+pub struct GraphOutline {
     /// The nodes.
     pub nodes: BTreeMap<NodeName, NodeOutline>,
     /// The channels.
@@ -60,10 +60,10 @@ pub struct ChannelOutline {
     pub reducer: Option<String>,
 }
 
-impl Outline {
+impl GraphOutline {
     /// Returns the outline of a graph.
     pub fn of(compiled: &CompiledGraph) -> Self {
-        let graph = compiled.graph();
+        let graph = compiled.definition();
         let nodes = graph.nodes.iter();
         let nodes = nodes.map(|(name, spec)| (name.clone(), NodeOutline::of(compiled, name, spec)));
         let channels = graph.schema.channels().iter();
@@ -128,9 +128,9 @@ impl ChannelOutline {
 
 /// Returns the targets of an edge as text.
 fn targets(edge: &Edge) -> Vec<String> {
-    let told = |it: &Target| it.to_string();
+    let shown = |it: &Target| it.to_string();
     match edge {
-        Edge::Then { to, .. } => vec![told(to)],
+        Edge::Then { to, .. } => vec![shown(to)],
         Edge::Join { from, to, count, .. } if *count < from.len() => {
             vec![format!("{to} (a join of {count} of {})", from.len())]
         }
@@ -141,7 +141,7 @@ fn targets(edge: &Edge) -> Vec<String> {
             targets
                 .map(|it| match &it.label {
                     Some(label) => format!("{} ({})", it.to, redact(label)),
-                    None => told(&it.to),
+                    None => shown(&it.to),
                 })
                 .collect()
         }

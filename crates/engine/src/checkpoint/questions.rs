@@ -13,13 +13,14 @@ use graphrun_core::{
 };
 
 use super::{Entry, EntryHash, JournalEntry, Outcome, Position, TaskRecord};
+
 /// A question without an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenQuestion {
     /// The task that waits.
     pub task: TaskId,
     /// The id of the task when it began, before a migration of the run; part of the full name.
-    pub first: TaskId,
+    pub original_task: TaskId,
     /// Its node.
     pub node: NodeName,
     /// The question; its key is the name that an answer uses.
@@ -32,7 +33,7 @@ pub struct AskedQuestion {
     /// The task that asked.
     pub task: TaskId,
     /// The id of the task when it began, before a migration of the run; part of the full name.
-    pub first: TaskId,
+    pub original_task: TaskId,
     /// Its node.
     pub node: NodeName,
     /// The question, with the key that its node set.
@@ -67,7 +68,7 @@ pub enum QuestionOutcome {
 impl OpenQuestion {
     /// Returns whether a text is the name or the full name of the question.
     pub fn is_called(&self, text: &str) -> bool {
-        let (key, task) = (&self.question.key, format!("@{}", self.first));
+        let (key, task) = (&self.question.key, format!("@{}", self.original_task));
         text == key || (!key.ends_with(&task) && text.strip_suffix(&task) == Some(key.as_str()))
     }
 }
@@ -75,7 +76,7 @@ impl OpenQuestion {
 impl AskedQuestion {
     /// Returns the full name, which is unique in the run.
     pub fn full_name(&self) -> String {
-        full_name(&self.question.key, self.first)
+        full_name(&self.question.key, self.original_task)
     }
 }
 
@@ -95,8 +96,9 @@ pub fn open_questions(position: &Position, records: &[TaskRecord]) -> Vec<OpenQu
     let open = open.into_iter().map(|(task, (node, question))| {
         let key = question.key.as_str();
         let is_known = position.people.question_keys.contains(key) || askers[key].len() > 1;
-        let first = position.original_tasks.get(&task.index).map_or(task, |it| it.task);
-        let open = OpenQuestion { task, first, node: node.clone(), question: question.clone() };
+        let original_task = position.original_tasks.get(&task.index).map_or(task, |it| it.task);
+        let open =
+            OpenQuestion { task, original_task, node: node.clone(), question: question.clone() };
         if is_known { open.with_full_name() } else { open }
     });
     open.collect()
@@ -119,8 +121,8 @@ pub fn replaceable_questions(
         let is_other = |other: &&AskedQuestion| other.question.key == it.question.key;
         let is_known = asked.iter().filter(is_other).count() > 1
             || position.people.question_keys.contains(&it.question.key);
-        let AskedQuestion { task, first, node, question, .. } = (*it).clone();
-        let open = OpenQuestion { task, first, node, question };
+        let AskedQuestion { task, original_task, node, question, .. } = (*it).clone();
+        let open = OpenQuestion { task, original_task, node, question };
         if is_known { open.with_full_name() } else { open }
     });
     replaceable.collect()
@@ -129,7 +131,7 @@ pub fn replaceable_questions(
 impl OpenQuestion {
     /// Returns the question by its full name, because another question of the run had its key.
     pub(crate) fn with_full_name(mut self) -> Self {
-        self.question.key = full_name(&self.question.key, self.first);
+        self.question.key = full_name(&self.question.key, self.original_task);
         self
     }
 }
@@ -149,7 +151,7 @@ pub struct AskedQuestions {
     /// All of them so far, oldest first.
     pub questions: Vec<AskedQuestion>,
     /// The original ids of tasks that were migrated.
-    names: BTreeMap<TaskId, TaskId>,
+    original_ids: BTreeMap<TaskId, TaskId>,
 }
 
 impl AskedQuestions {
@@ -162,7 +164,11 @@ impl AskedQuestions {
             match (&record.outcome, open) {
                 (Outcome::Asked { question }, _) => self.questions.push(AskedQuestion {
                     task: record.task,
-                    first: self.names.get(&record.task).copied().unwrap_or(record.task),
+                    original_task: self
+                        .original_ids
+                        .get(&record.task)
+                        .copied()
+                        .unwrap_or(record.task),
                     node: record.node.clone(),
                     question: question.clone(),
                     hash: *hash,
@@ -191,8 +197,8 @@ impl AskedQuestions {
             }
         }
         if entry.migration.is_some() {
-            self.names = names_after(entry);
-            carry(&mut self.questions, entry, &self.names);
+            self.original_ids = names_after(entry);
+            reassign_open_questions(&mut self.questions, entry, &self.original_ids);
         }
     }
 }
@@ -209,9 +215,14 @@ fn names_after(entry: &Entry) -> BTreeMap<TaskId, TaskId> {
 }
 
 /// Updates open questions after a migration: each belongs to another task or is dropped.
-fn carry(asked: &mut [AskedQuestion], entry: &Entry, names: &BTreeMap<TaskId, TaskId>) {
+fn reassign_open_questions(
+    asked: &mut [AskedQuestion],
+    entry: &Entry,
+    original_ids: &BTreeMap<TaskId, TaskId>,
+) {
     for it in asked.iter_mut().filter(|it| it.outcome == QuestionOutcome::Open) {
-        let of_it = |record: &&TaskRecord| names.get(&record.task) == Some(&it.first);
+        let of_it =
+            |record: &&TaskRecord| original_ids.get(&record.task) == Some(&it.original_task);
         let last = entry.carried().iter().rev().find(of_it);
         match last.map(|it| (it, &it.outcome)) {
             Some((record, Outcome::Asked { question })) => {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::EntryHash;
+
 /// The result of a task, saved before its step commits.
 ///
 /// With the records, a resumed run does not repeat finished tasks.
@@ -214,9 +215,8 @@ pub fn next_due(records: &[TaskRecord]) -> Option<Timestamp> {
     due.min()
 }
 
-/// Returns whether the transitions of a dispatched task are followed, given the records of the dispatched tasks of its
-/// step: always, unless it is an item of a map and another item decides for all of them. The transitions of a task that
-/// an edge started are always followed.
+/// Returns whether a dispatched task's transitions are followed. In a map, if one item decides for all, only that item's
+/// are. `records` are those of all dispatched tasks of its step.
 pub fn is_followed<'r>(
     records: impl IntoIterator<Item = &'r TaskRecord>,
 ) -> impl Fn(&TaskRecord) -> bool {

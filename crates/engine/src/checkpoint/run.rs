@@ -9,7 +9,8 @@ use graphrun_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{CheckpointError, Holder, Outline, Position, TaskRecord};
+use super::{CheckpointError, GraphOutline, Holder, Position, TaskRecord};
+
 /// The properties of a run that are known from its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
@@ -32,7 +33,7 @@ pub struct RunInfo {
     /// The outline of the graph that it was started with, to detect changes of its workflow. The
     /// engine sets it. A run without one is resumed with any workflow that fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub graph: Option<Arc<Outline>>,
+    pub graph: Option<Arc<GraphOutline>>,
     /// The trace context of the span of its first process, as `traceparent` of W3C Trace Context. The engine sets it, if it
     /// [can](crate::Engine::with_trace_context).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,7 +76,7 @@ pub struct RunSummary {
     pub info: RunInfo,
     /// The run status.
     pub status: Status,
-    /// The reason, if the run is not done.
+    /// The reason, if the run is not done or has reached a limit.
     pub reason: Option<String>,
     /// The committed steps.
     pub step: Step,

@@ -1,8 +1,11 @@
 //! Changes of the fields.
 
-use graphrun_core::id::{ChannelName, NodeName};
+use graphrun_core::{
+    id::{ChannelName, NodeName},
+    words::quoted_list,
+};
 
-use super::{Differences, Names, Parts, Remedy, list, names::map_field, shared};
+use super::{Differences, Names, Parts, Remedy, names::map_field, shared};
 use crate::checkpoint::{ChannelOutline, Fate};
 
 /// Collects the changes of the fields.
@@ -53,7 +56,7 @@ impl<'a> FieldChanges<'a> {
             }
             let own = names.iter().find(|it| **it == now).or(names.last()).cloned();
             self.found.broken(
-                format!("{} all map to `{now}`", list(&names)),
+                format!("{} all map to `{now}`", quoted_list(&names)),
                 "several of them hold a value".to_owned(),
                 "`--drop` discards one of them".to_owned(),
                 own.into_iter().map(Remedy::DropField).collect(),
@@ -118,9 +121,9 @@ impl<'a> FieldChanges<'a> {
         let word = |it: &Option<String>| it.clone().unwrap_or_else(|| "replace".to_owned());
         let (before, after) = (word(&was.reducer), word(&is.reducer));
         let what = format!("the reducer of `{now}` was {before} and is {after}");
-        let is_said = matches!(self.names.mapping.fate_of_field(name), Fate::Named(_))
+        let is_confirmed = matches!(self.names.mapping.fate_of_field(name), Fate::Named(_))
             || self.names.mapping.set.contains_key(now);
-        if !self.names.compared.saved.values.contains_key(name) || is_said {
+        if !self.names.compared.saved.values.contains_key(name) || is_confirmed {
             return self.found.note(what);
         }
         let keep = Remedy::MapField(name.clone(), Some(now.clone()));

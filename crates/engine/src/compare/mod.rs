@@ -17,10 +17,11 @@ use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     diagnostic::did_you_mean,
     id::{ChannelName, NodeName},
+    words::quoted_list,
 };
 
 use self::{fields::FieldChanges, names::Names, nodes::NodeChanges, parts::Parts};
-use crate::checkpoint::{InboxMessage, Mapping, Outline, SavedRun};
+use crate::checkpoint::{GraphOutline, InboxMessage, Mapping, SavedRun};
 
 /// There are fewer kinds of differences than this, so more rounds of remedies show nothing new.
 const ROUNDS_MAX: usize = 6;
@@ -99,8 +100,8 @@ impl fmt::Display for Difference {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Comparison<'a> {
     /// The graph the run was started with.
-    pub(super) old: &'a Outline,
-    pub(super) new: &'a Outline,
+    pub(super) old: &'a GraphOutline,
+    pub(super) new: &'a GraphOutline,
     pub(super) graph: &'a CompiledGraph,
     pub(super) saved: &'a SavedRun,
     /// The inbox messages that are not processed yet.
@@ -191,11 +192,11 @@ fn unknown_names(names: Names<'_>, found: &mut Differences) {
     mapping.set.keys().for_each(|it| new_fields.check(it.as_str(), found));
 }
 
-fn node_names(outline: &Outline) -> Vec<&str> {
+fn node_names(outline: &GraphOutline) -> Vec<&str> {
     outline.nodes.keys().map(NodeName::as_str).collect()
 }
 
-fn field_names(outline: &Outline) -> Vec<&str> {
+fn field_names(outline: &GraphOutline) -> Vec<&str> {
     outline.channels.keys().map(ChannelName::as_str).collect()
 }
 
@@ -236,8 +237,8 @@ fn lost_messages(names: Names<'_>, parts: Parts<'_>, found: &mut Differences) {
         .chain(messages)
         .map(|it| it.message.channel.clone());
     for channel in channels.collect::<BTreeSet<_>>() {
-        let is_told = parts.holds(&channel);
-        if is_told || names.field(&channel).is_some() || names.is_dropped_field(&channel) {
+        let is_reported = parts.holds(&channel);
+        if is_reported || names.field(&channel).is_some() || names.is_dropped_field(&channel) {
             continue;
         }
         let near = did_you_mean(channel.as_str(), new.channels.keys().map(ChannelName::as_str));
@@ -278,8 +279,7 @@ fn unwritten_fields(names: Names<'_>, parts: Parts<'_>, found: &mut Differences)
         found.broken(
             format!("the field `{field}` ({ty}) is new"),
             format!(
-                "`{node}` reads it, and the run may reach that node before the field is \
-                     written"
+                "`{node}` reads it, and the run may reach that node before the field is written"
             ),
             format!("`--set {field}=JSON` sets it"),
             vec![Remedy::Set(field)],
@@ -297,9 +297,8 @@ fn shared<N: Ord + Clone>(pairs: impl Iterator<Item = (N, N)>) -> BTreeMap<N, Ve
     by_new
 }
 
-fn list(nodes: impl IntoIterator<Item = impl fmt::Display>) -> String {
-    let names: Vec<String> = nodes.into_iter().map(|it| format!("`{it}`")).collect();
-    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+fn list_or_nothing(nodes: &[impl fmt::Display]) -> String {
+    if nodes.is_empty() { "nothing".to_owned() } else { quoted_list(nodes) }
 }
 
 fn article(kind: &str) -> String {

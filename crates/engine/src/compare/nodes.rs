@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use graphrun_core::id::NodeName;
+use graphrun_core::{id::NodeName, words::quoted_list};
 
-use super::{Differences, Names, Parts, Remedy, article, list, names::map_node, shared};
+use super::{Differences, Names, Parts, Remedy, article, list_or_nothing, names::map_node, shared};
 use crate::checkpoint::{Fate, NodeOutline};
 
 /// Collects the changes of the nodes.
@@ -38,7 +38,7 @@ impl<'a> NodeChanges<'a> {
         for (now, names) in shared(pairs) {
             let own = names.iter().find(|it| **it == now).or(names.last()).cloned();
             self.found.broken(
-                format!("{} all map to `{now}`", list(&names)),
+                format!("{} all map to `{now}`", quoted_list(&names)),
                 "they have different parts in the run".to_owned(),
                 "`--drop` discards one of them".to_owned(),
                 own.into_iter().map(Remedy::DropNode).collect(),
@@ -84,12 +84,12 @@ impl<'a> NodeChanges<'a> {
         }
         let before = self.targets(was);
         if before != is.targets {
-            let told =
+            let shown =
                 |it: &[String]| if it.is_empty() { "nowhere".to_owned() } else { it.join(", ") };
             self.found.note(format!(
                 "`{now}` leads to {}, and led to {} before",
-                told(&is.targets),
-                told(&before)
+                shown(&is.targets),
+                shown(&before)
             ));
         }
     }
@@ -108,9 +108,9 @@ impl<'a> NodeChanges<'a> {
 
     /// A node with an open question must be the one that receives the answer, unless it asks again.
     fn behaviour(&mut self, name: &NodeName, now: &NodeName, what: String, is_same_kind: bool) {
-        let is_said =
+        let is_confirmed =
             matches!(self.names.mapping.fate_of_node(name), Fate::Named(_)) && is_same_kind;
-        if !self.parts.asks(name) || is_said || self.names.mapping.again.contains(name) {
+        if !self.parts.asks(name) || is_confirmed || self.names.mapping.again.contains(name) {
             return self.found.note(what);
         }
         let again = Remedy::Again(name.clone());
@@ -142,14 +142,14 @@ impl<'a> NodeChanges<'a> {
         }
         let what = format!(
             "`{now}` waits for {}, and waited for {} before",
-            list(&is.awaits),
-            list(&was.awaits)
+            list_or_nothing(&is.awaits),
+            list_or_nothing(&was.awaits)
         );
         let arrived = self.parts.arrived_at(name);
         if arrived.is_empty() {
             return self.found.note(what);
         }
-        let begun = format!("it is waiting: {} arrived there", list(&arrived));
+        let begun = format!("it is waiting: {} arrived there", quoted_list(&arrived));
         let is_astray =
             |it: &&NodeName| self.names.node(it).is_some_and(|it| !awaited.contains(&it));
         let astray = arrived.iter().filter(is_astray);

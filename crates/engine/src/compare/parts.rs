@@ -6,10 +6,11 @@ use graphrun_analysis::Midway;
 use graphrun_core::{
     graph::Transition,
     id::{ChannelName, NodeName},
+    words::quoted_list,
 };
 use serde_json::Value;
 
-use super::{Comparison, Names, list};
+use super::{Comparison, Names};
 use crate::{
     checkpoint::{NodeOutline, Outcome, SavedRun, TaskRecord},
     machine::migrate_position,
@@ -36,7 +37,7 @@ impl Parts<'_> {
         }
         let arrived = self.arrived_at(name);
         if !arrived.is_empty() {
-            return Some(format!("it is waiting: {} arrived there", list(&arrived)));
+            return Some(format!("it is waiting: {} arrived there", quoted_list(&arrived)));
         }
         if let Some((to, _)) = position.joins.iter().find(|(_, it)| it.contains(name)) {
             return Some(format!("it has arrived at `{to}`, which waits for it"));
@@ -74,8 +75,7 @@ impl Parts<'_> {
         self.names.renamed(name, was)?;
         if let Some((max, visits)) = was.max_visits.zip(position.visits.get(name)) {
             return Some(format!(
-                "it has run {visits} of {max} times, and the count would be \
-                                 forgotten"
+                "it has run {visits} of {max} times, and the count would be forgotten"
             ));
         }
         let has_usage = position.used.node_usage.contains_key(name);

@@ -1,8 +1,8 @@
 //! The budget of the running step: which attempts have time left, and which model calls may start.
 //!
-//! The limits themselves are rules. A call that needs what calls in progress may still use waits for them. When a limit is
+//! The limits themselves are rules. A call waits while running calls may still use the tokens it needs. When a limit is
 //! reached, a model call in progress completes, and its result is kept. A task that requests another call is aborted. When
-//! no task runs any more, the run has reached its limit.
+//! the last task has ended, the run has reached its limit.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -8,12 +8,12 @@ use tracing::{Instrument, debug_span};
 use crate::{
     RunError,
     checkpoint::{
-        CheckpointError, Checkpointer, Commit, Entry, Outline, RunInfo, RunStatus, TaskRecord,
+        CheckpointError, Checkpointer, Commit, Entry, GraphOutline, RunInfo, RunStatus, TaskRecord,
     },
     lease::Lease,
     log::Log,
     machine::Machine,
-    storage::{MemoryStorage, rules::stops_run},
+    storage::{InMemoryStorage, rules::stops_run},
     stream::Sender,
 };
 
@@ -38,7 +38,7 @@ pub(super) struct StoredRun {
 /// A run that exists in this process only. It is kept once, when it stops before its end.
 #[derive(Debug)]
 pub(super) struct ProcessRun {
-    kept: Arc<MemoryStorage>,
+    kept: Arc<InMemoryStorage>,
     info: Box<RunInfo>,
     /// The records of the open step.
     records: Vec<Arc<TaskRecord>>,
@@ -49,7 +49,7 @@ impl Target {
         Self::Storage(Box::new(StoredRun { storage, lease, entry: Entry::default(), state: None }))
     }
 
-    pub(super) fn process(kept: Arc<MemoryStorage>, info: RunInfo) -> Self {
+    pub(super) fn process(kept: Arc<InMemoryStorage>, info: RunInfo) -> Self {
         Self::Process(ProcessRun { kept, info: Box::new(info), records: Vec::new() })
     }
 
@@ -163,7 +163,7 @@ impl ProcessRun {
         let records = records.into_iter().map(Arc::unwrap_or_clone).collect();
         let changes = machine.state().as_changes().collect();
         let commit = Commit { position: machine.position(), changes };
-        let graph = Some(Arc::new(Outline::of(machine.graph())));
+        let graph = Some(Arc::new(GraphOutline::of(machine.graph())));
         let info = RunInfo { graph, ..RunInfo::clone(&self.info) };
         let entry = Entry { records, run_status: Some(run_status.clone()), ..Entry::default() };
         self.kept.keep(info, commit, entry, last_seq);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use graphrun_core::id::NodeName;
+use graphrun_core::{id::NodeName, words::quoted_list};
 
 /// Breakpoints between two steps, independent of the graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,10 +35,7 @@ impl Breakpoints {
         let places: Vec<String> = [("after", ran), ("before", next)]
             .into_iter()
             .filter(|(_, nodes)| !nodes.is_empty())
-            .map(|(when, nodes)| {
-                let names: Vec<String> = nodes.into_iter().map(|it| format!("`{it}`")).collect();
-                format!("{when} {}", names.join(", "))
-            })
+            .map(|(when, nodes)| format!("{when} {}", quoted_list(nodes)))
             .collect();
         (!places.is_empty()).then(|| format!("breakpoint {}", places.join(" and ")))
     }

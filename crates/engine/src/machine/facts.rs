@@ -48,7 +48,7 @@ impl Machine {
 
     /// Notes the facts at the start of the step after the position.
     fn note_facts(&mut self) {
-        let (graph, used) = (self.graph.graph(), &self.position.used);
+        let (graph, used) = (self.graph.definition(), &self.position.used);
         let usage_of = |it: &NodeName| Some((it.clone(), used.node_usage.get(it)?.usage));
         let steps = self.limits.steps.saturating_sub(self.position.steps_of_turn());
         let tokens = self.limits.tokens.map(|it| it.saturating_sub(used.usage.total_tokens()));
@@ -68,7 +68,10 @@ impl Machine {
 
     /// Returns the facts for a task of the step.
     pub(super) fn facts_of(&self, index: usize) -> Arc<RunFacts> {
-        match self.open_step.tasks()[index].item.filter(|_| self.graph.graph().facts.item_index) {
+        match self.open_step.tasks()[index]
+            .item
+            .filter(|_| self.graph.definition().facts.item_index)
+        {
             Some(item) => {
                 Arc::new(RunFacts { item_index: Some(item), ..self.facts.as_ref().clone() })
             }

@@ -24,6 +24,7 @@ use graphrun_core::{
     },
     id::NodeName,
     state::State,
+    words::quoted_list,
 };
 
 use super::{
@@ -53,7 +54,7 @@ pub(super) struct StepResults<'a> {
 /// edges, and a deferred one waits for the others.
 pub(super) fn first_frontier(graph: &CompiledGraph, position: &mut IndexedPosition) {
     let mut first = FrontierBuilder::new(graph, None, position, Vec::new());
-    let nodes = graph.graph().entry.iter().filter_map(|it| graph.index(it));
+    let nodes = graph.definition().entry.iter().filter_map(|it| graph.index(it));
     first.activated = nodes.map(|it| (it, Trigger::Start)).collect();
     first.resolve_deferred();
     first.fill(Vec::new());
@@ -109,7 +110,7 @@ fn count_records<'a>(
     for (record, active) in finished {
         position.used.usage.add(&record.usage);
         let policies = graph.policies_at(active.node);
-        let is_read = || graph.graph().facts.usage_of.contains(&record.node);
+        let is_read = || graph.definition().facts.usage_of.contains(&record.node);
         if policies.bounds.limits.is_some() || is_read() {
             let node_usage = position.used.node_usage.entry(record.node.clone()).or_default();
             node_usage.add(NodeUsage { usage: record.usage, elapsed_ms: record.ms });
@@ -441,7 +442,7 @@ impl<'a> FrontierBuilder<'a> {
         }
         for (node, trigger) in std::mem::take(&mut self.arrived) {
             let arrived = self.position.joins.get(&node).map_or(0, BTreeSet::len);
-            if arrived >= self.graph.count_at(node) {
+            if arrived >= self.graph.arrivals_needed_at(node) {
                 let arrived = self.position.joins.remove(&node).unwrap_or_default();
                 self.rounds.complete(self.graph, node, &arrived);
                 let _ = self.activate(node, trigger);
@@ -611,12 +612,12 @@ fn starvation_failure(graph: &CompiledGraph, position: &IndexedPosition) -> Opti
     let (join, arrived) = position.joins.iter().next().filter(|_| position.frontier.is_empty())?;
     let has_arrived = |it: &NodeName| graph.index(it).is_some_and(|it| arrived.contains(&it));
     let awaited = graph.awaited_at(*join).iter().filter(|it| !has_arrived(it));
-    let missing: Vec<String> = awaited.map(|it| format!("`{it}`")).collect();
+    let missing: Vec<&NodeName> = awaited.collect();
     let name = graph.name_at(*join);
-    let still_needed = graph.count_at(*join).saturating_sub(arrived.len());
+    let still_needed = graph.arrivals_needed_at(*join).saturating_sub(arrived.len());
     let some =
         if still_needed < missing.len() { format!("{still_needed} of ") } else { String::new() };
-    Some(format!("`{name}` waits for {some}{}, and nothing is left to run", missing.join(", ")))
+    Some(format!("`{name}` waits for {some}{}, and nothing is left to run", quoted_list(missing)))
 }
 
 /// Returns whether a limit of the node itself was reached, and not one of a nested run.

@@ -36,7 +36,7 @@ pub(crate) fn migrate_position(
 ) -> MigratedPosition {
     let SavedRun { position, records, values, .. } = saved;
     let reads_bounds =
-        graph.graph().nodes.values().any(|it| it.policies.bounds.visits_field.is_some());
+        graph.definition().nodes.values().any(|it| it.policies.bounds.visits_field.is_some());
     // A state that does not fit the graph is an error of the caller; no run continues with it.
     let state = || {
         let values = migrate_values(graph, mapping, values.clone());
@@ -162,7 +162,7 @@ impl PositionMigration<'_> {
         });
         let begun: BTreeSet<NodeName> = begun.chain(joins.keys().cloned()).collect();
         let dropped = self.dropped_targets();
-        for to in self.graph.graph().nodes.keys() {
+        for to in self.graph.definition().nodes.keys() {
             for from in self.graph.awaited_by(to) {
                 let counts_as_arrived =
                     (begun.contains(to) && self.is_dropped(from)) || dropped.contains(from);

@@ -361,7 +361,7 @@ impl OpenStep {
         Some((Failure::new(ErrorKind::Dependency, message), need.record.as_deref()))
     }
 
-    /// Tells the dependents of a settled task, and readies those that need no other.
+    /// Informs the dependents of a settled task, and readies those that need no other.
     fn release(&mut self, index: usize) {
         let Some(order) = &mut self.tasks[index].order else { return };
         let dependents = std::mem::take(&mut order.dependents);

@@ -124,9 +124,8 @@ pub enum Action {
     Record(Arc<TaskRecord>),
     /// Save a step. Nothing that follows is started or published before it is durable.
     Commit(Box<Commit>),
-    /// End a step of a run that exists in this process only. Without a summary it is the last step that the machine has
-    /// committed: the driver reads its number and the next nodes from the machine, and only if an event has a reader. If
-    /// another step follows in the same actions, the machine is already further, so the action carries both.
+    /// End a step of a run without storage. A summary is needed only if another step follows in the same actions, because
+    /// the driver otherwise reads the number and the next nodes from the machine, once an event has a reader.
     EndStep(Option<Box<StepSummary>>),
     /// Publish that the run has reached a node, as the event that its author declared (`emits`).
     Emit {
@@ -154,7 +153,7 @@ pub enum Action {
     Stop(RunStatus),
 }
 
-/// The end of a step that others have followed at once, because their nodes were skipped.
+/// The end of a step that another step follows in the same actions, because its nodes are skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepSummary {
     /// The number of the step.
@@ -174,7 +173,7 @@ pub struct Task {
     pub node_index: NodeIndex,
     /// The original names of both, if the run was migrated since the task began.
     pub original: Option<OriginalTask>,
-    /// The attempt, from one.
+    /// The attempt, from one. It includes attempts that ended because a nested run waits.
     pub attempt: u32,
     /// Its input.
     pub input: Input,

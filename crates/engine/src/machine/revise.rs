@@ -7,6 +7,7 @@ use graphrun_core::{
     graph::{Failure, Goto, Transition, Trigger},
     id::NodeName,
     state::{State, StateError, Update},
+    words::quoted_list,
 };
 use thiserror::Error;
 
@@ -44,7 +45,7 @@ pub enum ReviseError {
         nearest: Option<NodeName>,
     },
     /// Other nodes run next, and an update in the name of this one would not replace any of them.
-    #[error("`{node}` does not run next; the next nodes are {}", list(next))]
+    #[error("`{node}` does not run next; the next nodes are {}", quoted_list(next))]
     NotNext {
         /// The node.
         node: NodeName,
@@ -199,7 +200,7 @@ fn replaced_task(
 ) -> Result<(usize, IndexedActivation), ReviseError> {
     let (graph, frontier) = (&machine.graph, &machine.position.frontier);
     let Some(node_index) = graph.index(node) else {
-        let names = graph.graph().nodes.keys();
+        let names = graph.definition().nodes.keys();
         let nearest = did_you_mean(node.as_str(), names.map(NodeName::as_str));
         let nearest = nearest.and_then(|it| NodeName::parse(it).ok());
         return Err(ReviseError::Unknown { node: node.clone(), nearest });
@@ -258,8 +259,4 @@ fn finished_record(
     let fresh = TaskState::new(machine.graph.name_at(active.node).clone());
     let task = machine.open_step.tasks().get(index).unwrap_or(&fresh);
     task.make_record(machine.open_step.id(index), Outcome::Finished { update, transitions })
-}
-
-fn list(nodes: &[NodeName]) -> String {
-    nodes.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", ")
 }

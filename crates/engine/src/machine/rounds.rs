@@ -28,7 +28,7 @@ pub(super) struct Rounds {
     is_needed: bool,
     /// Each node to which a task led, with the node of the task. A node that waits leads to itself.
     sources: Vec<(NodeIndex, NodeIndex)>,
-    /// Each node that is activated, with the node that was meant: another one, if that one's bound is used up.
+    /// Pairs of activated node and intended node. They differ if the bound of the intended node is used up.
     entered: Vec<(NodeIndex, NodeIndex)>,
     /// The joins that run next, with the nodes that had not arrived.
     completed: Vec<(NodeIndex, BTreeSet<NodeIndex>)>,

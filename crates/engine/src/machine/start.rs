@@ -198,7 +198,7 @@ impl Machine {
         let open_step = OpenStep::after(&graph, &position);
         let inbox = Inbox::new(position.people.last_message, messages);
         let state = Arc::new(state);
-        let workflow = graph.graph().name.as_str().into();
+        let workflow = graph.definition().name.as_str().into();
         let facts = RunFacts { run: Some(run.clone()), workflow, ..RunFacts::default() };
         let facts = Arc::new(facts);
         let mut machine = Self {
@@ -222,7 +222,7 @@ impl Machine {
 impl RunSettings {
     /// Returns when the first step begins, if the graph needs it.
     fn first_step_began(&self, graph: &CompiledGraph) -> Option<Timestamp> {
-        graph.graph().facts.time.then_some(self.now)
+        graph.definition().facts.time.then_some(self.now)
     }
 }
 

@@ -110,9 +110,9 @@ impl Machine {
                 let (key, task) = (question.key.as_str(), self.open_step.id(index));
                 let is_known =
                     self.position.people.question_keys.contains(key) || askers[key].len() > 1;
-                let first = self.original_task(index).map_or(task, |it| it.task);
+                let original_task = self.original_task(index).map_or(task, |it| it.task);
                 let node = self.name_of_task(index).clone();
-                let open = OpenQuestion { task, first, node, question: question.clone() };
+                let open = OpenQuestion { task, original_task, node, question: question.clone() };
                 if is_known { open.with_full_name() } else { open }
             })
             .collect()

@@ -32,9 +32,9 @@ use crate::checkpoint::{
 /// It has the same rules as `SqliteStorage`, except that all runs are lost
 /// with the process.
 #[derive(Debug, Default)]
-pub struct MemoryStorage {
+pub struct InMemoryStorage {
     /// In the order of creation.
-    runs: Mutex<Vec<Run>>,
+    runs: Mutex<Vec<StoredRun>>,
     /// Whether it keeps only the last checkpoint of a run that stopped, and nothing of a run that is done
     /// and no thread.
     keeps_last_only: bool,
@@ -43,7 +43,7 @@ pub struct MemoryStorage {
 }
 
 #[derive(Debug)]
-struct Run {
+struct StoredRun {
     info: RunInfo,
     /// The original `info`.
     started_as: RunInfo,
@@ -58,7 +58,7 @@ struct Run {
     inbox: Vec<InboxMessage>,
 }
 
-impl MemoryStorage {
+impl InMemoryStorage {
     /// Makes a storage for the runs of an engine without storage: of a run that stops it keeps only what a resumption
     /// needs, and nothing of a run that is done.
     pub(crate) fn of_process() -> Self {
@@ -75,7 +75,7 @@ impl MemoryStorage {
             let action = || format!("load the nested run `{}`", info.id);
             let mut entries = entries.into_iter();
             let first = entries.next().unwrap_or_default();
-            let mut run = Run::first(&info, first).map_err(|it| it.explain(action()))?;
+            let mut run = StoredRun::first(&info, first).map_err(|it| it.explain(action()))?;
             for entry in entries {
                 run.follow(&entry).map_err(|it| it.explain(action()))?;
             }
@@ -88,7 +88,7 @@ impl MemoryStorage {
     pub(crate) fn keep(&self, info: RunInfo, last: Commit, end: Entry, seq: u64) {
         let running = || RunStatus { status: Status::Running, reason: None };
         let run_status = end.run_status.clone().unwrap_or_else(running);
-        let run = Run {
+        let run = StoredRun {
             started_as: info.clone(),
             head: Head { number: 2, step: last.position.step, seq, run_status },
             finished: finished_by(&end).collect(),
@@ -105,14 +105,14 @@ impl MemoryStorage {
 
     /// The lock is never held across an await, and every write checks before it changes anything.
     /// So a panic of another holder leaves nothing half-done.
-    fn runs(&self) -> MutexGuard<'_, Vec<Run>> {
+    fn runs(&self) -> MutexGuard<'_, Vec<StoredRun>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with<T>(
         &self,
         id: &RunId,
-        work: impl FnOnce(&mut Run) -> Result<T, CheckpointError>,
+        work: impl FnOnce(&mut StoredRun) -> Result<T, CheckpointError>,
     ) -> Result<T, CheckpointError> {
         let mut runs = self.runs();
         let run = runs.iter_mut().find(|it| it.info.id == *id);
@@ -121,7 +121,7 @@ impl MemoryStorage {
 }
 
 #[async_trait]
-impl RunJournal for MemoryStorage {
+impl RunJournal for InMemoryStorage {
     async fn create(
         &self,
         info: &RunInfo,
@@ -133,28 +133,30 @@ impl RunJournal for MemoryStorage {
         }
         let mut runs = self.runs();
         for new in [info.id.as_str(), &info.name] {
-            if runs.iter().any(|Run { info, .. }| info.id.as_str() == new || info.name == new) {
+            if runs.iter().any(|StoredRun { info, .. }| info.id.as_str() == new || info.name == new)
+            {
                 return Err(CheckpointError::Exists(new.to_owned()));
             }
         }
-        let mut run = Run::first(info, first.clone())
+        let mut run = StoredRun::first(info, first.clone())
             .map_err(|refusal| refusal.explain(format!("create run `{}`", info.id)))?;
-        let hold = run.give(claim);
+        let token = run.give(claim);
         runs.push(run);
-        Ok(hold)
+        Ok(token)
     }
 
-    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
+    async fn append(&self, token: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
         if let Some(task) = &self.task {
             task.save(entry).await?;
         }
-        self.with(&hold.run, |run| {
-            run.append(hold, entry).map_err(|refusal| refusal.explain(entry.action(&hold.run)))?;
+        self.with(&token.run, |run| {
+            run.append(token, entry)
+                .map_err(|refusal| refusal.explain(entry.action(&token.run)))?;
             if self.keeps_last_only && stops_run(entry) { run.forget_history() } else { Ok(()) }
         })?;
         let is_done = entry.run_status.as_ref().is_some_and(|it| it.status == Status::Done);
         if self.keeps_last_only && is_done {
-            self.runs().retain(|it| it.info.id != hold.run || it.info.is_thread);
+            self.runs().retain(|it| it.info.id != token.run || it.info.is_thread);
         }
         Ok(())
     }
@@ -174,10 +176,10 @@ impl RunJournal for MemoryStorage {
 }
 
 #[async_trait]
-impl RunLeases for MemoryStorage {
+impl RunLeases for InMemoryStorage {
     async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
         self.with(run, |run| match run.holder() {
-            Some(holder) if Some(holder.fence) != claim.over => {
+            Some(holder) if Some(holder.fence) != claim.replaces_fence => {
                 let holder = Box::new(holder.clone());
                 Err(CheckpointError::Owned { run: run.info.id.clone(), holder })
             }
@@ -185,10 +187,10 @@ impl RunLeases for MemoryStorage {
         })
     }
 
-    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        let action = || format!("renew the lease of run `{}`", hold.run);
-        self.with(&hold.run, |run| {
-            check_fence(run.holder.as_ref(), hold.fence).map_err(|it| it.explain(action()))?;
+    async fn renew(&self, token: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
+        let action = || format!("renew the lease of run `{}`", token.run);
+        self.with(&token.run, |run| {
+            check_fence(run.holder.as_ref(), token.fence).map_err(|it| it.explain(action()))?;
             if let Some(holder) = &mut run.holder {
                 holder.until = end_of(ttl);
             }
@@ -196,16 +198,16 @@ impl RunLeases for MemoryStorage {
         })
     }
 
-    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
-        self.with(&hold.run, |run| {
-            run.holder.take_if(|it| it.fence == hold.fence);
+    async fn release(&self, token: &LeaseToken) -> Result<(), CheckpointError> {
+        self.with(&token.run, |run| {
+            run.holder.take_if(|it| it.fence == token.fence);
             Ok(())
         })
     }
 }
 
 #[async_trait]
-impl RunInbox for MemoryStorage {
+impl RunInbox for InMemoryStorage {
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
         message.check(run)?;
         if let Some(number) = check_post(self, run, message).await? {
@@ -232,7 +234,7 @@ impl RunInbox for MemoryStorage {
 }
 
 #[async_trait]
-impl RunList for MemoryStorage {
+impl RunList for InMemoryStorage {
     async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
         let runs = self.runs();
         let exact = runs
@@ -242,7 +244,7 @@ impl RunList for MemoryStorage {
         if let Some(run) = exact {
             return Ok(run.summary());
         }
-        let begins = |it: &&Run| {
+        let begins = |it: &&StoredRun| {
             id_or_name.len() >= ID_PREFIX_LENGTH_MIN && it.info.id.as_str().starts_with(id_or_name)
         };
         match runs.iter().filter(begins).collect::<Vec<_>>().as_slice() {
@@ -279,7 +281,7 @@ impl RunList for MemoryStorage {
 }
 
 #[async_trait]
-impl RunHistory for MemoryStorage {
+impl RunHistory for InMemoryStorage {
     async fn entries(
         &self,
         run: &RunId,
@@ -298,7 +300,7 @@ impl RunHistory for MemoryStorage {
                     let logged = JournalEntry { number, hash, entry: entry.clone() };
                     found.push(match detail {
                         Detail::Whole => logged,
-                        Detail::Outline => logged.without_values(),
+                        Detail::WithoutValues => logged.without_values(),
                     });
                 }
             }
@@ -316,7 +318,7 @@ impl RunHistory for MemoryStorage {
 }
 
 #[async_trait]
-impl RunMaintenance for MemoryStorage {
+impl RunMaintenance for InMemoryStorage {
     async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
         let mut runs = self.runs();
         let at = runs.iter().position(|it| it.info.id == *run);
@@ -330,7 +332,7 @@ impl RunMaintenance for MemoryStorage {
     }
 }
 
-impl Run {
+impl StoredRun {
     fn first(info: &RunInfo, first: Entry) -> Result<Self, Refusal> {
         Ok(Self {
             head: Head::first(&first)?,
@@ -346,7 +348,7 @@ impl Run {
 
     /// Returns the owner, if the lease has not expired.
     fn holder(&self) -> Option<&Holder> {
-        self.holder.as_ref().filter(|it| it.has_it(Timestamp::now()))
+        self.holder.as_ref().filter(|it| it.is_current(Timestamp::now()))
     }
 
     fn give(&mut self, claim: &Claim) -> LeaseToken {
@@ -356,8 +358,8 @@ impl Run {
         LeaseToken { run: self.info.id.clone(), fence: self.fence }
     }
 
-    fn append(&mut self, hold: &LeaseToken, entry: &Entry) -> Result<(), Refusal> {
-        check_fence(self.holder.as_ref(), hold.fence)?;
+    fn append(&mut self, token: &LeaseToken, entry: &Entry) -> Result<(), Refusal> {
+        check_fence(self.holder.as_ref(), token.fence)?;
         self.follow(entry)
     }
 

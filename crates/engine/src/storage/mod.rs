@@ -7,6 +7,6 @@ mod task_journal;
 
 pub(crate) use self::task_journal::{SavedNestedRun, TaskJournal};
 pub use self::{
-    memory::MemoryStorage,
+    memory::InMemoryStorage,
     memory_results::{MemoryResults, RESULT_LIMITS, ResultLimits},
 };

@@ -30,7 +30,7 @@ pub enum Refusal {
     TakenOver(String),
     /// The owner has given up its lease.
     #[error("the run was released")]
-    GivenBack,
+    Released,
     /// The entry has the wrong step.
     #[error("expected step {next}, got step {given}")]
     OutOfTurn {
@@ -203,7 +203,7 @@ pub fn check_fence(holder: Option<&Holder>, fence: u64) -> Result<(), Refusal> {
     match holder {
         Some(holder) if holder.fence == fence => Ok(()),
         Some(holder) => Err(Refusal::TakenOver(holder.owner.to_string())),
-        None => Err(Refusal::GivenBack),
+        None => Err(Refusal::Released),
     }
 }
 

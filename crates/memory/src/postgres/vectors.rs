@@ -22,7 +22,7 @@ impl Work for Missing {
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<Entry>, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<Vec<Entry>, Fault> {
         let Self { tier, model, limit } = self;
         // Each range of the index by itself: with `OR`, the server would read all entries of the tier.
         let sql = "(SELECT entry FROM entries WHERE tier = $1 AND model IS NULL LIMIT $3)
@@ -39,7 +39,7 @@ impl Work for Missing {
 impl Work for Set {
     type Output = ();
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+    async fn attempt(&self, session: &Session) -> Result<(), Fault> {
         lock(session).await?;
         set(session, &self.0).await
     }

@@ -23,7 +23,7 @@ pub(super) trait Fold: Send {
     /// Adds an event, and sends the text in it to `deltas`.
     fn add(&mut self, event: Value, deltas: &AnswerSink);
 
-    /// Returns whether the model has said that its answer is over.
+    /// Returns whether the model has ended its answer.
     fn is_whole(&self) -> bool;
 
     /// Returns whether the model may be silent for long: before its answer, and while it thinks without showing it.
@@ -52,7 +52,7 @@ enum Form {
 struct Events {
     sse: SseReader,
     fold: Box<dyn Fold>,
-    /// Whether the stream has said that it is over.
+    /// Whether the stream has signalled its end.
     is_done: bool,
     /// Whether an event has arrived.
     has_begun: bool,

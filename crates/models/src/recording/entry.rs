@@ -15,6 +15,7 @@ use super::lines::{CallLine, EntryLine, ReplyLine, RequestLine};
 use super::normalise::normalise;
 use super::replay::Replay;
 use crate::{ChatReply, ChatRequest, Message, ModelError, StatedUsage, TokenUsage};
+
 /// The version that is written, and the only one so far.
 const VERSION: u64 = 1;
 

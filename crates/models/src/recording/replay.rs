@@ -208,9 +208,7 @@ impl Difference {
             Matcher::Exact { text: Some(recorded), .. } => Self::of_lines(recorded, text),
             Matcher::Exact { text: None, .. } => Self {
                 size: usize::MAX,
-                why: "only its key was recorded, and it \
-                                               differs"
-                    .to_owned(),
+                why: "only its key was recorded, and it differs".to_owned(),
             },
         }
     }

@@ -1,5 +1,7 @@
 //! Asks a model for an answer of a given shape, with a bounded number of repairs.
 
+use std::fmt;
+
 use serde_json::Value;
 
 use super::extract::{Wanted, extract_json};
@@ -50,82 +52,108 @@ pub enum StructuredError {
     },
 }
 
-/// Asks for an answer that fits `schema`, and lets `check` decide whether it does.
-///
-/// `check` gets the JSON found in the answer. **It alone decides**: a lenient reader may accept more than the schema
-/// (then the difference is a warning). Callers without a reader pass [`SchemaCheck::check`]. An answer that does not
-/// pass is sent back with all its problems, at most `repairs_max` times. An answer that was truncated
-/// at the limit of the request is requested once more with twice the room, which is no repair. `on_usage` receives the usage of each round, failed ones included.
-///
-/// # Errors
-/// Returns [`StructuredError::InvalidOutput`] when the repairs are used up, and [`StructuredError::Model`] at the first
-/// failure of the model itself; both contain the usage so far.
-///
-/// # Cancel safety
-/// Dropping the future abandons the current round; `on_usage` has received the earlier ones.
-pub async fn ask_structured<T>(
-    model: &dyn ChatModel,
-    mut request: ChatRequest,
-    schema: &OutputSchema,
-    check: &(dyn Fn(Value) -> Result<T, Vec<String>> + Send + Sync),
-    repairs_max: u32,
-    on_usage: &mut (dyn FnMut(TokenUsage) + Send),
-) -> Result<Structured<T>, StructuredError> {
-    let asked = request.messages.clone();
-    let key = request.key.clone();
-    let reading = AnswerParser::new(&schema.schema);
-    request.output = Some(schema.clone());
-    let mut usage = TokenUsage::default();
-    let mut repairs = 0;
-    let mut may_lengthen = true;
-    loop {
-        let replied = model.chat(&request).await;
-        let spent = replied.as_ref().map_or_else(ModelError::usage, |reply| reply.usage);
-        usage += spent;
-        on_usage(spent);
+/// Checks the JSON found in an answer. Fails with all its problems.
+pub type AnswerCheck<'a, T> = dyn Fn(Value) -> Result<T, Vec<String>> + Send + Sync + 'a;
 
-        let longer = replied.as_ref().err().and_then(|it| with_twice_the_room(&request, it));
-        if let Some(longer) = longer.filter(|_| may_lengthen) {
-            request = longer;
-            may_lengthen = false;
-            continue;
-        }
-        let may_repair = repairs < repairs_max;
-        match replied {
-            Ok(reply) => match reading.read(&reply.text, check) {
-                Ok(ReadAnswer { value, warnings, deviations }) => {
-                    let raw = reply.text;
-                    return Ok(Structured { value, raw, usage, repairs, warnings, deviations });
-                }
-                Err(problems) if may_repair => {
-                    request.messages = repair_messages(&asked, &reply.text, &problems);
-                    // The lowest temperature; only if the caller set one, because some models accept none.
-                    request.settings.temperature = request.settings.temperature.map(|_| 0.0);
-                }
-                Err(problems) => {
-                    return Err(StructuredError::InvalidOutput {
-                        raw: reply.text,
-                        problems,
-                        usage,
-                    });
-                }
-            },
-            // The model can repair it like any other invalid answer.
-            Err(error @ ModelError::UnknownTool { .. }) if may_repair => {
-                request.messages = repair_messages(&asked, "", &[error.to_string()]);
+/// Asks a model for answers that fit a schema, and lets a check decide whether they do.
+pub struct StructuredChat<'a, T> {
+    /// The model.
+    pub model: &'a dyn ChatModel,
+    /// The schema that the model receives.
+    pub schema: &'a OutputSchema,
+    /// The check. **It alone decides**: a lenient reader may accept more than the schema (then the difference is a
+    /// warning). Callers without a reader use [`SchemaCheck::check`].
+    pub check: &'a AnswerCheck<'a, T>,
+    /// How often an answer that does not pass is sent back with all its problems.
+    pub repairs_max: u32,
+}
+
+impl<T> StructuredChat<'_, T> {
+    /// Asks for an answer. `on_usage` receives the usage of each round, failed ones included.
+    ///
+    /// If the answer is truncated at the limit of the request, it is requested once more with a doubled limit, which
+    /// is no repair.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StructuredError::InvalidOutput`] when the repairs are used up, and [`StructuredError::Model`] at the
+    /// first failure of the model itself; both contain the usage so far.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future abandons the current round; `on_usage` has received the earlier ones.
+    pub async fn ask(
+        &self,
+        mut request: ChatRequest,
+        on_usage: &mut (dyn FnMut(TokenUsage) + Send),
+    ) -> Result<Structured<T>, StructuredError> {
+        let Self { model, schema, check, repairs_max } = *self;
+        let asked = request.messages.clone();
+        let key = request.key.clone();
+        let reading = AnswerParser::new(&schema.schema);
+        request.output = Some(schema.clone());
+        let mut usage = TokenUsage::default();
+        let mut repairs = 0;
+        let mut may_lengthen = true;
+        loop {
+            let replied = model.chat(&request).await;
+            let spent = replied.as_ref().map_or_else(ModelError::usage, |reply| reply.usage);
+            usage += spent;
+            on_usage(spent);
+
+            let longer =
+                replied.as_ref().err().and_then(|it| with_doubled_max_tokens(&request, it));
+            if let Some(longer) = longer.filter(|_| may_lengthen) {
+                request = longer;
+                may_lengthen = false;
+                continue;
             }
-            Err(error) => return Err(StructuredError::Model { error, usage }),
-        }
-        repairs += 1;
-        // Another request needs another key: the first one's would return the first answer.
-        if !key.is_empty() {
-            request.key = format!("{key}/repair-{repairs}");
+            let may_repair = repairs < repairs_max;
+            match replied {
+                Ok(reply) => match reading.read(&reply.text, check) {
+                    Ok(ReadAnswer { value, warnings, deviations }) => {
+                        let raw = reply.text;
+                        return Ok(Structured { value, raw, usage, repairs, warnings, deviations });
+                    }
+                    Err(problems) if may_repair => {
+                        request.messages = repair_messages(&asked, &reply.text, &problems);
+                        // The lowest temperature; only if the caller set one, because some models accept none.
+                        request.settings.temperature = request.settings.temperature.map(|_| 0.0);
+                    }
+                    Err(problems) => {
+                        return Err(StructuredError::InvalidOutput {
+                            raw: reply.text,
+                            problems,
+                            usage,
+                        });
+                    }
+                },
+                // The model can repair it like any other invalid answer.
+                Err(error @ ModelError::UnknownTool { .. }) if may_repair => {
+                    request.messages = repair_messages(&asked, "", &[error.to_string()]);
+                }
+                Err(error) => return Err(StructuredError::Model { error, usage }),
+            }
+            repairs += 1;
+            // Another request needs another key: the first one's would return the first answer.
+            if !key.is_empty() {
+                request.key = format!("{key}/repair-{repairs}");
+            }
         }
     }
 }
 
+impl<T> fmt::Debug for StructuredChat<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { model, schema, check: _, repairs_max } = self;
+        let mut shown = f.debug_struct("StructuredChat");
+        shown.field("model", model).field("schema", schema).field("repairs_max", repairs_max);
+        shown.finish_non_exhaustive()
+    }
+}
+
 /// Returns a request for twice the tokens, if the answer was truncated at the limit of this request.
-pub fn with_twice_the_room(request: &ChatRequest, error: &ModelError) -> Option<ChatRequest> {
+pub fn with_doubled_max_tokens(request: &ChatRequest, error: &ModelError) -> Option<ChatRequest> {
     let ModelError::Truncated { .. } = error else { return None };
     let max_tokens = request.settings.max_tokens?.saturating_mul(2);
     let mut longer = request.clone();
@@ -174,7 +202,7 @@ impl AnswerParser {
     fn read<T>(
         &self,
         text: &str,
-        check: &(dyn Fn(Value) -> Result<T, Vec<String>> + Send + Sync),
+        check: &AnswerCheck<'_, T>,
     ) -> Result<ReadAnswer<T>, Vec<String>> {
         let mut extracted = extract_json(text, self.wanted).map_err(|problem| vec![problem])?;
         let mut warnings = extracted.warnings;

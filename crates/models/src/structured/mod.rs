@@ -1,13 +1,16 @@
 //! Answers of a given shape: the request, the reading, and the repair of answers that do not fit.
 //!
-//! [`ask_structured`] does all of it; [`answer_schema`] and [`SchemaCheck`] are for callers without
+//! [`StructuredChat`] does all of it; [`answer_schema`] and [`SchemaCheck`] are for callers without
 //! a reader.
 
 mod ask;
 mod extract;
 mod schema;
 
-pub use ask::{Structured, StructuredError, ask_structured, repair_messages, with_twice_the_room};
+pub use ask::{
+    AnswerCheck, Structured, StructuredChat, StructuredError, repair_messages,
+    with_doubled_max_tokens,
+};
 pub use extract::{Extracted, Wanted, extract_json};
 #[cfg(feature = "openai")]
 pub(super) use schema::tool_schema;

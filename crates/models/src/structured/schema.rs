@@ -174,7 +174,7 @@ const DROPPED: &[&str] = &[
 
 /// Moves dropped keywords into the description, and removes those that mean nothing to a model.
 fn describe_dropped(object: &mut Map<String, Value>) {
-    let said: Vec<String> = DROPPED
+    let dropped: Vec<String> = DROPPED
         .iter()
         .filter_map(|name| Some(format!("{name}: {}", plain(&object.remove(*name)?))))
         .collect();
@@ -197,11 +197,11 @@ fn describe_dropped(object: &mut Map<String, Value>) {
         ];
         kept.contains(&name.as_str())
     });
-    if !said.is_empty() {
-        let said = format!("({})", said.join(", "));
+    if !dropped.is_empty() {
+        let dropped = format!("({})", dropped.join(", "));
         let description = match object.get("description").and_then(Value::as_str) {
-            Some(description) => format!("{description} {said}"),
-            None => said,
+            Some(description) => format!("{description} {dropped}"),
+            None => dropped,
         };
         object.insert("description".into(), description.into());
     }
@@ -278,7 +278,7 @@ impl SchemaCheck {
             .collect()
     }
 
-    /// Returns the answer if it fits: the check for [`ask_structured`](super::ask_structured) if there is only a
+    /// Returns the answer if it fits: the check for [`StructuredChat`](super::StructuredChat) if there is only a
     /// schema.
     ///
     /// # Errors

@@ -22,8 +22,8 @@ use graphrun_workflow::{
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use super::{cut::Fitted, tools::cut};
-use crate::call::{Calls, Candidates, Watched};
+use super::{cut::FittingModel, tools::cut};
+use crate::call::{Calls, Candidates, WatchedModel};
 
 /// The turns that stay whole if the workflow names no number.
 const KEEP_DEFAULT: u32 = 2;
@@ -209,8 +209,9 @@ impl Summariser<'_> {
         let mut candidates = Candidates::new(self.models, self.services);
         while let Some((name, model)) = candidates.next(ctx).await {
             let request = ChatRequest { key: format!("{}/{name}", request.key), ..request.clone() };
-            let watched = Watched::new((name, model), ctx, self.services, calls).without_pieces();
-            let fitted = Fitted::new(&watched, ctx, OnOverflow::Cut, &request);
+            let watched =
+                WatchedModel::new((name, model), ctx, self.services, calls).without_pieces();
+            let fitted = FittingModel::new(&watched, ctx, OnOverflow::Cut, &request);
             match fitted.chat(&request).await {
                 Ok(reply) => return Ok(self.bounded(ctx, reply.text.trim(), excess.room).await),
                 Err(error) => candidates.failed(name, error)?,

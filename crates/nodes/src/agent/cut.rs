@@ -20,7 +20,7 @@ use graphrun_workflow::OnOverflow;
 use serde_json::Value;
 
 use super::tools::ERROR_PREFIX;
-use crate::call::{Watched, characters};
+use crate::call::{WatchedModel, characters};
 
 /// How often a request is shortened. Each time, three quarters of its characters are left, at last a hundred-thousandth.
 const CUTS_MAX: u32 = 40;
@@ -29,8 +29,8 @@ const WHOLE_CHARACTERS_MAX: usize = 1_000;
 
 /// A model whose requests are cut if they are too long for it, as far as the agent allows that.
 #[derive(Debug)]
-pub(super) struct Fitted<'a> {
-    model: &'a Watched<'a>,
+pub(super) struct FittingModel<'a> {
+    model: &'a WatchedModel<'a>,
     ctx: &'a NodeContext,
     on_overflow: OnOverflow,
     question: Question,
@@ -49,7 +49,7 @@ struct Question {
 
 /// The removed parts of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct LeftOut {
+struct RemovedParts {
     /// The messages of the history.
     messages: usize,
     /// The characters of all parts.
@@ -68,10 +68,10 @@ struct LongValue {
     text: String,
 }
 
-impl<'a> Fitted<'a> {
+impl<'a> FittingModel<'a> {
     /// Makes the model for requests that begin with the messages of `question`, whose last one is the prompt.
     pub(super) fn new(
-        model: &'a Watched<'a>,
+        model: &'a WatchedModel<'a>,
         ctx: &'a NodeContext,
         on_overflow: OnOverflow,
         question: &ChatRequest,
@@ -96,14 +96,14 @@ impl<'a> Fitted<'a> {
     }
 
     /// Returns the request after this many cuts, or `None` if nothing more can be removed.
-    fn shortened(&self, request: &ChatRequest, cuts: u32) -> Option<(ChatRequest, LeftOut)> {
+    fn shortened(&self, request: &ChatRequest, cuts: u32) -> Option<(ChatRequest, RemovedParts)> {
         let all = characters(request);
         let rest = (0..cuts).fold(all, |it, _| it / 4 * 3);
         let excess = usize::try_from(all - rest).unwrap_or(usize::MAX);
         let mut messages = request.messages.clone();
-        let mut left_out = LeftOut::default();
+        let mut left_out = RemovedParts::default();
         self.question.cut(&mut messages, excess, &LongValue::all(self.ctx), &mut left_out);
-        let is_shorter = left_out != LeftOut::default();
+        let is_shorter = left_out != RemovedParts::default();
         // Another request needs another key.
         let key = match request.key.as_str() {
             "" => String::new(),
@@ -114,7 +114,7 @@ impl<'a> Fitted<'a> {
 }
 
 #[async_trait]
-impl ChatModel for Fitted<'_> {
+impl ChatModel for FittingModel<'_> {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         let mut cuts = self.cuts();
         let mut sent = match cuts {
@@ -155,7 +155,7 @@ impl Question {
         messages: &mut Vec<Message>,
         mut excess: usize,
         values: &[LongValue],
-        left_out: &mut LeftOut,
+        left_out: &mut RemovedParts,
     ) {
         let mut prompt = self.prompt.min(messages.len().saturating_sub(1));
         let removed = self.removed_messages(&messages[..prompt], &mut excess);
@@ -206,7 +206,7 @@ impl Question {
     }
 }
 
-impl LeftOut {
+impl RemovedParts {
     /// Removes the middle of a text: as many characters as are too many, but not all of a long text.
     fn shorten(&mut self, text: String, excess: &mut usize) -> String {
         let all = length(&text);
@@ -223,7 +223,7 @@ impl LeftOut {
     }
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for RemovedParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         match self.messages {
@@ -325,8 +325,8 @@ mod tests {
         ]
     }
 
-    fn cut(excess: usize) -> (Vec<Message>, LeftOut) {
-        let (mut messages, mut left_out) = (question(), LeftOut::default());
+    fn cut(excess: usize) -> (Vec<Message>, RemovedParts) {
+        let (mut messages, mut left_out) = (question(), RemovedParts::default());
         let values = [LongValue { name: "code".to_owned(), text: "c".repeat(4_000) }];
         Question { system: 1, prompt: 5 }.cut(&mut messages, excess, &values, &mut left_out);
         (messages, left_out)
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn the_oldest_messages_are_left_out_first_and_in_pairs() {
         let (messages, left_out) = cut(50);
-        let expected = LeftOut { messages: 2, characters: 200, ..LeftOut::default() };
+        let expected = RemovedParts { messages: 2, characters: 200, ..RemovedParts::default() };
         assert_eq!(left_out, expected);
         let first = format!("[… 2 earlier messages left out …]\n\n{}", "v".repeat(100));
         assert_eq!((messages.len(), messages[1].content.as_str()), (8, first.as_str()));
@@ -379,7 +379,7 @@ mod tests {
         let failed = |id: &str| Message::tool(id, format!("error: {}", "x".repeat(3_000)));
         let mut messages = vec![Message::user("Go."), failed("1"), failed("2")];
         messages.push(Message::tool("3", "o".repeat(3_000)));
-        let (whole, mut left_out) = (messages.clone(), LeftOut::default());
+        let (whole, mut left_out) = (messages.clone(), RemovedParts::default());
         Question { system: 0, prompt: 0 }.cut(&mut messages, usize::MAX, &values, &mut left_out);
         assert_eq!((&messages[0], &messages[2]), (&whole[0], &whole[2]));
         assert_eq!(left_out.results, 2_007 + 2_000);
@@ -387,6 +387,6 @@ mod tests {
 
     #[test]
     fn nothing_is_left_out_of_a_request_that_fits() {
-        assert_eq!(cut(0), (question(), LeftOut::default()));
+        assert_eq!(cut(0), (question(), RemovedParts::default()));
     }
 }

@@ -44,7 +44,7 @@ use super::{
     session::{Session, WithSession},
 };
 use crate::{
-    call::{Calls, Watched, failure_of},
+    call::{Calls, WatchedModel, failure_of},
     call_in_sandbox::Streams,
     changes::{Changes, write_back},
     homes::RunHomes,
@@ -100,7 +100,7 @@ struct ProgramModel {
 }
 
 /// The end of a program.
-struct Ended {
+struct ProgramEnd {
     outcome: Outcome,
     stderr: Vec<u8>,
     time: Duration,
@@ -113,7 +113,7 @@ struct Ended {
 
 /// A program that has ended, with its output.
 struct Worked {
-    ended: Ended,
+    ended: ProgramEnd,
     reading: Reading,
     prompt_characters: usize,
 }
@@ -179,7 +179,7 @@ impl Agent {
             Arc::new(ProgramModel { runner, ctx: ctx.clone(), session: session_of_model, end });
         let calls = Calls::default();
         let asked = Arc::clone(&model) as Arc<dyn ChatModel>;
-        let watched = Watched::new((&name, asked), ctx, &self.services, &calls);
+        let watched = WatchedModel::new((&name, asked), ctx, &self.services, &calls);
         let answered = match &session {
             Some(session) => {
                 let model = WithSession { model: &watched, session };
@@ -346,7 +346,7 @@ impl ProgramModel {
         prompt: &str,
         session: Option<&str>,
         reader: OutputReader,
-    ) -> Result<Ended, NodeError> {
+    ) -> Result<ProgramEnd, NodeError> {
         match &self.runner.program.place {
             ProgramPlace::Sandbox(sandbox) => {
                 self.in_sandbox(sandbox, (prompt, session), reader).await
@@ -365,7 +365,7 @@ impl ProgramModel {
         sandbox: &ProgramSandbox,
         (prompt, session): (&str, Option<&str>),
         reader: OutputReader,
-    ) -> Result<Ended, NodeError> {
+    ) -> Result<ProgramEnd, NodeError> {
         let program @ Program { scripts, .. } = &self.runner.program;
         let argv = session.map_or_else(|| program.argv.clone(), |it| program.argv_of_session(it));
         let settings = &sandbox.settings;
@@ -406,7 +406,7 @@ impl ProgramModel {
         match bench.run_in_folder(&self.ctx, self.runner.folder.as_ref(), in_folder).await? {
             Ok(finished) => {
                 let leak = find_secret(&finished.collected, &secrets);
-                Ok(Ended {
+                Ok(ProgramEnd {
                     outcome: finished.outcome,
                     stderr: finished.output.clone().into_bytes(),
                     time,
@@ -439,7 +439,7 @@ impl ProgramModel {
         host: &HostSettings,
         (prompt, session): (&str, Option<&str>),
         reader: OutputReader,
-    ) -> Result<Ended, NodeError> {
+    ) -> Result<ProgramEnd, NodeError> {
         let program = &self.runner.program;
         let access = &self.runner.services.hosts;
         let used = HostUse { host, shape: &program.argv };
@@ -483,13 +483,13 @@ impl ProgramModel {
         })?;
         let (outcome, stderr, time) = (result.outcome, result.stderr, call.time);
         let changes = Changes::default();
-        Ok(Ended { outcome, stderr, time, changes, is_too_large: false, leak: None })
+        Ok(ProgramEnd { outcome, stderr, time, changes, is_too_large: false, leak: None })
     }
 
     /// Returns the answer of a program that has ended, or the reason why there is none.
     fn reply(
         &self,
-        ended: &Ended,
+        ended: &ProgramEnd,
         mut reading: Reading,
         prompt_chars: usize,
     ) -> Result<ChatReply, ModelError> {

@@ -20,7 +20,7 @@ use graphrun_workflow::tool::{ToolContext, ToolError};
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::timeout};
 
-use super::cut::Fitted;
+use super::cut::FittingModel;
 use crate::{
     approval::{AskedCall, Verdict},
     call::Calls,
@@ -93,7 +93,7 @@ impl Toolbox {
 /// repair. After the last round the model has to answer with the information it has.
 #[derive(Debug)]
 pub(super) struct WithTools<'a> {
-    model: &'a Fitted<'a>,
+    model: &'a FittingModel<'a>,
     ctx: &'a NodeContext,
     calls: &'a Calls,
     toolbox: &'a Toolbox,
@@ -147,7 +147,7 @@ struct UnsavedResult {
 
 impl<'a> WithTools<'a> {
     pub(super) fn new(
-        (model, calls): (&'a Fitted<'a>, &'a Calls),
+        (model, calls): (&'a FittingModel<'a>, &'a Calls),
         ctx: &'a NodeContext,
         (toolbox, rounds_max, tool_ctx): (&'a Toolbox, u32, &'a ToolContext),
     ) -> Self {

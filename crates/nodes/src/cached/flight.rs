@@ -80,7 +80,7 @@ impl OtherFlight {
             match timeout(BEAT, self.0.wait_for(Option::is_some)).await {
                 Ok(Ok(result)) => return result.clone(),
                 Ok(Err(_)) => return None,
-                Err(_) => ctx.beat(),
+                Err(_) => ctx.heartbeat(),
             }
         }
     }

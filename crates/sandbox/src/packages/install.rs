@@ -180,10 +180,10 @@ impl PackageCache {
                 let job = job(lock, &tools, registries, unfinished).await?;
                 let finished = run(&sandbox, &job, unfinished, cancel).await;
                 let finished = finished.map_err(|error| match error {
-                    Ended::Sandbox(source) => {
+                    InstallFailure::Sandbox(source) => {
                         PackagesError::Sandbox { installer: lock.installer, source }
                     }
-                    Ended::TooLarge => PackagesError::TooLarge,
+                    InstallFailure::TooLarge => PackagesError::TooLarge,
                 })?;
                 check(lock.installer, &finished, &network)?;
                 let tree = tree_of(lock.installer, unfinished)?;
@@ -314,7 +314,7 @@ print(next(path for folder in folders for path in sorted(glob.glob(folder + '/pi
 }
 
 /// Why an installer has no result.
-enum Ended {
+enum InstallFailure {
     Sandbox(crate::SandboxError),
     TooLarge,
 }
@@ -325,15 +325,15 @@ async fn run(
     job: &Job,
     folder: &Path,
     cancel: &CancellationToken,
-) -> Result<Finished, Ended> {
+) -> Result<Finished, InstallFailure> {
     let stop = cancel.child_token();
     let mut running = pin!(sandbox.run(job, &stop));
     tokio::select! {
-        finished = &mut running => finished.map_err(Ended::Sandbox),
+        finished = &mut running => finished.map_err(InstallFailure::Sandbox),
         () = ROOM.exceeded(folder) => {
             stop.cancel();
             let _ = running.await;
-            Err(Ended::TooLarge)
+            Err(InstallFailure::TooLarge)
         }
     }
 }

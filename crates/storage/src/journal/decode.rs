@@ -25,11 +25,12 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    Changes, Codec, HashedRows, Meta, Place, Row, StoredChange,
+    Changes, Codec, HashedRows, Meta, Row, StoredChange, ValuePlace,
     encode::TaskValue,
     parts::in_parts,
     values::{Untaken, Values},
 };
+
 /// Up to this number of rows are read one after the other, so that their values need not be in
 /// memory together.
 const LARGE_ROWS_MAX: usize = 64;
@@ -181,7 +182,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<JournalEntry>, CheckpointError> {
         match detail {
             Detail::Whole => self.logged(codec, after),
-            Detail::Outline => self.outline(codec, after),
+            Detail::WithoutValues => self.without_values(codec, after),
         }
     }
 
@@ -194,7 +195,11 @@ impl<'a> Reader<'a> {
 
     /// Returns the same entries [without values](JournalEntry::without_values); it does not read the
     /// values.
-    fn outline(&self, codec: &mut Codec, after: u64) -> Result<Vec<JournalEntry>, CheckpointError> {
+    fn without_values(
+        &self,
+        codec: &mut Codec,
+        after: u64,
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         let records = |it: &Self, codec: &mut Codec, row: &Row| {
             let mut meta = it.meta(codec, row)?;
             let records = std::mem::take(&mut meta.records);
@@ -343,7 +348,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the index of the row that a place in another row refers to.
-    pub(super) fn row_of(&self, from: &Row, (number, _): Place) -> Result<usize, CheckpointError> {
+    pub(super) fn row_of(
+        &self,
+        from: &Row,
+        (number, _): ValuePlace,
+    ) -> Result<usize, CheckpointError> {
         let first = self.rows.first().map(|it| it.number);
         let at = first.and_then(|first| from.number_or_own(number).checked_sub(first));
         at.and_then(|it| usize::try_from(it).ok())

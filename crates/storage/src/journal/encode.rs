@@ -15,9 +15,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    Body, Changes, Codec, Meta, Part, Place, Reader, Row, StoredChange, StoredEvent, check_depth,
-    codec::Content,
+    Body, Changes, Codec, ItemsPart, Meta, Reader, Row, StoredChange, StoredEvent, ValuePlace,
+    check_depth, codec::Content,
 };
+
 /// Returns the stored form of the info of a run.
 pub(crate) fn info(info: &RunInfo) -> Result<Vec<u8>, CheckpointError> {
     let json = serde_json::to_vec(info).map_err(|error| unwritable(&info.id, error))?;
@@ -102,7 +103,7 @@ pub(super) struct TaskValue {
     pub(super) task: TaskId,
     pub(super) channel: ChannelName,
     pub(super) value: Arc<Value>,
-    pub(super) place: Place,
+    pub(super) place: ValuePlace,
 }
 
 /// A value of the data.
@@ -163,7 +164,10 @@ fn how<'a>(change: &'a Change, written: &[TaskValue], data: &mut Vec<Datum<'a>>)
 }
 
 /// Returns appended items as consecutive written values, if they are equal to those.
-fn parts<'a>(items: &[Value], written: impl Iterator<Item = &'a TaskValue>) -> Option<Vec<Part>> {
+fn parts<'a>(
+    items: &[Value],
+    written: impl Iterator<Item = &'a TaskValue>,
+) -> Option<Vec<ItemsPart>> {
     let (mut rest, mut parts) = (items, Vec::new());
     for TaskValue { value, place: (number, index), .. } in written {
         let (items, is_list) = match value.as_ref() {

@@ -8,6 +8,7 @@ use super::{
     Row,
     parts::{PART, meanwhile, threads},
 };
+
 /// Rows in reading order, and the first row whose hash is wrong.
 #[derive(Clone, Debug)]
 pub(crate) struct HashedRows {
@@ -20,7 +21,7 @@ pub(crate) struct HashedRows {
 
 /// Consecutive rows and the hash before them.
 #[derive(Debug)]
-struct Part {
+struct RowBatch {
     before: EntryHash,
     rows: Vec<Row>,
 }
@@ -36,13 +37,13 @@ impl HashedRows {
         before: EntryHash,
         read: impl FnOnce(&mut dyn FnMut(Row)) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let parts = meanwhile(threads() - 1, Part::check, |check| {
-            let mut part = Part::after(before);
+        let parts = meanwhile(threads() - 1, RowBatch::check, |check| {
+            let mut part = RowBatch::after(before);
             read(&mut |row| {
                 let hash = row.hash;
                 part.rows.push(row);
                 if part.rows.len() == PART {
-                    check(mem::replace(&mut part, Part::after(hash)));
+                    check(mem::replace(&mut part, RowBatch::after(hash)));
                 }
             })?;
             check(part);
@@ -64,7 +65,7 @@ impl HashedRows {
     }
 }
 
-impl Part {
+impl RowBatch {
     fn after(before: EntryHash) -> Self {
         Self { before, rows: Vec::with_capacity(PART) }
     }

@@ -34,6 +34,7 @@ pub(super) use self::{
     encode::{encode, info},
     hashed_rows::HashedRows,
 };
+
 /// A stored entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
@@ -56,20 +57,20 @@ type Changes = Vec<(ChannelName, StoredChange)>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum StoredChange {
     #[serde(rename = "=")]
-    Set(Place),
+    Set(ValuePlace),
     #[serde(rename = "+")]
-    Appended(Vec<Part>),
+    Appended(Vec<ItemsPart>),
     #[serde(rename = "-")]
     Cleared,
 }
 
 /// The place of a value: the number of its entry (zero is the referring entry) and the index in the
 /// data.
-type Place = (u64, usize);
+type ValuePlace = (u64, usize);
 
 /// A part of appended items: the place of a value, and whether that value is a list of items or one
 /// item.
-type Part = (u64, usize, bool);
+type ItemsPart = (u64, usize, bool);
 
 /// The content of `meta`. The names of its fields and of nested fields are part of the format.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -99,7 +100,7 @@ struct StoredEvent<'a> {
 
 impl StoredChange {
     /// Returns the places of the values it needs.
-    fn places(&self) -> impl Iterator<Item = Place> {
+    fn places(&self) -> impl Iterator<Item = ValuePlace> {
         let (one, parts) = match self {
             Self::Set(place) => (Some(*place), &[][..]),
             Self::Appended(parts) => (None, parts.as_slice()),

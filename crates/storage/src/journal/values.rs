@@ -7,9 +7,10 @@ use graphrun_engine::checkpoint::CheckpointError;
 use serde_json::Value;
 
 use super::{
-    Codec, Place, Row, StoredChange,
+    Codec, Row, StoredChange, ValuePlace,
     decode::{Damage, Reader},
 };
+
 /// The values of some rows; they are read when needed and taken when used.
 #[derive(Debug)]
 pub(super) struct Values<'a> {
@@ -57,7 +58,7 @@ impl<'a> Values<'a> {
         &mut self,
         codec: &mut Codec,
         from: &Row,
-        place: Place,
+        place: ValuePlace,
     ) -> Result<Value, CheckpointError> {
         let at = self.reader.row_of(from, place)?;
         if self.read[at].is_none() {

@@ -7,7 +7,8 @@ use graphrun_engine::{checkpoint::CheckpointError, storage::rules::Refusal};
 use thiserror::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-use super::place::Place;
+use super::place::DatabaseAddress;
+
 /// Why a transaction failed.
 #[derive(Debug, Error)]
 pub enum Fault {
@@ -88,7 +89,7 @@ impl Fault {
     }
 
     /// Returns the error for the caller that tried `action`.
-    pub(super) fn explain(self, place: &Place, action: String) -> CheckpointError {
+    pub(super) fn explain(self, place: &DatabaseAddress, action: String) -> CheckpointError {
         match self {
             Self::Known(error) => error,
             Self::Refused(refusal) => refusal.explain(action),
@@ -114,7 +115,7 @@ impl Fault {
     }
 
     /// Returns the error for the caller if it is unknown whether `action` was done.
-    pub(super) fn explain_doubt(self, place: &Place, action: String) -> CheckpointError {
+    pub(super) fn explain_doubt(self, place: &DatabaseAddress, action: String) -> CheckpointError {
         let source = Unknown { place: place.to_string(), source: self }.into();
         CheckpointError::Storage { action, source }
     }
@@ -162,7 +163,7 @@ fn is_lost(error: &tokio_postgres::Error) -> bool {
 }
 
 /// Returns why the whole database cannot be used, if the error says so, and what to do.
-fn reason(place: &Place, error: &tokio_postgres::Error) -> Option<String> {
+fn reason(place: &DatabaseAddress, error: &tokio_postgres::Error) -> Option<String> {
     let (user, database) = (place.user(), place.database());
     let Some(refused) = error.as_db_error() else { return unanswered(error) };
     let said = refused.message();
@@ -242,7 +243,7 @@ pub(super) fn read_only() -> String {
 }
 
 /// Returns the error for a database that must not be used. The reason contains the remedy.
-pub(super) fn unusable(place: &Place, reason: String) -> CheckpointError {
+pub(super) fn unusable(place: &DatabaseAddress, reason: String) -> CheckpointError {
     CheckpointError::Unusable { path: place.to_string(), reason }
 }
 

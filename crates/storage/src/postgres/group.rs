@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// A write that a run waits for.
-pub(super) enum Waiting {
+pub(super) enum GroupedWrite {
     Run(Box<Create>),
     Entry(Box<Append>),
 }
@@ -47,7 +47,7 @@ struct Pending<W> {
 /// Saves a new run or an entry, together with those of other runs. Returns the lease of the run.
 pub(super) async fn save(
     server: &Arc<RunServer>,
-    waiting: Waiting,
+    waiting: GroupedWrite,
 ) -> Result<LeaseToken, CheckpointError> {
     let start = || {
         let writer = Writer(Arc::clone(server));
@@ -70,8 +70,8 @@ impl Writer {
             let (mut runs, mut entries) = (Vec::new(), Vec::new());
             for Job { work, done } in jobs {
                 match work {
-                    Waiting::Run(work) => runs.push(Pending { work: *work, done }),
-                    Waiting::Entry(work) => entries.push(Pending { work: *work, done }),
+                    GroupedWrite::Run(work) => runs.push(Pending { work: *work, done }),
+                    GroupedWrite::Entry(work) => entries.push(Pending { work: *work, done }),
                 }
             }
             join(self.create(since, runs), self.append(since, entries)).await;
@@ -253,7 +253,7 @@ enum Saved {
 impl Work for AppendAll {
     type Output = Vec<Saved>;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<Saved>, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<Vec<Saved>, Fault> {
         let Self { server, appends } = self;
         let mut saved: Vec<Saved> = appends.iter().map(|_| Saved::Alone).collect();
         let ids: Vec<&str> = appends.iter().map(|it| it.token.run.as_str()).collect();

@@ -27,7 +27,7 @@ pub(super) struct Inbox {
 impl Work for Post {
     type Output = u64;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<u64, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<u64, Fault> {
         let Self { run, message } = self;
         let key = Run::lock(session, run).await?.run.key;
         let sql = "SELECT number FROM inbox WHERE run = $1 AND id = $2";
@@ -50,7 +50,7 @@ impl Work for Inbox {
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<InboxMessage>, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<Vec<InboxMessage>, Fault> {
         let run = StoredRun::by_id(session, &self.run).await?.run;
         let sql = "SELECT number, message, checksum FROM inbox
                    WHERE run = $1 AND number > $2 ORDER BY number";

@@ -39,10 +39,10 @@ pub use self::{
     session::{Mode, Server, Session, Work, get},
 };
 use self::{
-    group::Waiting,
+    group::GroupedWrite,
     inbox::{Inbox, Post},
     open::Owned,
-    place::Place,
+    place::DatabaseAddress,
     run_server::RunServer,
     work::{
         Acquire, All, Append, Check, Create, Entries, Ids, Newest, Release, Remove, Renew, Search,
@@ -120,7 +120,7 @@ impl PostgresStorage {
 
     /// Returns a URL without its password; none if it cannot be parsed.
     pub fn shown(url: &str) -> Option<String> {
-        Place::parse(url, TABLES.schema).ok().map(|it| it.to_string())
+        DatabaseAddress::parse(url, TABLES.schema).ok().map(|it| it.to_string())
     }
 
     /// Returns a short description of the server.
@@ -172,12 +172,12 @@ impl RunJournal for PostgresStorage {
         let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
         let server = Arc::clone(&self.runs);
         let create = Create { info, json, claim, first, server };
-        group::save(&self.runs, Waiting::Run(Box::new(create))).await
+        group::save(&self.runs, GroupedWrite::Run(Box::new(create))).await
     }
 
     async fn append(&self, token: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
         let append = Append::new(token.clone(), entry.clone(), Arc::clone(&self.runs));
-        group::save(&self.runs, Waiting::Entry(Box::new(append))).await.map(drop)
+        group::save(&self.runs, GroupedWrite::Entry(Box::new(append))).await.map(drop)
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {

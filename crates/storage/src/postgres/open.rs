@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use super::{
     fault::{Fault, read_only},
     migrate::migrate,
-    place::Place,
+    place::DatabaseAddress,
     session::Server,
 };
 use crate::migrations::Migrations;
@@ -107,7 +107,7 @@ impl Server {
         missing: Missing,
     ) -> Result<(Arc<Self>, Option<Traits>), CheckpointError> {
         redact::learn_url(url);
-        let place = Place::parse(url, tables.schema).map_err(|reason| {
+        let place = DatabaseAddress::parse(url, tables.schema).map_err(|reason| {
             CheckpointError::Unusable { path: "the URL of the database".to_owned(), reason }
         })?;
         let server = Arc::new(Self::new(place)?);

@@ -23,7 +23,7 @@ const NAME_LENGTH_MAX: usize = 63;
 
 /// A database on a server, with the connection parameters.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct DatabaseAddress {
     pub(super) config: Config,
     pub(super) schema: String,
     /// The schema of the tables when the URL names none.
@@ -43,7 +43,7 @@ pub(super) enum Trust {
     Authorities(PathBuf),
 }
 
-impl Place {
+impl DatabaseAddress {
     /// Parses a URL. The errors contain none of its values.
     pub(super) fn parse(url: &str, schema_default: &'static str) -> Result<Self, String> {
         let rest = ["postgres://", "postgresql://"].iter().find_map(|it| url.strip_prefix(it));
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "postgres://{}@", self.user())?;
         let ports = self.config.get_ports();
@@ -124,9 +124,9 @@ impl fmt::Display for Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place({self})")
+        write!(f, "DatabaseAddress({self})")
     }
 }
 
@@ -188,9 +188,9 @@ mod tests {
             ("postgres://me:secret@a,b:1/app?schema=x1", "postgres://me@a:5432,b:1/app?schema=x1"),
             ("postgres:///app?host=/run/pg&user=me&password=secret", "postgres://me@/run/pg/app"),
         ] {
-            let place = Place::parse(url, "graphrun").unwrap();
+            let place = DatabaseAddress::parse(url, "graphrun").unwrap();
             assert_eq!(place.to_string(), shown);
-            assert_eq!(format!("{place:?}"), format!("Place({shown})"));
+            assert_eq!(format!("{place:?}"), format!("DatabaseAddress({shown})"));
         }
     }
 
@@ -210,7 +210,7 @@ mod tests {
             "postgres://db/secret",
         ]
         .into_iter()
-        .map(|it| Place::parse(it, "graphrun").unwrap_err())
+        .map(|it| DatabaseAddress::parse(it, "graphrun").unwrap_err())
         .collect();
         assert!(!told.iter().any(|it| it.to_lowercase().contains("secret")), "{told:#?}");
         insta::assert_snapshot!(told.join("\n"), @r"
@@ -231,7 +231,9 @@ mod tests {
     #[test]
     fn a_server_is_asked_for_its_certificate_only_by_verify_full() {
         let of = |query: &str| {
-            let place = Place::parse(&format!("postgres://me@db/app?{query}"), "graphrun").unwrap();
+            let place =
+                DatabaseAddress::parse(&format!("postgres://me@db/app?{query}"), "graphrun")
+                    .unwrap();
             (place.config.get_ssl_mode(), place.trust)
         };
         assert_eq!(of(""), (SslMode::Prefer, Trust::Any));

@@ -40,7 +40,7 @@ impl Work for Find {
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Self::Output, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<Self::Output, Fault> {
         let sql = "SELECT saved_at, payload, checksum FROM results WHERE key = $1";
         let Some(row) = session.first(sql, &[&self.0.as_bytes()]).await? else { return Ok(None) };
         let checksum = get(&row, "checksum")?;
@@ -53,7 +53,7 @@ impl Work for Find {
 impl Work for Keep {
     type Output = ();
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+    async fn attempt(&self, session: &Session) -> Result<(), Fault> {
         let Self { row, limits } = self;
         let limit = |limit: usize| i64::try_from(limit).unwrap_or(i64::MAX);
         // The index has both columns, so that no payload is read.

@@ -9,7 +9,7 @@ use graphrun_engine::checkpoint::{CheckpointError, LeaseToken};
 
 use super::{
     cached_heads::CachedHeads,
-    group::Waiting,
+    group::GroupedWrite,
     session::{Server, unfinished},
 };
 use crate::{group::Group, journal::Codec, open_steps::OpenSteps};
@@ -20,7 +20,7 @@ pub(super) struct RunServer {
     codec: Mutex<Codec>,
     open_steps: Mutex<OpenSteps>,
     heads: Mutex<CachedHeads>,
-    group: Group<Waiting, LeaseToken>,
+    group: Group<GroupedWrite, LeaseToken>,
 }
 
 impl RunServer {
@@ -40,7 +40,7 @@ impl RunServer {
     }
 
     /// Returns the runs and the entries that wait for the next transaction.
-    pub(super) fn group(&self) -> &Group<Waiting, LeaseToken> {
+    pub(super) fn group(&self) -> &Group<GroupedWrite, LeaseToken> {
         &self.group
     }
 

@@ -25,7 +25,7 @@ use tokio_postgres::{
 
 use super::{
     fault::{Fault, unusable},
-    place::Place,
+    place::DatabaseAddress,
     tls,
 };
 
@@ -69,7 +69,7 @@ const SESSION: &str = "
 
 /// A server, and the threads that communicate with it.
 pub struct Server {
-    pub(super) place: Place,
+    pub(super) place: DatabaseAddress,
     pool: Pool,
     /// A separate connection, so that other work never delays the renewal of leases.
     leases: Pool,
@@ -97,12 +97,21 @@ pub trait Work: Send + Sync + 'static {
     /// The mode of the transaction.
     const MODE: Mode = Mode::Write;
 
-    /// Does the work. With `in_doubt`, an earlier attempt may have been committed.
+    /// Does the work.
     ///
     /// # Errors
     ///
     /// Fails when the transaction must end.
-    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<Self::Output, Fault>;
+    async fn attempt(&self, session: &Session) -> Result<Self::Output, Fault>;
+
+    /// Does the work after an attempt that may have been committed. By default it is repeated.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the transaction must end.
+    async fn attempt_after_doubt(&self, session: &Session) -> Result<Self::Output, Fault> {
+        self.attempt(session).await
+    }
 }
 
 /// The purpose of a transaction.
@@ -123,7 +132,7 @@ pub struct Session(Option<Object>);
 
 impl Server {
     /// Configures the connections to a server. Nothing is sent yet.
-    pub(super) fn new(place: Place) -> Result<Self, CheckpointError> {
+    pub(super) fn new(place: DatabaseAddress) -> Result<Self, CheckpointError> {
         let failed = |error: &dyn fmt::Display| CheckpointError::Storage {
             action: format!("open {place}"),
             source: error.to_string().into(),
@@ -270,7 +279,7 @@ impl Server {
         let session = Session(Some(pool.get().await?));
         // Both are sent at once; a read in a transaction that did not begin does no harm.
         let begun = async { Ok(session.client().batch_execute(begin).await?) };
-        let worked = try_join(begun, work.attempt(&session, in_doubt)).await;
+        let worked = try_join(begun, attempt_at(work, &session, in_doubt)).await;
         let client = session.client();
         match worked {
             Ok(((), made)) => {
@@ -299,13 +308,21 @@ impl Server {
         let session = Session(Some(self.pool.get().await?));
         // The time limit may end the attempt at any moment from now on.
         *sent = true;
-        let worked = work.attempt(&session, in_doubt).await;
+        let worked = attempt_at(work, &session, in_doubt).await;
         *sent = worked.as_ref().err().is_none_or(Fault::leaves_doubt);
         if matches!(&worked, Ok(_) | Err(Fault::Known(_) | Fault::Refused(_))) {
             session.keep();
         }
         worked
     }
+}
+
+async fn attempt_at<W: Work>(
+    work: &W,
+    session: &Session,
+    in_doubt: bool,
+) -> Result<W::Output, Fault> {
+    if in_doubt { work.attempt_after_doubt(session).await } else { work.attempt(session).await }
 }
 
 impl Drop for Server {
@@ -394,7 +411,7 @@ pub fn get<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, Fault> {
     Ok(row.try_get(column)?)
 }
 
-fn pool(place: &Place, size: usize) -> Result<Pool, CheckpointError> {
+fn pool(place: &DatabaseAddress, size: usize) -> Result<Pool, CheckpointError> {
     let tls = tls::connector(&place.trust).map_err(|reason| unusable(place, reason))?;
     let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let manager = Manager::from_config(place.config.clone(), tls, config);

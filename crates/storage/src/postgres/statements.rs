@@ -159,7 +159,7 @@ impl Work for AppendCached {
 
     const MODE: Mode = Mode::Statement;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<BTreeSet<i64>, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<BTreeSet<i64>, Fault> {
         let Self(appends) = self;
         for CachedAppend { append, encoded, .. } in appends {
             let points = append.entry.points_in_transaction();
@@ -218,7 +218,7 @@ impl Work for CreateAll {
 
     const MODE: Mode = Mode::Statement;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Self::Output, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<Self::Output, Fault> {
         let Self { server, creates } = self;
         let (now, taken) = self.look(session).await?;
         let is_new = |it: &&Create| {

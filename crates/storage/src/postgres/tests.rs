@@ -17,7 +17,8 @@ fn commits_are_durable_despite_settings_of_the_user() {
         let url = server::server();
         let mark = if url.contains('?') { '&' } else { '?' };
         let url = format!("{url}{mark}options=-csynchronous_commit%3D{setting}");
-        let server = Arc::new(Server::new(Place::parse(&url, TABLES.schema).unwrap()).unwrap());
+        let server =
+            Arc::new(Server::new(DatabaseAddress::parse(&url, TABLES.schema).unwrap()).unwrap());
         let asking = Arc::clone(&server);
         let found = server.wait(async move {
             let client = asking.connect().await.unwrap();
@@ -40,7 +41,8 @@ fn an_older_format_is_migrated_once_and_as_a_whole() {
     server::execute(format!("SET search_path = {name}; {own}"));
     let version = || server::ask(format!("SELECT version FROM {name}.graphrun_format"));
     let open = |steps| {
-        let server = Arc::new(Server::new(Place::parse(&url, TABLES.schema).unwrap()).unwrap());
+        let server =
+            Arc::new(Server::new(DatabaseAddress::parse(&url, TABLES.schema).unwrap()).unwrap());
         let opening = Arc::clone(&server);
         server.wait(async move {
             let opened = {

@@ -12,7 +12,7 @@ use graphrun_core::{
     id::RunId,
 };
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Claim, Entry, EntryHash, Holder, LeaseToken, RunInfo},
+    checkpoint::{CheckpointError, Claim, Entry, EntryHash, LeaseToken, RunInfo},
     storage::rules::{Head, beginning, check_fence, stops_run},
 };
 
@@ -96,7 +96,7 @@ pub(super) struct Check;
 impl Work for Create {
     type Output = LeaseToken;
 
-    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<LeaseToken, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<LeaseToken, Fault> {
         let Self { info, json, claim, first, server } = self;
         let sql = format!(
             "SELECT {NOW} AS now, (SELECT CASE WHEN $1 IN (id, name) THEN $1 ELSE $2 END FROM runs
@@ -109,10 +109,8 @@ impl Work for Create {
             Ok::<_, Fault>((get(&row, "now")?, get::<Option<String>>(&row, "taken")?))
         };
         let (now, taken) = look().await?;
-        match taken {
-            Some(taken) if in_doubt => return self.made_before(session, Some(taken)).await,
-            Some(taken) => return Err(self.exists(Some(taken)).into()),
-            None => (),
+        if taken.is_some() {
+            return Err(self.exists(taken).into());
         }
         let head = Head::first(first)?;
         let row = server.with_codec(|codec| {
@@ -122,9 +120,6 @@ impl Work for Create {
         let Some(run) = Run::insert(session, info, json).await? else {
             // Since the check, another process was faster, or an earlier attempt of this
             // transaction.
-            if in_doubt {
-                return self.made_before(session, None).await;
-            }
             let (_, taken) = look().await?;
             return Err(self.exists(taken).into());
         };
@@ -133,6 +128,15 @@ impl Work for Create {
         run.begin(session, &head, row.hash, &lease).await?;
         fault::hit(Point::AcceptBeforeCommit).map_err(CheckpointError::injected)?;
         Ok(LeaseToken { run: run.id, fence: lease.fence })
+    }
+
+    async fn attempt_after_doubt(&self, session: &Session) -> Result<LeaseToken, Fault> {
+        match self.attempt(session).await {
+            Err(Fault::Known(CheckpointError::Exists(taken))) => {
+                self.made_before(session, taken).await
+            }
+            created => created,
+        }
     }
 }
 
@@ -144,14 +148,10 @@ impl Create {
 
     /// Returns the lease of an earlier attempt, if that created the run: no other process has this
     /// owner.
-    async fn made_before(
-        &self,
-        session: &Session,
-        taken: Option<String>,
-    ) -> Result<LeaseToken, Fault> {
+    async fn made_before(&self, session: &Session, taken: String) -> Result<LeaseToken, Fault> {
         let made = match Run::lock(session, &self.info.id).await {
             Err(Fault::Known(CheckpointError::UnknownRun(_))) => {
-                return Err(self.exists(taken).into());
+                return Err(CheckpointError::Exists(taken).into());
             }
             made => made?,
         };
@@ -173,18 +173,26 @@ impl Create {
 impl Work for Acquire {
     type Output = LeaseToken;
 
-    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<LeaseToken, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<LeaseToken, Fault> {
         let locked = Run::lock(session, &self.run).await?;
         let last = &locked.stored.lease;
-        let is_own = |it: &Holder| in_doubt && it.owner == self.claim.owner;
-        if let Err(owned) = last.require_free(&self.run, locked.now, self.claim.over) {
-            let own = last.present_holder(locked.now).filter(is_own);
-            let own = own.map(|it| LeaseToken { run: self.run.clone(), fence: it.fence });
-            return own.ok_or_else(|| owned.into());
-        }
+        last.require_free(&self.run, locked.now, self.claim.replaces_fence)?;
         let lease = Lease::next(last.fence, &self.claim, locked.now).map_err(Fault::Unwritable)?;
         locked.put_lease(session, &lease).await?;
         Ok(LeaseToken { run: locked.run.id, fence: lease.fence })
+    }
+
+    async fn attempt_after_doubt(&self, session: &Session) -> Result<LeaseToken, Fault> {
+        let owned = match self.attempt(session).await {
+            Err(owned @ Fault::Known(CheckpointError::Owned { .. })) => owned,
+            attempted => return attempted,
+        };
+        // The attempt in doubt may have acquired the lease.
+        let locked = Run::lock(session, &self.run).await?;
+        let holder = locked.stored.lease.present_holder(locked.now);
+        let own = holder.filter(|it| it.owner == self.claim.owner);
+        let own = own.map(|it| LeaseToken { run: self.run.clone(), fence: it.fence });
+        own.ok_or(owned)
     }
 }
 
@@ -194,7 +202,7 @@ impl Work for Renew {
 
     const MODE: Mode = Mode::Lease;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+    async fn attempt(&self, session: &Session) -> Result<(), Fault> {
         let locked = Run::lock(session, &self.token.run).await?;
         let lease = locked.stored.lease.clone();
         check_fence(lease.holder().as_ref(), self.token.fence)?;
@@ -208,7 +216,7 @@ impl Work for Release {
 
     const MODE: Mode = Mode::Lease;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+    async fn attempt(&self, session: &Session) -> Result<(), Fault> {
         let locked = Run::lock(session, &self.0.run).await?;
         let lease = locked.stored.lease.clone();
         if lease.fence != self.0.fence {
@@ -242,17 +250,10 @@ impl Append {
 impl Work for Append {
     type Output = LeaseToken;
 
-    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<LeaseToken, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<LeaseToken, Fault> {
         let Self { token, entry, server, .. } = self;
-        // The attempt in doubt had this lock, too, and kept it until its end.
         let Locked { run, stored, .. } = Run::lock(session, &token.run).await?;
         let journal = Journal { session, run: &run };
-        let before = *self.sent();
-        if let Some((number, hash)) = before.filter(|_| in_doubt)
-            && journal.has(number, hash).await?
-        {
-            return Ok(token.clone());
-        }
         let append = NextEntry::new(token, &stored, entry, &mut server.open_steps())?;
         let open = match append.needed_rows() {
             Some(numbers) => Some(journal.rows(numbers).await?),
@@ -276,19 +277,36 @@ impl Work for Append {
         server.heads().note(run, StoredHead { head, committed, hash, lease });
         Ok(token.clone())
     }
+
+    async fn attempt_after_doubt(&self, session: &Session) -> Result<LeaseToken, Fault> {
+        // The attempt in doubt had this lock, too, and kept it until its end.
+        let Locked { run, .. } = Run::lock(session, &self.token.run).await?;
+        let sent = *self.sent();
+        if let Some((number, hash)) = sent
+            && (Journal { session, run: &run }).has(number, hash).await?
+        {
+            return Ok(self.token.clone());
+        }
+        self.attempt(session).await
+    }
 }
 
 #[async_trait]
 impl Work for Remove {
     type Output = ();
 
-    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<(), Fault> {
-        let locked = match Run::lock(session, &self.0).await {
-            Err(Fault::Known(CheckpointError::UnknownRun(_))) if in_doubt => return Ok(()),
-            found => found?,
-        };
+    async fn attempt(&self, session: &Session) -> Result<(), Fault> {
+        let locked = Run::lock(session, &self.0).await?;
         locked.stored.lease.require_free(&locked.run.id, locked.now, None)?;
         locked.run.remove(session).await
+    }
+
+    async fn attempt_after_doubt(&self, session: &Session) -> Result<(), Fault> {
+        match self.attempt(session).await {
+            // The attempt in doubt has removed it.
+            Err(Fault::Known(CheckpointError::UnknownRun(_))) => Ok(()),
+            removed => removed,
+        }
     }
 }
 
@@ -298,7 +316,7 @@ impl Work for All {
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<(StoredRun, Pages), Fault> {
+    async fn attempt(&self, session: &Session) -> Result<(StoredRun, Pages), Fault> {
         let found = StoredRun::by_id(session, &self.0).await?;
         let pages = Pages::after(session, &found, 0, usize::MAX).await?;
         Ok((found, pages))
@@ -311,7 +329,7 @@ impl Work for Entries {
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<(StoredRun, Pages), Fault> {
+    async fn attempt(&self, session: &Session) -> Result<(StoredRun, Pages), Fault> {
         let found = StoredRun::by_id(session, &self.run).await?;
         let pages = Pages::after(session, &found, self.after, self.limit).await?;
         Ok((found, pages))
@@ -324,7 +342,7 @@ impl Work for Search {
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<StoredRun, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<StoredRun, Fault> {
         StoredRun::search(session, &self.0).await
     }
 }
@@ -335,7 +353,7 @@ impl Work for Newest {
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Self::Output, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<Self::Output, Fault> {
         StoredRun::newest(session, self.before.as_ref(), self.limit).await
     }
 }
@@ -346,7 +364,7 @@ impl Work for Ids {
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<Vec<RunId>, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<Vec<RunId>, Fault> {
         let rows = session.query("SELECT id FROM runs ORDER BY key DESC", &[]).await?;
         let ids = rows.iter().map(|row| {
             let text: &str = get(row, "id")?;
@@ -362,7 +380,7 @@ impl Work for Check {
 
     const MODE: Mode = Mode::Read;
 
-    async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
+    async fn attempt(&self, session: &Session) -> Result<(), Fault> {
         let sql = "SELECT FROM heads h WHERE NOT EXISTS (SELECT FROM runs r WHERE r.key = h.run)
                    LIMIT 1";
         match session.first(sql, &[]).await? {

@@ -16,6 +16,7 @@ use graphrun_core::fault::{Point, hit};
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::Fault;
+
 /// Part of the name of an incomplete database.
 const MARK: &str = ".graphrun-new-";
 

@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, config::DbConfig};
 
 use super::{
     fault::{Fault, is_failed_write},
-    group::Waiting,
+    group::GroupedWrite,
     head_cache::HeadCache,
     identity::Identity,
     lone_run::LoneRun,
@@ -26,7 +26,7 @@ pub(super) struct Database {
     /// The identity of the file; none where it is unknown.
     identity: Option<Identity>,
     session: Mutex<Session>,
-    group: Group<Waiting, LeaseToken>,
+    group: Group<GroupedWrite, LeaseToken>,
     lone_run: LoneRun,
 }
 
@@ -138,7 +138,7 @@ impl Database {
         self.identity.map_or(Ok(()), |it| it.check(&self.path))
     }
 
-    pub(super) fn group(&self) -> &Group<Waiting, LeaseToken> {
+    pub(super) fn group(&self) -> &Group<GroupedWrite, LeaseToken> {
         &self.group
     }
 

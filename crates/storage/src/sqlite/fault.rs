@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use graphrun_core::fault::Injected;
+use graphrun_core::fault::InjectedFault;
 use graphrun_engine::{checkpoint::CheckpointError, storage::rules::Refusal};
 use rusqlite::{ErrorCode, ffi};
 use thiserror::Error;
@@ -26,7 +26,7 @@ pub(super) enum Fault {
     #[error(transparent)]
     Known(#[from] CheckpointError),
     #[error(transparent)]
-    Injected(#[from] Injected),
+    InjectedFault(#[from] InjectedFault),
     #[error("an earlier write to the database failed, so this process no longer writes to it")]
     Failed,
 }
@@ -54,7 +54,9 @@ impl Fault {
     pub(super) fn explain(self, path: &Path, action: String) -> CheckpointError {
         match self {
             Self::Known(error) => error,
-            Self::Injected(source) => CheckpointError::Storage { action, source: source.into() },
+            Self::InjectedFault(source) => {
+                CheckpointError::Storage { action, source: source.into() }
+            }
             Self::Refused(refusal) => refusal.explain(action),
             Self::File(source) => CheckpointError::Storage { action, source: source.into() },
             Self::Unwritable(source) => CheckpointError::Storage { action, source: source.into() },

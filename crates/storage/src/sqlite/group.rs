@@ -13,12 +13,12 @@ use crate::group::Job;
 
 /// A write that a run waits for.
 #[derive(Debug)]
-pub(super) enum Waiting {
+pub(super) enum GroupedWrite {
     Run { info: Box<RunInfo>, json: Vec<u8>, claim: Claim, first: Entry },
     Entry(LeaseToken, Entry),
 }
 
-impl Waiting {
+impl GroupedWrite {
     fn of(write: Write<'_>) -> Self {
         match write {
             Write::Run(NewRun { info, json, claim, first }) => Self::Run {
@@ -55,7 +55,7 @@ pub(super) async fn save(
     {
         return saved;
     }
-    database.group().add(Waiting::of(write), start).await
+    database.group().add(GroupedWrite::of(write), start).await
 }
 
 /// Saves one, unless it would have to wait.
@@ -96,7 +96,7 @@ impl Drop for Writer {
 
 fn save_all(
     database: &Database,
-    jobs: &[Job<Waiting, LeaseToken>],
+    jobs: &[Job<GroupedWrite, LeaseToken>],
 ) -> Vec<Result<LeaseToken, CheckpointError>> {
     let writes = || jobs.iter().map(|it| it.work.write());
     if jobs.len() > 1

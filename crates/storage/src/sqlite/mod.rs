@@ -40,6 +40,7 @@ use self::{
     write::{NewRun, Write},
 };
 use super::journal::{self, Codec};
+
 /// Keeps runs in a SQLite database.
 ///
 /// Clones share one connection. Several processes may use one database at the same time; each run

@@ -278,7 +278,7 @@ impl Run {
         claim: &Claim,
     ) -> Result<LeaseToken, Fault> {
         let lease = self.stored_head(database)?.lease;
-        lease.require_free(&self.id, now(database)?, claim.over)?;
+        lease.require_free(&self.id, now(database)?, claim.replaces_fence)?;
         self.give(database, lease.fence, claim)
     }
 

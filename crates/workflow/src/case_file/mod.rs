@@ -46,6 +46,7 @@ use super::{
     report::Report,
     source::{Buffers, SourceFolder},
 };
+
 /// The suffix of the name of such a file.
 pub const SUFFIX: &str = ".test.yaml";
 

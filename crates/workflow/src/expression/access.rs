@@ -8,7 +8,8 @@ use graphrun_core::{
 };
 use serde_json::Value;
 
-use super::syntax::{Kind, Node, Operator};
+use super::syntax::{Node, NodeKind, Operator};
+
 /// Returns the access set of a checked expression. Its names are channels or the item.
 pub(super) fn access_set(root: &Node, reads: &[ChannelName], item: Option<&str>) -> AccessSet {
     let mut looker = Looker {
@@ -39,10 +40,10 @@ pub(super) fn access_set(root: &Node, reads: &[ChannelName], item: Option<&str>)
 /// Returns whether an expression divides by a value that may be zero.
 fn divides(node: &Node) -> bool {
     let by_zero = |it: &Node| match &it.kind {
-        Kind::Literal(value) => value.as_f64() == Some(0.0),
+        NodeKind::Literal(value) => value.as_f64() == Some(0.0),
         _ => true,
     };
-    matches!(&node.kind, Kind::Binary(Operator::Divide | Operator::Remainder, _, by) if by_zero(by))
+    matches!(&node.kind, NodeKind::Binary(Operator::Divide | Operator::Remainder, _, by) if by_zero(by))
         || node.parts().into_iter().any(divides)
 }
 
@@ -50,9 +51,9 @@ fn divides(node: &Node) -> bool {
 /// names for the items of lists count as others.
 pub(super) fn reads_only_fields(node: &Node, reads: &[ChannelName]) -> bool {
     match &node.kind {
-        Kind::Name(name) => reads.iter().any(|it| it.as_str() == name),
-        Kind::Call(function, _) if function.gives_facts() => false,
-        Kind::NodeName(_) | Kind::Variable(_) => false,
+        NodeKind::Name(name) => reads.iter().any(|it| it.as_str() == name),
+        NodeKind::Call(function, _) if function.gives_facts() => false,
+        NodeKind::NodeName(_) | NodeKind::Variable(_) => false,
         _ => node.parts().into_iter().all(|it| reads_only_fields(it, reads)),
     }
 }
@@ -60,28 +61,30 @@ pub(super) fn reads_only_fields(node: &Node, reads: &[ChannelName]) -> bool {
 /// Returns whether values beside the constants of an expression, and each constant, show everything that it can be.
 fn is_transparent(node: &Node) -> bool {
     match &node.kind {
-        Kind::Literal(_) | Kind::NodeName(_) | Kind::Variable(_) => true,
-        Kind::Name(_) | Kind::Field(..) => node.path().is_some(),
-        Kind::Not(of) => is_transparent(of),
-        Kind::If(parts) => parts.iter().all(is_transparent),
-        Kind::Binary(Operator::And | Operator::Or, one, other) => {
+        NodeKind::Literal(_) | NodeKind::NodeName(_) | NodeKind::Variable(_) => true,
+        NodeKind::Name(_) | NodeKind::Field(..) => node.path().is_some(),
+        NodeKind::Not(of) => is_transparent(of),
+        NodeKind::If(parts) => parts.iter().all(is_transparent),
+        NodeKind::Binary(Operator::And | Operator::Or, one, other) => {
             is_transparent(one) && is_transparent(other)
         }
-        Kind::Binary(Operator::In, item, list) => {
-            let Kind::List(items) = &list.kind else { return false };
-            let is_constant = |it: &Node| matches!(it.kind, Kind::Literal(_));
+        NodeKind::Binary(Operator::In, item, list) => {
+            let NodeKind::List(items) = &list.kind else { return false };
+            let is_constant = |it: &Node| matches!(it.kind, NodeKind::Literal(_));
             item.path().is_some() && items.iter().all(is_constant)
         }
-        Kind::Binary(operator, one, other) => {
+        NodeKind::Binary(operator, one, other) => {
             is_compared(*operator, one, other) || is_compared(*operator, other, one)
         }
-        Kind::Call(function, arguments) => {
-            let is_of_node = |it: &Node| matches!(it.kind, Kind::NodeName(_));
+        NodeKind::Call(function, arguments) => {
+            let is_of_node = |it: &Node| matches!(it.kind, NodeKind::NodeName(_));
             function.is_presence() || !arguments.is_empty() && arguments.iter().all(is_of_node)
         }
-        Kind::List(_) | Kind::Record(..) | Kind::Index(..) | Kind::Negate(_) | Kind::Pattern(_) => {
-            false
-        }
+        NodeKind::List(_)
+        | NodeKind::Record(..)
+        | NodeKind::Index(..)
+        | NodeKind::Negate(_)
+        | NodeKind::Pattern(_) => false,
     }
 }
 
@@ -93,18 +96,18 @@ fn is_compared(operator: Operator, value: &Node, constant: &Node) -> bool {
         Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual
     );
     let constant = match &constant.kind {
-        Kind::Negate(of) => of,
+        NodeKind::Negate(of) => of,
         _ => constant,
     };
-    let Kind::Literal(constant) = &constant.kind else { return false };
+    let NodeKind::Literal(constant) = &constant.kind else { return false };
     match &value.kind {
         // Texts and lists without and with one item are tried, and not every length.
-        Kind::Call(function, of) if function.name == "size" => {
+        NodeKind::Call(function, of) if function.name == "size" => {
             constant.as_i64() == Some(0)
                 && of[0].path().is_some()
                 && (is_equality || operator == Operator::Greater)
         }
-        Kind::Call(..) => is_transparent(value),
+        NodeKind::Call(..) => is_transparent(value),
         _ if value.path().is_none() => false,
         _ => is_equality || is_order && constant.is_number(),
     }
@@ -146,25 +149,25 @@ impl Looker<'_> {
     /// whole value or on the named field alone.
     fn look(&mut self, node: &Node, is_whole: bool) {
         match &node.kind {
-            Kind::Name(_) | Kind::Field(..) => self.path(node, is_whole, false),
-            Kind::Literal(value) => self.literal(value),
-            Kind::Negate(of) => match &of.kind {
-                Kind::Literal(Value::Number(number)) => match number.as_i64() {
+            NodeKind::Name(_) | NodeKind::Field(..) => self.path(node, is_whole, false),
+            NodeKind::Literal(value) => self.literal(value),
+            NodeKind::Negate(of) => match &of.kind {
+                NodeKind::Literal(Value::Number(number)) => match number.as_i64() {
                     Some(number) => self.numbers.push(-number),
                     None => self.fractions.extend(number.as_f64().map(|it| Fraction(-it))),
                 },
                 _ => self.look(of, false),
             },
-            Kind::NodeName(name) => self.set.visits.extend(NodeName::parse_path(name)),
-            Kind::Pattern(pattern) => self.texts.push(pattern.regex.as_str().to_owned()),
-            Kind::Variable(_) => (),
-            Kind::Call(function, arguments) if function.is_presence() => {
+            NodeKind::NodeName(name) => self.set.visits.extend(NodeName::parse_path(name)),
+            NodeKind::Pattern(pattern) => self.texts.push(pattern.regex.as_str().to_owned()),
+            NodeKind::Variable(_) => (),
+            NodeKind::Call(function, arguments) if function.is_presence() => {
                 self.path(&arguments[0], false, true);
             }
-            Kind::Call(function, _) if function.gives_facts() && function.name != "visits" => {
+            NodeKind::Call(function, _) if function.gives_facts() && function.name != "visits" => {
                 self.set.reads_facts = true;
             }
-            Kind::Call(function, arguments) if reads_items_by_name(function.name) => {
+            NodeKind::Call(function, arguments) if reads_items_by_name(function.name) => {
                 let (list, body) = (&arguments[0], arguments.get(2..).unwrap_or_default());
                 self.look(list, true);
                 // Another list than one of the state may be made of whole items.
@@ -172,7 +175,7 @@ impl Looker<'_> {
                     && let Some(access) = self.set.fields.last_mut()
                 {
                     let mut parts = Vec::new();
-                    if let Some(Kind::Variable(item)) = arguments.get(1).map(|it| &it.kind) {
+                    if let Some(NodeKind::Variable(item)) = arguments.get(1).map(|it| &it.kind) {
                         for it in body {
                             item_parts(it, item, &mut parts);
                         }
@@ -183,14 +186,14 @@ impl Looker<'_> {
                     self.look(it, true);
                 }
             }
-            Kind::Call(..) | Kind::List(_) | Kind::Record(..) | Kind::Index(..) => {
+            NodeKind::Call(..) | NodeKind::List(_) | NodeKind::Record(..) | NodeKind::Index(..) => {
                 node.parts().into_iter().for_each(|it| self.look(it, true));
             }
-            Kind::Binary(Operator::In, item, list) => {
+            NodeKind::Binary(Operator::In, item, list) => {
                 self.look(item, false);
                 self.look(list, true);
             }
-            Kind::Not(_) | Kind::Binary(..) | Kind::If(_) => {
+            NodeKind::Not(_) | NodeKind::Binary(..) | NodeKind::If(_) => {
                 node.parts().into_iter().for_each(|it| self.look(it, is_whole));
             }
         }

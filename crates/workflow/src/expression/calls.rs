@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     functions::{Function, Style, Takes},
     parser::{Parsed, Parser},
-    syntax::{Kind, Node, Pattern},
+    syntax::{Node, NodeKind, Pattern},
 };
 use crate::report::{Problem, suggestion};
 
@@ -50,7 +50,7 @@ impl Parser {
 }
 
 /// Returns the call of a function, or `None` if an argument is none for its parameter.
-fn call_of(function: &'static Function, mut arguments: Vec<Node>) -> Parsed<Option<Kind>> {
+fn call_of(function: &'static Function, mut arguments: Vec<Node>) -> Parsed<Option<NodeKind>> {
     if arguments.len() != function.parameters.len() {
         return Ok(None);
     }
@@ -60,24 +60,26 @@ fn call_of(function: &'static Function, mut arguments: Vec<Node>) -> Parsed<Opti
             (Takes::Value { .. } | Takes::Condition | Takes::Expression | Takes::Key, _) => {
                 continue;
             }
-            (Takes::NodeName, Kind::Literal(Value::String(name))) => Kind::NodeName(name.clone()),
-            (Takes::Pattern, Kind::Literal(Value::String(pattern))) => {
+            (Takes::NodeName, NodeKind::Literal(Value::String(name))) => {
+                NodeKind::NodeName(name.clone())
+            }
+            (Takes::Pattern, NodeKind::Literal(Value::String(pattern))) => {
                 let pattern = compiled(pattern, &argument.range)?;
                 if function.name == "groups" && pattern.regex.captures_len() == 1 {
                     let message = "the pattern has no group";
                     let problem = Problem::new("GR029", argument.range.clone(), message, "here");
                     return Err(problem.help(format!("write `{}`", function.example)));
                 }
-                Kind::Pattern(pattern)
+                NodeKind::Pattern(pattern)
             }
-            (Takes::Variable, Kind::Name(name)) => Kind::Variable(name.clone()),
+            (Takes::Variable, NodeKind::Name(name)) => NodeKind::Variable(name.clone()),
             (Takes::Path | Takes::NodeName | Takes::Pattern | Takes::Variable, _) => {
                 return Ok(None);
             }
         };
         argument.kind = kind;
     }
-    Ok(Some(Kind::Call(function, arguments)))
+    Ok(Some(NodeKind::Call(function, arguments)))
 }
 
 fn compiled(pattern: &str, range: &Range<usize>) -> Parsed<Pattern> {

@@ -19,7 +19,7 @@ use super::{
     ranges,
     satisfiability::Types,
     sizes,
-    syntax::{Kind, Node, Operator},
+    syntax::{Node, NodeKind, Operator},
 };
 use crate::{
     facts::Fact,
@@ -54,7 +54,7 @@ pub(super) struct Checked {
 pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
     let mut variables = names_of_item(scope.item, scope.schema);
     variables.extend(scope.variable.map(|(name, ty)| (name.to_owned(), ty.clone())));
-    let mut checker = Checker {
+    let mut checker = ExpressionChecker {
         scope,
         variables,
         present: scope.given.to_vec(),
@@ -80,7 +80,9 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
     presumed_otherwise.retain(|it| seen.insert(it.clone()));
     checker.learn(root, true);
     checker.learn_ranges(root, true);
-    let Checker { types, reads, named, facts, present: presumed, ranges, problems, .. } = checker;
+    let ExpressionChecker {
+        types, reads, named, facts, present: presumed, ranges, problems, ..
+    } = checker;
     Checked {
         ty,
         types,
@@ -94,7 +96,7 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
     }
 }
 
-pub(super) struct Checker<'a> {
+pub(super) struct ExpressionChecker<'a> {
     pub(super) scope: ExpressionScope<'a>,
     /// The item of the task, and the variables of the quantifiers around.
     variables: Vec<(String, Type)>,
@@ -123,7 +125,7 @@ struct Unguarded {
     is_nullable: bool,
 }
 
-impl Checker<'_> {
+impl ExpressionChecker<'_> {
     /// The type of a value that must be present.
     pub(super) fn value(&mut self, node: &Node) -> Type {
         self.value_as(node, None)
@@ -135,7 +137,7 @@ impl Checker<'_> {
         let Type::Optional(inner) = ty else { return ty };
         let place = node.place();
         let guarded = place.as_ref().is_some_and(|it| self.is_guarded(it));
-        if matches!(node.kind, Kind::Literal(Value::Null)) {
+        if matches!(node.kind, NodeKind::Literal(Value::Null)) {
             let message = "null is the value of an absent field, but a value is needed here";
             self.problem("GR022", &node.range, message.to_owned(), "no value").help =
                 Some("`has(x)` asks whether a value is there".to_owned());
@@ -172,7 +174,7 @@ impl Checker<'_> {
     /// The type of a value that may be absent.
     pub(super) fn maybe(&mut self, node: &Node, expected: Option<&Type>) -> Type {
         let ty = match &node.kind {
-            Kind::If(parts) => {
+            NodeKind::If(parts) => {
                 let ty = self.conditional(parts, &node.range, |it, part| it.maybe(part, expected));
                 self.note(node, &ty);
                 ty
@@ -208,8 +210,8 @@ impl Checker<'_> {
         // The types that are noted hold everywhere. The type of a computed number holds only where the known ranges do. A
         // value that is read or counted has the same range everywhere.
         let is_computed = match &node.kind {
-            Kind::Name(_) | Kind::Field(..) | Kind::Index(..) => false,
-            Kind::Call(function, _) => !function.counts,
+            NodeKind::Name(_) | NodeKind::Field(..) | NodeKind::Index(..) => false,
+            NodeKind::Call(function, _) => !function.counts,
             _ => true,
         };
         let ty = match ty {
@@ -243,31 +245,33 @@ impl Checker<'_> {
 
     fn found(&mut self, node: &Node, expected: Option<&Type>) -> Type {
         match &node.kind {
-            Kind::Literal(value) => literal(value),
-            Kind::List(items) => self.list(items, expected.and_then(item_of)),
-            Kind::Record(name, fields) => {
+            NodeKind::Literal(value) => literal(value),
+            NodeKind::List(items) => self.list(items, expected.and_then(item_of)),
+            NodeKind::Record(name, fields) => {
                 self.record(name.as_deref(), fields, &node.range, expected)
             }
-            Kind::Index(of, index) => self.item(of, index, &node.range),
-            Kind::Name(name) => self.name(name, &node.range),
-            Kind::Field(of, name) => self.field(of, name, &node.range),
-            Kind::Not(of) => {
+            NodeKind::Index(of, index) => self.item(of, index, &node.range),
+            NodeKind::Name(name) => self.name(name, &node.range),
+            NodeKind::Field(of, name) => self.field(of, name, &node.range),
+            NodeKind::Not(of) => {
                 self.condition(of);
                 Type::Bool
             }
-            Kind::Negate(of) => ranges::negated(self.number(of)),
-            Kind::Binary(Operator::Add, left, right) => {
+            NodeKind::Negate(of) => ranges::negated(self.number(of)),
+            NodeKind::Binary(Operator::Add, left, right) => {
                 self.sum(left, right, &node.range, expected)
             }
-            Kind::Binary(operator, left, right) => self.binary(*operator, left, right, &node.range),
-            Kind::If(parts) => {
+            NodeKind::Binary(operator, left, right) => {
+                self.binary(*operator, left, right, &node.range)
+            }
+            NodeKind::If(parts) => {
                 self.conditional(parts, &node.range, |it, part| it.value_as(part, expected))
             }
-            Kind::Call(function, arguments) => {
+            NodeKind::Call(function, arguments) => {
                 self.call(function, arguments, &node.range, expected)
             }
             // Only their calls read them.
-            Kind::NodeName(_) | Kind::Pattern(_) | Kind::Variable(_) => Type::Any,
+            NodeKind::NodeName(_) | NodeKind::Pattern(_) | NodeKind::Variable(_) => Type::Any,
         }
     }
 
@@ -352,10 +356,8 @@ impl Checker<'_> {
             // The type already shows that an optional field needs a guard.
             Presence::Sometimes if is_optional => (),
             Presence::Sometimes => {
-                let message = format!(
-                    "`{name}` is read here, but not every path to here writes \
-                                       it"
-                );
+                let message =
+                    format!("`{name}` is read here, but not every path to here writes it");
                 let start =
                     self.scope.schema.channel(name).and_then(|it| it.reducer().natural_start());
                 let without = self.scope.written.without(name);
@@ -405,7 +407,7 @@ impl Checker<'_> {
         let (noun, fits) = match &ty {
             Type::Any => return Type::Any,
             Type::Record(_) => match &index.kind {
-                Kind::Literal(Value::String(name)) => {
+                NodeKind::Literal(Value::String(name)) => {
                     return self.field_of(of, &ty, name, index.range.clone());
                 }
                 _ => ("the name of a field, in quotes", false),
@@ -424,7 +426,7 @@ impl Checker<'_> {
             let message = format!("expected {noun}, found {}", describe(&index_type));
             self.problem("GR022", &index.range, message, format!("not {noun}"));
         }
-        let is_below_zero = matches!(&index.kind, Kind::Negate(it) if matches!(&it.kind, Kind::Literal(it) if it.as_i64() > Some(0)));
+        let is_below_zero = matches!(&index.kind, NodeKind::Negate(it) if matches!(&it.kind, NodeKind::Literal(it) if it.as_i64() > Some(0)));
         if is_below_zero && matches!(ty, Type::List(_)) {
             let message = "items are counted from zero on, so this one never exists";
             self.problem("GR022", &index.range, message.to_owned(), "below zero").help =
@@ -448,7 +450,7 @@ impl Checker<'_> {
         let ty = self.value(node);
         let help = match &ty {
             Type::Bool | Type::Any => return,
-            Type::Enum(values) if !matches!(node.kind, Kind::Literal(_)) => {
+            Type::Enum(values) if !matches!(node.kind, NodeKind::Literal(_)) => {
                 let value = values.first().map_or("", String::as_str);
                 format!("compare it: `… == \"{value}\"`")
             }
@@ -498,7 +500,7 @@ impl Checker<'_> {
                     self.asking = true;
                     let ty = self.ty(argument, None);
                     self.asking = false;
-                    if matches!(argument.kind, Kind::Call(..)) && ty == *ty.required() {
+                    if matches!(argument.kind, NodeKind::Call(..)) && ty == *ty.required() {
                         self.always_there(argument, &ty);
                     }
                     ty
@@ -512,14 +514,14 @@ impl Checker<'_> {
                     let is_text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
                     self.taken(argument, "a text", is_text)
                 }
-                (Takes::Pattern, Kind::Pattern(pattern)) => pattern.groups_type(),
-                (_, Kind::NodeName(name)) => {
+                (Takes::Pattern, NodeKind::Pattern(pattern)) => pattern.groups_type(),
+                (_, NodeKind::NodeName(name)) => {
                     if function.name == "usage" {
                         self.facts.usage_of.extend(NodeName::parse_path(name));
                     }
                     self.node_name(name, range)
                 }
-                (_, Kind::Variable(name)) => self.variable(name, types.last(), &argument.range),
+                (_, NodeKind::Variable(name)) => self.variable(name, types.last(), &argument.range),
                 (Takes::NodeName | Takes::Pattern | Takes::Variable, _) => Type::String,
             });
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     EvaluateError, ExpressionView,
     evaluate::{Absent, Settings, WholeNumbers, evaluate_owned},
-    syntax::{Kind, Node, Operator},
+    syntax::{Node, NodeKind, Operator},
 };
 use crate::report::Problem;
 
@@ -39,7 +39,7 @@ pub(super) fn note_valueless(node: &Node, problems: &mut Vec<Problem>) -> bool {
         return true;
     }
     let error = match &node.kind {
-        Kind::Binary(Operator::Divide | Operator::Remainder, _, by) => {
+        NodeKind::Binary(Operator::Divide | Operator::Remainder, _, by) => {
             let zero =
                 evaluate_closed(by).is_some_and(|it| it.is_ok_and(|it| it.as_f64() == Some(0.0)));
             zero.then_some(EvaluateError::DivisionByZero)
@@ -55,15 +55,15 @@ pub(super) fn note_valueless(node: &Node, problems: &mut Vec<Problem>) -> bool {
 
 fn is_closed<'a>(node: &'a Node, variables: &mut Vec<&'a str>) -> bool {
     match &node.kind {
-        Kind::Name(name) => variables.contains(&name.as_str()),
-        Kind::NodeName(_) => false,
-        Kind::Call(function, arguments) => {
+        NodeKind::Name(name) => variables.contains(&name.as_str()),
+        NodeKind::NodeName(_) => false,
+        NodeKind::Call(function, arguments) => {
             let bound = variables.len();
             // A function without arguments reads a fact.
             let is_closed = !function.is_presence()
                 && !arguments.is_empty()
                 && arguments.iter().all(|it| match &it.kind {
-                    Kind::Variable(name) => {
+                    NodeKind::Variable(name) => {
                         variables.push(name);
                         true
                     }

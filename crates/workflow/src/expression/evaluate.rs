@@ -8,9 +8,9 @@ use super::{
     ExpressionView,
     evaluate_error::{EvaluateError, kind},
     functions::{Function, FunctionValue},
-    meter::Meter,
+    meter::ExpressionMeter,
     numbers::{Numeric, arithmetic, float, numeric, order_of},
-    syntax::{Kind, Node, Operator, Pattern, RecordField},
+    syntax::{Node, NodeKind, Operator, Pattern, RecordField},
     values,
 };
 use crate::{
@@ -40,7 +40,7 @@ pub(super) fn evaluate(
 ) -> Result<Arc<Value>, EvaluateError> {
     // A field is shared, so it takes no memory.
     let is_output = |name: &str| name == "output" && view.output_dir.is_some();
-    if let Kind::Name(name) = &root.kind
+    if let NodeKind::Name(name) = &root.kind
         && !is_output(name)
         && settings.item.is_none_or(|(variable, _)| variable != name)
         && let Some(value) = view.state.get_shared(name).filter(|it| !it.is_null() && !it.is_f64())
@@ -61,7 +61,8 @@ pub(super) fn evaluate_owned(
     let item = item.map(|(name, value)| (name, Cow::Borrowed(value)));
     let variable = variable.map(|(name, value)| (name, Cow::Borrowed(value)));
     let variables = index.into_iter().chain(item).chain(variable).collect();
-    let mut evaluation = Evaluation { view: *view, variables, whole, meter: Meter::default() };
+    let mut evaluation =
+        Evaluation { view: *view, variables, whole, meter: ExpressionMeter::default() };
     match absent {
         Absent::IsNull => Ok(evaluation.owned_if_present(root)?.unwrap_or_default()),
         Absent::IsError => evaluation.owned(root),
@@ -79,7 +80,7 @@ pub(super) struct Evaluation<'a> {
     view: ExpressionView<'a>,
     variables: Vec<(&'a str, Cow<'a, Value>)>,
     whole: &'a WholeNumbers,
-    meter: Meter,
+    meter: ExpressionMeter,
 }
 
 /// The location of the value at a path that begins with a variable; `None` if it is absent.
@@ -113,10 +114,12 @@ impl<'a> Evaluation<'a> {
     fn if_present_as_written(&mut self, node: &'a Node) -> Evaluated<Option<Cow<'a, Value>>> {
         self.meter.step()?;
         let value = match &node.kind {
-            Kind::Literal(Value::Null) => return Ok(None),
-            Kind::Literal(value) => return Ok(Some(Cow::Borrowed(value))),
-            Kind::Name(_) | Kind::Field(..) | Kind::Index(..) => return self.look_up(node),
-            Kind::Record(_, fields) => {
+            NodeKind::Literal(Value::Null) => return Ok(None),
+            NodeKind::Literal(value) => return Ok(Some(Cow::Borrowed(value))),
+            NodeKind::Name(_) | NodeKind::Field(..) | NodeKind::Index(..) => {
+                return self.look_up(node);
+            }
+            NodeKind::Record(_, fields) => {
                 self.meter.make_record()?;
                 let mut made = Map::new();
                 for RecordField { name, value, .. } in fields {
@@ -127,24 +130,26 @@ impl<'a> Evaluation<'a> {
                 }
                 Value::Object(made)
             }
-            Kind::List(items) => {
+            NodeKind::List(items) => {
                 let values = items.iter().map(|it| self.owned(it));
                 Value::Array(values.collect::<Result<_, _>>()?)
             }
-            Kind::Not(of) => Value::Bool(!self.condition(of, "!")?),
-            Kind::Negate(of) => match self.number(of, "-")? {
+            NodeKind::Not(of) => Value::Bool(!self.condition(of, "!")?),
+            NodeKind::Negate(of) => match self.number(of, "-")? {
                 Numeric::Int(it) => it.checked_neg().ok_or(EvaluateError::Range("-"))?.into(),
                 Numeric::Float(it) => float(-it, "-")?,
             },
-            Kind::Binary(operator, left, right) => self.binary(*operator, left, right)?,
-            Kind::If(parts) => {
+            NodeKind::Binary(operator, left, right) => self.binary(*operator, left, right)?,
+            NodeKind::If(parts) => {
                 let [condition, then, otherwise] = parts.as_ref();
                 let chosen = if self.condition(condition, "?")? { then } else { otherwise };
                 return self.if_present(chosen);
             }
-            Kind::Call(function, arguments) => self.call(function, arguments)?,
+            NodeKind::Call(function, arguments) => self.call(function, arguments)?,
             // Only their calls read them.
-            Kind::NodeName(_) | Kind::Pattern(_) | Kind::Variable(_) => return Ok(None),
+            NodeKind::NodeName(_) | NodeKind::Pattern(_) | NodeKind::Variable(_) => {
+                return Ok(None);
+            }
         };
         Ok((!value.is_null()).then_some(Cow::Owned(value)))
     }
@@ -178,13 +183,13 @@ impl<'a> Evaluation<'a> {
                 found.map(|it| self.meter.copy(it)).transpose()?.map(Cow::Owned)
             }
             None => match &node.kind {
-                Kind::Name(name) => self.named(name),
-                Kind::Field(of, name) => match self.look_up(of)? {
+                NodeKind::Name(name) => self.named(name),
+                NodeKind::Field(of, name) => match self.look_up(of)? {
                     Some(Cow::Borrowed(of)) => of.get(name).map(Cow::Borrowed),
                     Some(Cow::Owned(mut of)) => of.get_mut(name).map(Value::take).map(Cow::Owned),
                     None => None,
                 },
-                Kind::Index(of, index) => {
+                NodeKind::Index(of, index) => {
                     let index = self.value(index)?.into_owned();
                     match self.look_up(of)? {
                         Some(Cow::Borrowed(of)) => item(of, &index)?.map(Cow::Borrowed),
@@ -201,7 +206,9 @@ impl<'a> Evaluation<'a> {
     /// Returns the error for the first absent part of a path.
     fn absent(&mut self, node: &'a Node) -> EvaluateError {
         match &node.kind {
-            Kind::Field(of, _) | Kind::Index(of, _) if matches!(self.look_up(of), Ok(None)) => {
+            NodeKind::Field(of, _) | NodeKind::Index(of, _)
+                if matches!(self.look_up(of), Ok(None)) =>
+            {
                 self.absent(of)
             }
             _ => EvaluateError::Absent(node.to_string()),
@@ -317,7 +324,7 @@ impl<'a> Evaluation<'a> {
             FunctionValue::Presence => Ok(Value::Bool(self.look_up(&arguments[0])?.is_some())),
             FunctionValue::OfValues(evaluate) => {
                 let values = arguments.iter().map(|it| match it.kind {
-                    Kind::NodeName(_) | Kind::Pattern(_) => Ok(Cow::Owned(Value::Null)),
+                    NodeKind::NodeName(_) | NodeKind::Pattern(_) => Ok(Cow::Owned(Value::Null)),
                     _ => self.value(it),
                 });
                 let values = values.collect::<Result<Vec<_>, _>>()?;
@@ -328,7 +335,8 @@ impl<'a> Evaluation<'a> {
                 evaluate(&arguments, &mut self.meter)
             }
             FunctionValue::OfItems(evaluate) => {
-                let [list, Node { kind: Kind::Variable(variable), .. }, bodies @ ..] = arguments
+                let [list, Node { kind: NodeKind::Variable(variable), .. }, bodies @ ..] =
+                    arguments
                 else {
                     unreachable!("the parameters are a list, a variable and expressions")
                 };
@@ -389,7 +397,7 @@ impl Arguments<'_, '_> {
     }
 
     pub(super) fn pattern(&self, at: usize) -> &Pattern {
-        let Kind::Pattern(pattern) = &self.nodes[at].kind else {
+        let NodeKind::Pattern(pattern) = &self.nodes[at].kind else {
             unreachable!("the parser compiles the argument for a pattern")
         };
         pattern
@@ -401,7 +409,7 @@ impl Arguments<'_, '_> {
     }
 
     pub(super) fn node_name(&self, at: usize) -> &str {
-        let Kind::NodeName(name) = &self.nodes[at].kind else {
+        let NodeKind::NodeName(name) = &self.nodes[at].kind else {
             unreachable!("the parser takes the argument for the name of a node")
         };
         name
@@ -480,14 +488,14 @@ fn in_variable<'v, 'a>(
     node: &Node,
 ) -> Option<InVariable<'v, 'a>> {
     match &node.kind {
-        Kind::Name(name) => {
+        NodeKind::Name(name) => {
             let (_, value) = variables.iter().rev().find(|(it, _)| it == name)?;
             Some(match value {
                 Cow::Borrowed(value) => InVariable::State(Some(*value)),
                 Cow::Owned(value) => InVariable::Made(Some(value)),
             })
         }
-        Kind::Field(of, name) => Some(match in_variable(variables, of)? {
+        NodeKind::Field(of, name) => Some(match in_variable(variables, of)? {
             InVariable::State(of) => InVariable::State(of.and_then(|it| it.get(name))),
             InVariable::Made(of) => InVariable::Made(of.and_then(|it| it.get(name))),
         }),
@@ -510,7 +518,7 @@ fn item<'v>(of: &'v Value, index: &Value) -> Evaluated<Option<&'v Value>> {
 }
 
 /// Compares for equality; `1` and `1.0` are equal.
-fn equal(left: &Value, right: &Value, meter: &mut Meter) -> Evaluated<bool> {
+fn equal(left: &Value, right: &Value, meter: &mut ExpressionMeter) -> Evaluated<bool> {
     meter.step()?;
     match (left, right) {
         (Value::Array(left), Value::Array(right)) => {

@@ -10,7 +10,7 @@ use graphrun_core::state::{NumberRange, Type};
 use serde_json::Value;
 
 use super::evaluate::{Arguments, Evaluated, Items};
-use super::meter::Meter;
+use super::meter::ExpressionMeter;
 use super::ranges;
 use super::values;
 use crate::facts::usage_type;
@@ -78,7 +78,7 @@ pub(super) enum FunctionValue {
     /// Whether the path is present. If it is true, it proves that.
     Presence,
     /// A value of the values of the arguments.
-    OfValues(fn(&Arguments<'_, '_>, &mut Meter) -> Evaluated<Value>),
+    OfValues(fn(&Arguments<'_, '_>, &mut ExpressionMeter) -> Evaluated<Value>),
     /// A value of the items of a list. The parameters are the list, a variable, and conditions or expressions.
     OfItems(fn(Items<'_, '_>) -> Evaluated<Value>),
 }

@@ -4,14 +4,14 @@
 use graphrun_core::state::{NumberRange, Type};
 
 use super::{
-    checker::Checker,
-    known::{self, Proved},
+    checker::ExpressionChecker,
+    known::{self, Proof},
     print, ranges, sizes,
     syntax::{Node, Operator},
 };
 use crate::{via, visited};
 
-impl Checker<'_> {
+impl ExpressionChecker<'_> {
     /// Checks a part that is evaluated only if a condition has this outcome.
     pub(super) fn knowing<T>(
         &mut self,
@@ -39,7 +39,7 @@ impl Checker<'_> {
                 (node.to_string(), if is_whole { range.whole() } else { range.closed() })
             };
             match proved {
-                Proved::Ordered { left, operator, right } => {
+                Proof::Ordered { left, operator, right } => {
                     let (Some(left_type), Some(right_type)) = (ty(left), ty(right)) else { return };
                     if let (Some(left_range), Some(right_range)) =
                         (left_type.range(), right_type.range())
@@ -48,7 +48,7 @@ impl Checker<'_> {
                         learned.push(of(right, right_type, operator.turned(), left_range));
                     }
                 }
-                Proved::Contained { item, within } => {
+                Proof::Contained { item, within } => {
                     let (Some(item_type), Some(Type::List(items))) = (ty(item), ty(within)) else {
                         return;
                     };
@@ -65,41 +65,41 @@ impl Checker<'_> {
     /// Records the paths that are present once the condition has this outcome.
     pub(super) fn learn(&mut self, condition: &Node, outcome: bool) {
         known::learn(condition, outcome, &mut |proved| match proved {
-            Proved::Present(path) => {
+            Proof::Present(path) => {
                 let mut part = Some(path);
                 while let Some(node) = part {
                     self.present.extend(node.place());
                     part = node.container();
                 }
             }
-            Proved::Compared { path, to, is_equal } => {
+            Proof::Compared { path, to, is_equal } => {
                 self.present.extend(via::learned(&path, to, is_equal));
             }
-            Proved::Ordered { .. } => (),
-            Proved::Sized { list, number, fulfils } => {
+            Proof::Ordered { .. } => (),
+            Proof::Sized { list, number, fulfils } => {
                 let known = sizes::known(&self.present, &list.to_string());
                 self.learn_size(list, sizes::least(known, number, fulfils));
             }
-            Proved::Contained { item, within } => {
+            Proof::Contained { item, within } => {
                 if !matches!(self.noted(within), Some(Type::Map(_))) {
                     self.learn_size(within, 1);
                 } else if !self.is_map_with_nulls(within) {
                     self.present.push(print::item_of(within, item));
                 }
             }
-            Proved::Decided { condition, holds } => {
+            Proof::Decided { condition, holds } => {
                 let path = condition.path().filter(|_| holds);
                 let shown = path.iter().zip(self.scope.written.success());
                 let shown = shown.flat_map(|(path, it)| it.shown_by_bool(path));
                 self.present.extend(shown.map(str::to_owned));
             }
-            Proved::Numbered { value, fulfils } => {
+            Proof::Numbered { value, fulfils } => {
                 let path = value.path();
                 let shown = path.iter().zip(self.scope.written.success());
                 let shown = shown.flat_map(|(path, it)| it.shown_by_code(path, fulfils));
                 self.present.extend(shown.map(str::to_owned));
             }
-            Proved::Visited { node, fulfils } => {
+            Proof::Visited { node, fulfils } => {
                 let is_own = self.scope.written.is_at(node);
                 self.present.extend(visited::mark(node, visited::least(is_own, fulfils)));
             }

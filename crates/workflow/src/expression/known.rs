@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{
     functions::Function,
     parser, print, ranges, sizes,
-    syntax::{Kind, Node, Operator},
+    syntax::{Node, NodeKind, Operator},
 };
 use crate::success::SuccessFields;
 
@@ -26,7 +26,7 @@ pub(crate) fn known_after(source: &str) -> (Vec<PresentValue>, Vec<PresentValue>
     let known = |outcome| {
         let mut known = Vec::new();
         learn(&condition, outcome, &mut |proved| {
-            if let Proved::Present(node) = proved {
+            if let Proof::Present(node) = proved {
                 add_present(node, &mut known);
             }
         });
@@ -37,7 +37,7 @@ pub(crate) fn known_after(source: &str) -> (Vec<PresentValue>, Vec<PresentValue>
 
 /// A fact that a condition proves.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Fact {
+pub(crate) enum PathFact {
     /// The value at this path is present, or a list [has items](sizes).
     Present(String),
     /// The number at this path is in a range.
@@ -48,7 +48,7 @@ pub(crate) enum Fact {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProvedFact {
     pub(crate) name: String,
-    pub(crate) fact: Fact,
+    pub(crate) fact: PathFact,
 }
 
 /// Returns the facts about fields if a condition is true, and those if it is false.
@@ -63,8 +63,8 @@ pub(crate) fn facts_after(
     let known = |outcome| {
         let (mut known, mut present) = (Vec::new(), Vec::new());
         learn(&condition, outcome, &mut |proved| match proved {
-            Proved::Present(node) => drop(add_present(node, &mut present)),
-            Proved::Ordered { left, operator, right } => {
+            Proof::Present(node) => drop(add_present(node, &mut present)),
+            Proof::Ordered { left, operator, right } => {
                 known.extend(range_of(left, operator, number_range(right, schema), schema));
                 known.extend(range_of(
                     right,
@@ -73,23 +73,23 @@ pub(crate) fn facts_after(
                     schema,
                 ));
             }
-            Proved::Sized { list, number, fulfils } => {
+            Proof::Sized { list, number, fulfils } => {
                 known.extend(size_of(list, sizes::least(0, number, fulfils), schema));
             }
-            Proved::Contained { item, within } => {
+            Proof::Contained { item, within } => {
                 known.extend(item_of(item, within, schema));
                 known.extend(range_of(item, Operator::Equal, item_range(within, schema), schema));
             }
-            Proved::Decided { condition, holds: true } => {
+            Proof::Decided { condition, holds: true } => {
                 let path = condition.path();
                 known.extend(path.iter().flat_map(|it| success.shown_by_bool(it)).map(written));
             }
-            Proved::Numbered { value, fulfils } => {
+            Proof::Numbered { value, fulfils } => {
                 let path = value.path();
                 let shown = path.iter().flat_map(|it| success.shown_by_code(it, fulfils));
                 known.extend(shown.map(written));
             }
-            Proved::Decided { .. } | Proved::Compared { .. } | Proved::Visited { .. } => (),
+            Proof::Decided { .. } | Proof::Compared { .. } | Proof::Visited { .. } => (),
         });
         let is_whole = |it: &PresentValue| {
             let is_optional = |it: &Channel| matches!(it.ty(), Type::Optional(_));
@@ -97,7 +97,9 @@ pub(crate) fn facts_after(
         };
         // A written field is present, unless its type lets a writer leave it absent.
         let present = present.into_iter().filter(|it| !is_whole(it));
-        known.extend(present.map(|it| ProvedFact { name: it.name, fact: Fact::Present(it.path) }));
+        known.extend(
+            present.map(|it| ProvedFact { name: it.name, fact: PathFact::Present(it.path) }),
+        );
         known
     };
     (known(true), known(false))
@@ -105,7 +107,7 @@ pub(crate) fn facts_after(
 
 /// The fact that a field is written.
 fn written(field: &str) -> ProvedFact {
-    ProvedFact { name: field.to_owned(), fact: Fact::Present(field.to_owned()) }
+    ProvedFact { name: field.to_owned(), fact: PathFact::Present(field.to_owned()) }
 }
 
 /// Returns the range of a part of a field that compares with a value of a range like this, unless its type says the same.
@@ -123,7 +125,7 @@ fn range_of(
         _ => return None,
     };
     let name = root_of(&path);
-    (!range.includes(declared)).then_some(ProvedFact { name, fact: Fact::InRange(path, range) })
+    (!range.includes(declared)).then_some(ProvedFact { name, fact: PathFact::InRange(path, range) })
 }
 
 /// Returns the size of a list of a field. Its items are there for certain unless they may be null.
@@ -131,7 +133,7 @@ fn size_of(list: &Node, least: i64, schema: &Schema) -> Option<ProvedFact> {
     let path = list.path()?;
     let has_items =
         matches!(type_of(&path, schema)?, Type::List(item) if !matches!(*item, Type::Optional(_)));
-    let fact = Fact::Present(sizes::mark(&path, least).filter(|_| has_items)?);
+    let fact = PathFact::Present(sizes::mark(&path, least).filter(|_| has_items)?);
     Some(ProvedFact { name: root_of(&path), fact })
 }
 
@@ -141,9 +143,10 @@ fn item_of(item: &Node, within: &Node, schema: &Schema) -> Option<ProvedFact> {
     match type_of(&path, schema)? {
         Type::List(_) => size_of(within, 1, schema),
         Type::Map(value)
-            if !matches!(*value, Type::Optional(_)) && matches!(item.kind, Kind::Literal(_)) =>
+            if !matches!(*value, Type::Optional(_))
+                && matches!(item.kind, NodeKind::Literal(_)) =>
         {
-            let fact = Fact::Present(print::item_of(within, item));
+            let fact = PathFact::Present(print::item_of(within, item));
             Some(ProvedFact { name: root_of(&path), fact })
         }
         _ => None,
@@ -157,9 +160,9 @@ fn root_of(path: &str) -> String {
 /// Returns the range of a number that is a constant, or a part of a field.
 fn number_range(of: &Node, schema: &Schema) -> Option<NumberRange> {
     match &of.kind {
-        Kind::Literal(value) => value.as_f64().map(NumberRange::only),
-        Kind::Negate(of) => match &of.kind {
-            Kind::Literal(value) => value.as_f64().map(|it| NumberRange::only(-it)),
+        NodeKind::Literal(value) => value.as_f64().map(NumberRange::only),
+        NodeKind::Negate(of) => match &of.kind {
+            NodeKind::Literal(value) => value.as_f64().map(|it| NumberRange::only(-it)),
             _ => None,
         },
         _ => type_of(&of.path()?, schema)?.range(),
@@ -169,7 +172,7 @@ fn number_range(of: &Node, schema: &Schema) -> Option<NumberRange> {
 /// Returns the range of the numbers in a list.
 fn item_range(list: &Node, schema: &Schema) -> Option<NumberRange> {
     match &list.kind {
-        Kind::List(items) => {
+        NodeKind::List(items) => {
             let mut ranges = items.iter().map(|it| number_range(it, schema));
             let first = ranges.next()??;
             ranges.try_fold(first, |all, it| Some(all.joined(it?)))
@@ -191,12 +194,12 @@ fn type_of(path: &str, schema: &Schema) -> Option<Type> {
 /// Adds a value and the values that contain it, the outermost first; returns the name of that one, if it has one.
 fn add_present(node: &Node, known: &mut Vec<PresentValue>) -> Option<String> {
     let name = match (&node.kind, node.container()) {
-        (Kind::Name(name), _) => name.clone(),
+        (NodeKind::Name(name), _) => name.clone(),
         (_, Some(container)) => add_present(container, known)?,
         _ => return None,
     };
     // Another item is meant once the value changes that chooses it.
-    let is_chosen = |it: &Node| matches!(&it.kind, Kind::Index(_, index) if !matches!(index.kind, Kind::Literal(_)));
+    let is_chosen = |it: &Node| matches!(&it.kind, NodeKind::Index(_, index) if !matches!(index.kind, NodeKind::Literal(_)));
     let mut parts = std::iter::successors(Some(node), |it| it.container());
     if !parts.any(is_chosen) {
         known.push(PresentValue { name: name.clone(), path: node.to_string() });
@@ -205,7 +208,7 @@ fn add_present(node: &Node, known: &mut Vec<PresentValue>) -> Option<String> {
 }
 
 /// What the outcome of a condition proves.
-pub(super) enum Proved<'n> {
+pub(super) enum Proof<'n> {
     /// This path is present.
     Present(&'n Node),
     /// One number compares with another one like this.
@@ -225,66 +228,70 @@ pub(super) enum Proved<'n> {
 }
 
 /// Finds what a condition with this outcome proves.
-pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Proved<'_>)) {
-    if let Kind::Binary(operator, left, right) = &condition.kind {
+pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Proof<'_>)) {
+    if let NodeKind::Binary(operator, left, right) = &condition.kind {
         for (value, number, operator) in
             [(left, right, *operator), (right, left, operator.turned())]
         {
             if let Some((node, number)) = visited_node(value).zip(number_of(number)) {
                 let fulfils =
                     |it: i64| operator.orders(it.cmp(&number)).is_none_or(|it| it == outcome);
-                prove(Proved::Visited { node, fulfils: &fulfils });
+                prove(Proof::Visited { node, fulfils: &fulfils });
             }
             if let Some(number) = number_of(number) {
                 let fulfils =
                     |it: i64| operator.orders(it.cmp(&number)).is_none_or(|it| it == outcome);
                 if let Some(list) = sized_list(value) {
-                    prove(Proved::Sized { list, number, fulfils: &fulfils });
+                    prove(Proof::Sized { list, number, fulfils: &fulfils });
                 }
-                prove(Proved::Numbered { value, fulfils: &fulfils });
+                prove(Proof::Numbered { value, fulfils: &fulfils });
             }
             let is_unequal = (operator == Operator::Unequal) == outcome
                 && matches!(operator, Operator::Equal | Operator::Unequal);
             if is_unequal && number.is_empty_list() {
-                prove(Proved::Sized { list: value, number: 0, fulfils: &|it| it > 0 });
+                prove(Proof::Sized { list: value, number: 0, fulfils: &|it| it > 0 });
             }
         }
     }
     match &condition.kind {
-        Kind::Call(function, arguments) if outcome && function.is_presence() => {
-            arguments.iter().map(Proved::Present).for_each(prove);
+        NodeKind::Call(function, arguments) if outcome && function.is_presence() => {
+            arguments.iter().map(Proof::Present).for_each(prove);
         }
-        Kind::Binary(operator @ (Operator::Equal | Operator::Unequal), left, right) => {
+        NodeKind::Binary(operator @ (Operator::Equal | Operator::Unequal), left, right) => {
             let is_equal = (*operator == Operator::Equal) == outcome;
             for (path, text) in [(left, right), (right, left)] {
-                if let (Some(path), Kind::Literal(Value::String(to))) = (path.path(), &text.kind) {
-                    prove(Proved::Compared { path, to, is_equal });
+                if let (Some(path), NodeKind::Literal(Value::String(to))) =
+                    (path.path(), &text.kind)
+                {
+                    prove(Proof::Compared { path, to, is_equal });
                 }
-                if let Kind::Literal(Value::Bool(to)) = text.kind {
+                if let NodeKind::Literal(Value::Bool(to)) = text.kind {
                     learn(path, to == is_equal, prove);
                 }
             }
             if is_equal {
-                prove(Proved::Ordered { left, operator: Operator::Equal, right });
+                prove(Proof::Ordered { left, operator: Operator::Equal, right });
             }
         }
-        Kind::Binary(Operator::In, item, within) if outcome => {
-            prove(Proved::Contained { item, within });
+        NodeKind::Binary(Operator::In, item, within) if outcome => {
+            prove(Proof::Contained { item, within });
         }
-        Kind::Not(of) => learn(of, !outcome, prove),
-        Kind::Name(_) | Kind::Field(..) => prove(Proved::Decided { condition, holds: outcome }),
-        Kind::Binary(Operator::And, left, right) if outcome => {
+        NodeKind::Not(of) => learn(of, !outcome, prove),
+        NodeKind::Name(_) | NodeKind::Field(..) => {
+            prove(Proof::Decided { condition, holds: outcome })
+        }
+        NodeKind::Binary(Operator::And, left, right) if outcome => {
             learn(left, outcome, prove);
             learn(right, outcome, prove);
         }
-        Kind::Binary(Operator::Or, left, right) if !outcome => {
+        NodeKind::Binary(Operator::Or, left, right) if !outcome => {
             learn(left, outcome, prove);
             learn(right, outcome, prove);
         }
-        Kind::Binary(operator, left, right) => {
+        NodeKind::Binary(operator, left, right) => {
             let order = opposite(*operator).map(|it| if outcome { *operator } else { it });
             if let Some(operator) = order {
-                prove(Proved::Ordered { left, operator, right });
+                prove(Proof::Ordered { left, operator, right });
             }
         }
         _ => (),
@@ -305,10 +312,12 @@ fn opposite(operator: Operator) -> Option<Operator> {
 /// Returns the node whose visits an expression is.
 fn visited_node(expression: &Node) -> Option<&str> {
     match &expression.kind {
-        Kind::Call(Function { name: "visits", .. }, arguments) => match &arguments.first()?.kind {
-            Kind::NodeName(name) => Some(name),
-            _ => None,
-        },
+        NodeKind::Call(Function { name: "visits", .. }, arguments) => {
+            match &arguments.first()?.kind {
+                NodeKind::NodeName(name) => Some(name),
+                _ => None,
+            }
+        }
         _ => None,
     }
 }
@@ -316,7 +325,7 @@ fn visited_node(expression: &Node) -> Option<&str> {
 /// Returns the value whose size an expression is.
 fn sized_list(expression: &Node) -> Option<&Node> {
     match &expression.kind {
-        Kind::Call(Function { name: "size", .. }, arguments) => arguments.first(),
+        NodeKind::Call(Function { name: "size", .. }, arguments) => arguments.first(),
         _ => None,
     }
 }
@@ -324,7 +333,7 @@ fn sized_list(expression: &Node) -> Option<&Node> {
 /// Returns the whole number that an expression is, if it is a literal.
 fn number_of(expression: &Node) -> Option<i64> {
     match &expression.kind {
-        Kind::Literal(value) => value.as_i64(),
+        NodeKind::Literal(value) => value.as_i64(),
         _ => None,
     }
 }

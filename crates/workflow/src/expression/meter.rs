@@ -9,12 +9,12 @@ const BYTES_PER_STEP: usize = 32;
 
 /// The steps and bytes of one evaluation so far.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+pub(super) struct ExpressionMeter {
     steps: u64,
     memory: u64,
 }
 
-impl Meter {
+impl ExpressionMeter {
     /// Counts a visited part of the expression or of a value.
     pub(super) fn step(&mut self) -> Result<(), DataLimitReached> {
         self.steps(1)

@@ -45,12 +45,13 @@ use serde_json::Value;
 use self::evaluate::{Absent, Settings, WholeNumbers};
 pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
-    known::{Fact, PresentValue, ProvedFact, facts_after, known_after},
+    known::{PathFact, PresentValue, ProvedFact, facts_after, known_after},
     operators::joined,
     output_path::OutputPathError,
     satisfiability::{CaseList, Uncovered, exclude_each_other},
 };
 use super::{report::Problem, written::AssignedFields};
+
 /// A checked expression over the state.
 #[derive(Clone)]
 pub struct Expression {
@@ -287,7 +288,7 @@ impl Expression {
 
     /// Whether it is the literal `true` or `false`.
     pub(crate) fn is_constant(&self) -> bool {
-        matches!(self.root.kind, syntax::Kind::Literal(Value::Bool(_)))
+        matches!(self.root.kind, syntax::NodeKind::Literal(Value::Bool(_)))
     }
 }
 

@@ -6,16 +6,16 @@ use graphrun_core::state::{Field, Record, Type};
 use serde_json::Value;
 
 use super::{
-    checker::Checker,
+    checker::ExpressionChecker,
     ranges,
-    syntax::{Kind, Node, Operator},
+    syntax::{Node, NodeKind, Operator},
 };
 use crate::{
     report::{Problem, suggestion},
     typing::{comparable, describe, is_null, values_of},
 };
 
-impl Checker<'_> {
+impl ExpressionChecker<'_> {
     pub(super) fn binary(
         &mut self,
         operator: Operator,
@@ -71,7 +71,7 @@ impl Checker<'_> {
         let problems = self.problems.len();
         let (left_type, right_type) = (self.value(left), self.value(right));
         for (ty, node) in [(&left_type, right), (&right_type, left)] {
-            let Kind::Name(name) = &node.kind else { continue };
+            let NodeKind::Name(name) = &node.kind else { continue };
             if !values_of(ty).is_some_and(|it| it.contains(name)) {
                 continue;
             }
@@ -82,7 +82,7 @@ impl Checker<'_> {
         }
         for (ty, node, other) in [(&left_type, right, &right_type), (&right_type, left, &left_type)]
         {
-            if matches!(node.kind, Kind::Literal(_)) && !self.is_value_of(ty, node, other) {
+            if matches!(node.kind, NodeKind::Literal(_)) && !self.is_value_of(ty, node, other) {
                 return Type::Any;
             }
         }
@@ -101,7 +101,7 @@ impl Checker<'_> {
             return Type::Any;
         }
         // The type of a literal text has only this one value; the other side is more general.
-        if matches!(left.kind, Kind::Literal(_)) { right_type } else { left_type }
+        if matches!(left.kind, NodeKind::Literal(_)) { right_type } else { left_type }
     }
 
     /// Whether a literal can be a value of a type; reported if not.
@@ -128,12 +128,12 @@ impl Checker<'_> {
                 return;
             }
         };
-        if let (Kind::List(items), Some(_)) = (&right.kind, values_of(&item)) {
-            for literal in items.iter().filter(|it| matches!(it.kind, Kind::Literal(_))) {
+        if let (NodeKind::List(items), Some(_)) = (&right.kind, values_of(&item)) {
+            for literal in items.iter().filter(|it| matches!(it.kind, NodeKind::Literal(_))) {
                 let ty = self.ty(literal, None);
                 self.is_value_of(&item, literal, &ty);
             }
-        } else if matches!(left.kind, Kind::Literal(_)) && !self.is_value_of(&of, left, &item) {
+        } else if matches!(left.kind, NodeKind::Literal(_)) && !self.is_value_of(&of, left, &item) {
             return;
         }
         if !comparable(item.required(), of.required()) {
@@ -243,7 +243,7 @@ fn spelled(a: &Type, b: &Type) -> Option<&'static str> {
 /// The advice for a number in quotes.
 fn unquoted(ty: &Type, literal: &Node) -> Option<String> {
     match &literal.kind {
-        Kind::Literal(Value::String(text)) if ty.is_number() && text.parse::<f64>().is_ok() => {
+        NodeKind::Literal(Value::String(text)) if ty.is_number() && text.parse::<f64>().is_ok() => {
             Some(format!("leave out the quotes: {text}"))
         }
         _ => None,

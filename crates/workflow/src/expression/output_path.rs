@@ -5,8 +5,9 @@ use serde_json::Value;
 
 use super::{
     Expression,
-    syntax::{Kind, Node, Operator},
+    syntax::{Node, NodeKind, Operator},
 };
+
 /// Stands for a part of a path that is only known in a run. It is an ordinary name, and remains one
 /// with any text beside it.
 const UNKNOWN: &str = "value";
@@ -46,7 +47,7 @@ impl Expression {
 }
 
 fn check(node: &Node) -> Result<(), OutputPathError> {
-    if let Kind::If(parts) = &node.kind {
+    if let NodeKind::If(parts) = &node.kind {
         let [_, then, otherwise] = parts.as_ref();
         return check(then).and_then(|()| check(otherwise));
     }
@@ -56,7 +57,7 @@ fn check(node: &Node) -> Result<(), OutputPathError> {
     match rest.next() {
         Some(PathPart::Output) => {}
         // A whole path that another expression chooses, as in `(a ? output.dir : output.dir + "/x") + "/y"`.
-        Some(PathPart::Unknown) if matches!(first(node).kind, Kind::If(_)) => {
+        Some(PathPart::Unknown) if matches!(first(node).kind, NodeKind::If(_)) => {
             return check(first(node));
         }
         _ => return Err(OutputPathError::Elsewhere),
@@ -77,7 +78,7 @@ fn check_below(node: &Node, path: &str) -> Result<(), OutputPathError> {
     }
     let Some(below) = path.strip_prefix('/') else {
         // A part that is only known in a run may begin with a `/`.
-        let is_known = matches!(second(node), Some(Kind::Literal(_)));
+        let is_known = matches!(second(node), Some(NodeKind::Literal(_)));
         return if is_known { Err(OutputPathError::Beside(path.to_owned())) } else { Ok(()) };
     };
     let below = below.trim_end_matches('/');
@@ -90,12 +91,12 @@ fn check_below(node: &Node, path: &str) -> Result<(), OutputPathError> {
 /// Takes a sum of texts apart.
 fn flatten<'a>(node: &'a Node, parts: &mut Vec<PathPart<'a>>) {
     match &node.kind {
-        Kind::Binary(Operator::Add, left, right) => {
+        NodeKind::Binary(Operator::Add, left, right) => {
             flatten(left, parts);
             flatten(right, parts);
         }
-        Kind::Literal(Value::String(text)) if text.is_empty() => {}
-        Kind::Literal(Value::String(text)) => parts.push(PathPart::Text(text)),
+        NodeKind::Literal(Value::String(text)) if text.is_empty() => {}
+        NodeKind::Literal(Value::String(text)) => parts.push(PathPart::Text(text)),
         _ if node.path().as_deref() == Some("output.dir") => parts.push(PathPart::Output),
         _ => parts.push(PathPart::Unknown),
     }
@@ -104,16 +105,16 @@ fn flatten<'a>(node: &'a Node, parts: &mut Vec<PathPart<'a>>) {
 /// The first operand of a sum.
 fn first(node: &Node) -> &Node {
     match &node.kind {
-        Kind::Binary(Operator::Add, left, _) => first(left),
+        NodeKind::Binary(Operator::Add, left, _) => first(left),
         _ => node,
     }
 }
 
 /// The second operand of a sum.
-fn second(node: &Node) -> Option<&Kind> {
-    let Kind::Binary(Operator::Add, left, right) = &node.kind else { return None };
+fn second(node: &Node) -> Option<&NodeKind> {
+    let NodeKind::Binary(Operator::Add, left, right) = &node.kind else { return None };
     match &left.kind {
-        Kind::Binary(Operator::Add, ..) => second(left),
+        NodeKind::Binary(Operator::Add, ..) => second(left),
         _ => Some(&first(right).kind),
     }
 }

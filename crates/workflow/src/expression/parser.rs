@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 
 use super::{
     lexer::{Token, tokens},
-    syntax::{Kind, Node, Operator, RecordField},
+    syntax::{Node, NodeKind, Operator, RecordField},
 };
 use crate::report::Problem;
 
@@ -55,14 +55,14 @@ impl Parser {
             self.next();
             let right = self.expression(operator.binding())?;
             let range = start..self.end();
-            left = self.node(Kind::Binary(operator, Box::new(left), Box::new(right)), range)?;
+            left = self.node(NodeKind::Binary(operator, Box::new(left), Box::new(right)), range)?;
         }
         if binding == 0 && self.takes("?") {
             let then = self.expression(0)?;
             self.expect(":")?;
             let otherwise = self.expression(0)?;
             let range = start..self.end();
-            left = self.node(Kind::If(Box::new([left, then, otherwise])), range)?;
+            left = self.node(NodeKind::If(Box::new([left, then, otherwise])), range)?;
         }
         self.depth -= 1;
         Ok(left)
@@ -70,10 +70,10 @@ impl Parser {
 
     fn prefix(&mut self) -> Parsed<Node> {
         let start = self.range().start;
-        let make: fn(Box<Node>) -> Kind = if self.takes("!") {
-            Kind::Not
+        let make: fn(Box<Node>) -> NodeKind = if self.takes("!") {
+            NodeKind::Not
         } else if self.takes("-") {
-            Kind::Negate
+            NodeKind::Negate
         } else {
             return self.postfix();
         };
@@ -95,7 +95,7 @@ impl Parser {
                 let index = self.expression(0)?;
                 self.expect("]")?;
                 let whole = start..self.end();
-                node = self.node(Kind::Index(Box::new(node), Box::new(index)), whole)?;
+                node = self.node(NodeKind::Index(Box::new(node), Box::new(index)), whole)?;
                 continue;
             }
             if !self.takes(".") {
@@ -106,7 +106,7 @@ impl Parser {
             node = if *self.peek() == Token::Symbol("(") {
                 self.call(Some(node), &name, range, start)?
             } else {
-                self.node(Kind::Field(Box::new(node), name), whole)?
+                self.node(NodeKind::Field(Box::new(node), name), whole)?
             };
         }
     }
@@ -114,12 +114,12 @@ impl Parser {
     fn primary(&mut self) -> Parsed<Node> {
         let (token, range) = self.tokens[self.at].clone();
         let kind = match token {
-            Token::Int(number) => Kind::Literal(Value::from(number)),
+            Token::Int(number) => NodeKind::Literal(Value::from(number)),
             Token::Float(number) => {
                 // The lexer accepts only finite numbers, and JSON can represent all of them.
-                Kind::Literal(Number::from_f64(number).map_or(Value::Null, Value::Number))
+                NodeKind::Literal(Number::from_f64(number).map_or(Value::Null, Value::Number))
             }
-            Token::Text(text) => Kind::Literal(Value::String(text)),
+            Token::Text(text) => NodeKind::Literal(Value::String(text)),
             Token::Name(name) => return self.named(name, range),
             Token::Symbol("(") => {
                 self.next();
@@ -131,7 +131,7 @@ impl Parser {
                 self.next();
                 let items = self.list("]")?;
                 let end = self.end();
-                return self.node(Kind::List(items), range.start..end);
+                return self.node(NodeKind::List(items), range.start..end);
             }
             Token::Symbol("{") => return self.record(None, range.start),
             Token::Symbol(_) | Token::End => return Err(self.unexpected("a value")),
@@ -143,9 +143,9 @@ impl Parser {
     fn named(&mut self, name: String, range: Range<usize>) -> Parsed<Node> {
         self.next();
         let kind = match name.as_str() {
-            "true" => Kind::Literal(Value::Bool(true)),
-            "false" => Kind::Literal(Value::Bool(false)),
-            "null" => Kind::Literal(Value::Null),
+            "true" => NodeKind::Literal(Value::Bool(true)),
+            "false" => NodeKind::Literal(Value::Bool(false)),
+            "null" => NodeKind::Literal(Value::Null),
             "none" | "None" | "nil" => {
                 let message = format!("`{name}` has no meaning in an expression");
                 let problem = Problem::new("GR020", range, message, "here");
@@ -163,7 +163,7 @@ impl Parser {
             _ if *self.peek() == Token::Symbol("{") => {
                 return self.record(Some(name), range.start);
             }
-            _ => Kind::Name(name),
+            _ => NodeKind::Name(name),
         };
         self.node(kind, range)
     }
@@ -192,7 +192,7 @@ impl Parser {
                 return Err(self.unexpected("`,` or `}`"));
             }
         }
-        self.node(Kind::Record(name, fields), start..self.end())
+        self.node(NodeKind::Record(name, fields), start..self.end())
     }
 
     /// Parses expressions up to a closing symbol and consumes it.
@@ -207,7 +207,7 @@ impl Parser {
         Ok(items)
     }
 
-    pub(super) fn node(&mut self, kind: Kind, range: Range<usize>) -> Parsed<Node> {
+    pub(super) fn node(&mut self, kind: NodeKind, range: Range<usize>) -> Parsed<Node> {
         self.parts += 1;
         if self.parts > PARTS_MAX {
             let message = format!("an expression has at most {PARTS_MAX} parts");

@@ -4,46 +4,46 @@ use std::fmt::{self, Display, Formatter};
 
 use serde_json::Value;
 
-use super::syntax::{Kind, Node, Operator, RecordField};
+use super::syntax::{Node, NodeKind, Operator, RecordField};
 
 impl Display for Node {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::Literal(value) => write!(f, "{value}"),
-            Kind::List(items) => write!(f, "[{}]", listed(items)),
-            Kind::Record(name, fields) => {
+            NodeKind::Literal(value) => write!(f, "{value}"),
+            NodeKind::List(items) => write!(f, "[{}]", listed(items)),
+            NodeKind::Record(name, fields) => {
                 let field = |it: &RecordField| format!("{}: {}", Key(&it.name), it.value);
                 let fields = fields.iter().map(field).collect::<Vec<_>>().join(", ");
                 write!(f, "{}{{{fields}}}", name.as_deref().unwrap_or_default())
             }
-            Kind::Name(name) => f.write_str(name),
-            Kind::Index(of, index) => f.write_str(&item_of(of, index)),
-            Kind::Field(of, name) => write!(f, "{}.{name}", Inside(of)),
-            Kind::Not(of) => write!(f, "!{}", Inside(of)),
-            Kind::Negate(of) => write!(f, "-{}", Inside(of)),
-            Kind::Binary(operator, left, right) => {
+            NodeKind::Name(name) => f.write_str(name),
+            NodeKind::Index(of, index) => f.write_str(&item_of(of, index)),
+            NodeKind::Field(of, name) => write!(f, "{}.{name}", Inside(of)),
+            NodeKind::Not(of) => write!(f, "!{}", Inside(of)),
+            NodeKind::Negate(of) => write!(f, "-{}", Inside(of)),
+            NodeKind::Binary(operator, left, right) => {
                 let side = |it: &Self, tight: bool| match &it.kind {
-                    Kind::If(_) => format!("({it})"),
-                    Kind::Binary(inner, ..) if !stands_free(*inner, *operator, tight) => {
+                    NodeKind::If(_) => format!("({it})"),
+                    NodeKind::Binary(inner, ..) if !stands_free(*inner, *operator, tight) => {
                         format!("({it})")
                     }
                     _ => it.to_string(),
                 };
                 write!(f, "{} {} {}", side(left, false), operator.symbol(), side(right, true))
             }
-            Kind::If(parts) => {
+            NodeKind::If(parts) => {
                 let [condition, then, otherwise] = parts.as_ref();
                 write!(f, "{} ? {} : {}", Inside(condition), Inside(then), Inside(otherwise))
             }
-            Kind::Call(function, arguments) => match arguments.split_first() {
+            NodeKind::Call(function, arguments) => match arguments.split_first() {
                 Some((of, rest)) if function.is_method() => {
                     write!(f, "{}.{}({})", Inside(of), function.name, listed(rest))
                 }
                 _ => write!(f, "{}({})", function.name, listed(arguments)),
             },
-            Kind::NodeName(name) => write!(f, "\"{name}\""),
-            Kind::Pattern(pattern) => write!(f, "{}", Value::from(pattern.regex.as_str())),
-            Kind::Variable(name) => f.write_str(name),
+            NodeKind::NodeName(name) => write!(f, "\"{name}\""),
+            NodeKind::Pattern(pattern) => write!(f, "{}", Value::from(pattern.regex.as_str())),
+            NodeKind::Variable(name) => f.write_str(name),
         }
     }
 }
@@ -52,7 +52,7 @@ impl Display for Node {
 pub(super) fn item_of(of: &Node, index: &Node) -> String {
     match &index.kind {
         // `counts["a"]` and `counts.a` are the same value.
-        Kind::Literal(Value::String(name)) if is_name(name) => format!("{}.{name}", Inside(of)),
+        NodeKind::Literal(Value::String(name)) if is_name(name) => format!("{}.{name}", Inside(of)),
         _ => format!("{}[{index}]", Inside(of)),
     }
 }
@@ -78,7 +78,7 @@ struct Inside<'a>(&'a Node);
 impl Display for Inside<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.0.kind {
-            Kind::Binary(..) | Kind::If(_) | Kind::Not(_) | Kind::Negate(_) => {
+            NodeKind::Binary(..) | NodeKind::If(_) | NodeKind::Not(_) | NodeKind::Negate(_) => {
                 write!(f, "({})", self.0)
             }
             _ => write!(f, "{}", self.0),

@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use graphrun_core::state::{Field, Record, Type};
 
 use super::{
-    checker::Checker,
+    checker::ExpressionChecker,
     syntax::{Node, RecordField},
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     typing::{Misfit, describe},
 };
 
-impl Checker<'_> {
+impl ExpressionChecker<'_> {
     /// The type of a record: the named one, the expected one, or that of its fields.
     pub(super) fn record(
         &mut self,

@@ -10,12 +10,12 @@ use super::functions::Function;
 /// A part of an expression and the bytes it was written at.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) kind: Kind,
+    pub(super) kind: NodeKind,
     pub(super) range: Range<usize>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     /// A bool, number or text, or null.
     Literal(Value),
     List(Vec<Node>),
@@ -87,8 +87,8 @@ impl Node {
     /// A name and fields below it as one text, such as `review.verdict`.
     pub(super) fn path(&self) -> Option<String> {
         match &self.kind {
-            Kind::Name(name) => Some(name.clone()),
-            Kind::Field(of, name) => Some(format!("{}.{name}", of.path()?)),
+            NodeKind::Name(name) => Some(name.clone()),
+            NodeKind::Field(of, name) => Some(format!("{}.{name}", of.path()?)),
             _ => None,
         }
     }
@@ -97,7 +97,7 @@ impl Node {
     /// expression has no side effects, so equal texts have equal values.
     pub(super) fn place(&self) -> Option<String> {
         match &self.kind {
-            Kind::Name(_) | Kind::Field(..) | Kind::Index(..) | Kind::Call(..) => {
+            NodeKind::Name(_) | NodeKind::Field(..) | NodeKind::Index(..) | NodeKind::Call(..) => {
                 Some(self.to_string())
             }
             _ => None,
@@ -106,13 +106,13 @@ impl Node {
 
     /// Whether it is an empty list, which is a list of any type.
     pub(super) fn is_empty_list(&self) -> bool {
-        matches!(&self.kind, Kind::List(items) if items.is_empty())
+        matches!(&self.kind, NodeKind::List(items) if items.is_empty())
     }
 
     /// The value that contains this one as a field or an item.
     pub(super) fn container(&self) -> Option<&Self> {
         match &self.kind {
-            Kind::Field(of, _) | Kind::Index(of, _) => Some(of),
+            NodeKind::Field(of, _) | NodeKind::Index(of, _) => Some(of),
             _ => None,
         }
     }
@@ -120,17 +120,17 @@ impl Node {
     /// The direct parts, in source order.
     pub(super) fn parts(&self) -> Vec<&Self> {
         match &self.kind {
-            Kind::Literal(_)
-            | Kind::Name(_)
-            | Kind::NodeName(_)
-            | Kind::Pattern(_)
-            | Kind::Variable(_) => Vec::new(),
-            Kind::List(items) | Kind::Call(_, items) => items.iter().collect(),
-            Kind::Field(of, _) | Kind::Not(of) | Kind::Negate(of) => vec![of],
-            Kind::Record(_, fields) => fields.iter().map(|it| &it.value).collect(),
-            Kind::Index(of, index) => vec![of, index],
-            Kind::Binary(_, left, right) => vec![left, right],
-            Kind::If(parts) => parts.iter().collect(),
+            NodeKind::Literal(_)
+            | NodeKind::Name(_)
+            | NodeKind::NodeName(_)
+            | NodeKind::Pattern(_)
+            | NodeKind::Variable(_) => Vec::new(),
+            NodeKind::List(items) | NodeKind::Call(_, items) => items.iter().collect(),
+            NodeKind::Field(of, _) | NodeKind::Not(of) | NodeKind::Negate(of) => vec![of],
+            NodeKind::Record(_, fields) => fields.iter().map(|it| &it.value).collect(),
+            NodeKind::Index(of, index) => vec![of, index],
+            NodeKind::Binary(_, left, right) => vec![left, right],
+            NodeKind::If(parts) => parts.iter().collect(),
         }
     }
 }

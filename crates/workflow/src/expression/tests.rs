@@ -17,6 +17,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+
 /// A state of all kinds of types; `later` is not written.
 fn state() -> State {
     let fields = [
@@ -164,7 +165,8 @@ fn a_field_is_shared_unless_its_name_stands_for_something_else() {
     let update = fields.iter().fold(Update::default(), write);
     let state = schema.apply(schema.empty(), [&update]).unwrap().0;
     let visits = Visits::default();
-    let root = |name: &str| syntax::Node { kind: syntax::Kind::Name(name.to_owned()), range: 0..0 };
+    let root =
+        |name: &str| syntax::Node { kind: syntax::NodeKind::Name(name.to_owned()), range: 0..0 };
     let (item, dir) = (json!("item"), Some("/out"));
     let evaluated = |name: &str, item, output_dir| {
         let view = ExpressionView {

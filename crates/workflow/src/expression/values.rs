@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     evaluate::Evaluated,
     evaluate_error::{EvaluateError, kind},
-    meter::Meter,
+    meter::ExpressionMeter,
     numbers::{Numeric, arithmetic, numeric, order_of},
     operators::joined,
     syntax::{Operator, Pattern},
@@ -18,12 +18,12 @@ use crate::typing::describe;
 /// Whole numbers below this are exact as floats.
 const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
 
-pub(super) fn text(text: &str, meter: &mut Meter) -> Evaluated<Value> {
+pub(super) fn text(text: &str, meter: &mut ExpressionMeter) -> Evaluated<Value> {
     meter.make_text(text.len())?;
     Ok(text.into())
 }
 
-pub(super) fn split(text: &str, separator: &str, meter: &mut Meter) -> Evaluated<Value> {
+pub(super) fn split(text: &str, separator: &str, meter: &mut ExpressionMeter) -> Evaluated<Value> {
     let mut parts = Vec::new();
     let mut keep = |part: &str| -> Evaluated<()> {
         meter.make_text(part.len())?;
@@ -39,7 +39,11 @@ pub(super) fn split(text: &str, separator: &str, meter: &mut Meter) -> Evaluated
     Ok(parts.into())
 }
 
-pub(super) fn join(items: &[Value], separator: &str, meter: &mut Meter) -> Evaluated<Value> {
+pub(super) fn join(
+    items: &[Value],
+    separator: &str,
+    meter: &mut ExpressionMeter,
+) -> Evaluated<Value> {
     let text = |it: &'_ Value| it.as_str().map(str::len).ok_or_else(|| kind("join", "texts", it));
     let mut length = items.len().saturating_sub(1).saturating_mul(separator.len());
     for item in items {
@@ -52,11 +56,15 @@ pub(super) fn join(items: &[Value], separator: &str, meter: &mut Meter) -> Evalu
 }
 
 /// An item of a list; null if there is none.
-pub(super) fn item(item: Option<&Value>, meter: &mut Meter) -> Evaluated<Value> {
+pub(super) fn item(item: Option<&Value>, meter: &mut ExpressionMeter) -> Evaluated<Value> {
     Ok(item.map(|it| meter.copy(it)).transpose()?.unwrap_or_default())
 }
 
-pub(super) fn slice(of: &Value, range: Range<i64>, meter: &mut Meter) -> Evaluated<Value> {
+pub(super) fn slice(
+    of: &Value,
+    range: Range<i64>,
+    meter: &mut ExpressionMeter,
+) -> Evaluated<Value> {
     let bound = |it: i64| usize::try_from(it.max(0)).unwrap_or(usize::MAX);
     let (from, to) = (bound(range.start), bound(range.end));
     match of {
@@ -73,12 +81,12 @@ pub(super) fn slice(of: &Value, range: Range<i64>, meter: &mut Meter) -> Evaluat
     }
 }
 
-fn copied(items: &[Value], meter: &mut Meter) -> Evaluated<Value> {
+fn copied(items: &[Value], meter: &mut ExpressionMeter) -> Evaluated<Value> {
     let copies = items.iter().map(|it| Ok(meter.copy(it)?));
     Ok(Value::Array(copies.collect::<Evaluated<_>>()?))
 }
 
-pub(super) fn flatten(lists: &[Value], meter: &mut Meter) -> Evaluated<Value> {
+pub(super) fn flatten(lists: &[Value], meter: &mut ExpressionMeter) -> Evaluated<Value> {
     let mut items = Vec::new();
     for list in lists {
         meter.step()?;
@@ -90,7 +98,7 @@ pub(super) fn flatten(lists: &[Value], meter: &mut Meter) -> Evaluated<Value> {
     Ok(items.into())
 }
 
-pub(super) fn sort(items: &[Value], meter: &mut Meter) -> Evaluated<Value> {
+pub(super) fn sort(items: &[Value], meter: &mut ExpressionMeter) -> Evaluated<Value> {
     // Each item is compared with about as many others as the number of items has binary digits.
     let comparisons = u64::from(items.len().max(1).ilog2()) + 1;
     let is_text = items.first().is_some_and(Value::is_string);
@@ -113,7 +121,7 @@ pub(super) fn sort(items: &[Value], meter: &mut Meter) -> Evaluated<Value> {
     Ok(sorted.into())
 }
 
-pub(super) fn distinct(items: &[Value], meter: &mut Meter) -> Evaluated<Value> {
+pub(super) fn distinct(items: &[Value], meter: &mut ExpressionMeter) -> Evaluated<Value> {
     let mut seen = BTreeSet::new();
     let mut kept = Vec::new();
     for item in items {
@@ -152,7 +160,7 @@ fn key_of(value: &Value) -> String {
     }
 }
 
-pub(super) fn sum(items: &[Value], meter: &mut Meter) -> Evaluated<Value> {
+pub(super) fn sum(items: &[Value], meter: &mut ExpressionMeter) -> Evaluated<Value> {
     let mut sum = Value::from(0);
     for item in items {
         meter.step()?;
@@ -163,7 +171,7 @@ pub(super) fn sum(items: &[Value], meter: &mut Meter) -> Evaluated<Value> {
     Ok(sum)
 }
 
-pub(super) fn keys(of: &Map<String, Value>, meter: &mut Meter) -> Evaluated<Value> {
+pub(super) fn keys(of: &Map<String, Value>, meter: &mut ExpressionMeter) -> Evaluated<Value> {
     for key in of.keys() {
         meter.look_at(key)?;
         meter.make_text(key.len())?;
@@ -176,7 +184,7 @@ pub(super) fn keys(of: &Map<String, Value>, meter: &mut Meter) -> Evaluated<Valu
 pub(super) fn merge(
     of: &Map<String, Value>,
     changes: &Value,
-    meter: &mut Meter,
+    meter: &mut ExpressionMeter,
 ) -> Evaluated<Value> {
     let mut merged = Map::new();
     let changes = changes.as_object();
@@ -258,7 +266,7 @@ fn merged_field(of: &Type, change: &Type) -> Result<Type, TwoTypes> {
     if is_optional(change) { either(of, &changed) } else { Ok(changed) }
 }
 
-pub(super) fn string(value: &Value, meter: &mut Meter) -> Evaluated<Value> {
+pub(super) fn string(value: &Value, meter: &mut ExpressionMeter) -> Evaluated<Value> {
     match (value, numeric(value)) {
         (Value::String(it), _) => text(it, meter),
         (Value::Bool(it), _) => text(&it.to_string(), meter),
@@ -289,7 +297,7 @@ pub(super) fn int(value: &Value) -> Evaluated<Value> {
 }
 
 /// The groups of the first match; null without one.
-pub(super) fn groups(of: &str, pattern: &Pattern, meter: &mut Meter) -> Evaluated<Value> {
+pub(super) fn groups(of: &str, pattern: &Pattern, meter: &mut ExpressionMeter) -> Evaluated<Value> {
     // Finding the groups takes a slower search than finding out whether there is a match.
     meter.steps(pattern.steps(of).saturating_mul(4))?;
     let Some(found) = pattern.regex.captures(of) else { return Ok(Value::Null) };

@@ -13,9 +13,9 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
 };
 
-use super::Proved;
+use super::KnownFacts;
 use crate::{
-    expression::Fact,
+    expression::PathFact,
     success::SuccessFields,
     visited,
     written::{Presence, Without},
@@ -28,7 +28,7 @@ pub(crate) struct Paths {
     pub(super) assigned: Assigned,
     pub(super) fields: BTreeMap<ChannelName, usize>,
     /// What routes prove: the facts of the model.
-    pub(super) proved: Vec<Fact>,
+    pub(super) proved: Vec<PathFact>,
     /// The fields that show the success of commands.
     pub(super) success: SuccessFields,
     /// Whether mistakes that are reported make the facts doubtful; then all of them hold.
@@ -70,14 +70,14 @@ impl Paths {
     /// Returns whether a field is assigned before a node, where some [nodes have run](crate::visited).
     pub(crate) fn before(&self, node: usize, field: usize, known: &[String]) -> Presence {
         let mut visited = visited::nodes(known);
-        if self.assigned.surely_before(node).contains(field)
+        if self.assigned.must_be_assigned_before(node).contains(field)
             || visited.any(|(it, again)| self.follows(node, it, again, field))
         {
             Presence::Always
-        } else if !self.assigned.maybe_before(node).contains(field) {
+        } else if !self.assigned.may_be_assigned_before(node).contains(field) {
             // A node that writes it may be on an unknown way.
             let may_follow =
-                self.lacks_ways && self.net.nodes.iter().any(|it| it.maybe.contains(field));
+                self.lacks_ways && self.net.nodes.iter().any(|it| it.may_assign.contains(field));
             if may_follow { Presence::Always } else { Presence::Never }
         } else {
             Presence::Sometimes
@@ -101,29 +101,30 @@ impl Paths {
         let is_next = is_again && visited != node;
         let since = if is_next { &fields.since_next } else { &fields.since };
         // Without a known way from the one to the other, an unknown way leads there.
-        since.surely_before(node).map_or(self.lacks_ways, |it| it.contains(field))
+        since.must_be_assigned_before(node).map_or(self.lacks_ways, |it| it.contains(field))
             || visited == node && fields.by_itself.contains(field)
     }
 
     /// Returns the facts that hold before a node, because routes have proved them.
-    pub(super) fn proved_before(&self, node: usize) -> Proved {
-        let surely = self.assigned.surely_before(node);
-        self.proved_in(|it| surely.contains(it))
+    pub(super) fn proved_before(&self, node: usize) -> KnownFacts {
+        let must_assign = self.assigned.must_be_assigned_before(node);
+        self.proved_in(|it| must_assign.contains(it))
     }
 
     /// Returns those of them that the node itself does not change.
-    pub(super) fn proved_after(&self, node: usize) -> Proved {
-        let (surely, ended) = (self.assigned.surely_before(node), &self.net.nodes[node].clears);
-        self.proved_in(|it| surely.contains(it) && !ended.contains(it))
+    pub(super) fn proved_after(&self, node: usize) -> KnownFacts {
+        let (must_assign, ended) =
+            (self.assigned.must_be_assigned_before(node), &self.net.nodes[node].clears);
+        self.proved_in(|it| must_assign.contains(it) && !ended.contains(it))
     }
 
-    fn proved_in(&self, holds: impl Fn(usize) -> bool) -> Proved {
-        let mut proved = Proved::default();
+    fn proved_in(&self, holds: impl Fn(usize) -> bool) -> KnownFacts {
+        let mut proved = KnownFacts::default();
         for (at, fact) in self.proved.iter().enumerate() {
             if self.is_doubtful || holds(self.fields.len() + at) {
                 match fact.clone() {
-                    Fact::Present(path) => proved.paths.push(path),
-                    Fact::InRange(path, range) => proved.ranges.push((path, range)),
+                    PathFact::Present(path) => proved.paths.push(path),
+                    PathFact::InRange(path, range) => proved.ranges.push((path, range)),
                 }
             }
         }
@@ -132,13 +133,13 @@ impl Paths {
 
     pub(crate) fn after(&self, node: usize, field: usize, known: &[String]) -> Presence {
         let itself = &self.net.nodes[node];
-        if itself.surely.contains(field) {
+        if itself.must_assign.contains(field) {
             Presence::Always
         } else if itself.clears.contains(field) {
-            if itself.maybe.contains(field) { Presence::Sometimes } else { Presence::Never }
+            if itself.may_assign.contains(field) { Presence::Sometimes } else { Presence::Never }
         } else {
             match self.before(node, field, known) {
-                Presence::Never if itself.maybe.contains(field) => Presence::Sometimes,
+                Presence::Never if itself.may_assign.contains(field) => Presence::Sometimes,
                 before => before,
             }
         }
@@ -149,7 +150,7 @@ impl Paths {
         if self.net.nodes[node].clears.contains(field) {
             return Some(self.cleared(node));
         }
-        let is_assigned_before = self.assigned.maybe_before(node).contains(field);
+        let is_assigned_before = self.assigned.may_be_assigned_before(node).contains(field);
         is_assigned_before.then(|| self.without_before(node, field)).flatten()
     }
 
@@ -163,9 +164,9 @@ impl Paths {
     }
 
     pub(crate) fn at_start(&self, field: usize) -> Presence {
-        if self.net.surely_at_start.contains(field) {
+        if self.net.must_assign_at_start.contains(field) {
             Presence::Always
-        } else if self.net.maybe_at_start.contains(field) {
+        } else if self.net.may_assign_at_start.contains(field) {
             Presence::Sometimes
         } else {
             Presence::Never
@@ -181,7 +182,7 @@ impl Paths {
             let (place, text) = match gap.kind {
                 GapKind::Cleared(by) => return Some(self.cleared(by)),
                 GapKind::Limit => (&self.limit, format!("a limit may lead to `{to}` before that")),
-                _ if self.net.maybe_at_start.contains(field) => {
+                _ if self.net.may_assign_at_start.contains(field) => {
                     (&self.start, "the input may omit it".to_owned())
                 }
                 _ => (&self.start, "not written when the run starts".to_owned()),

@@ -10,7 +10,7 @@ use minijinja::machinery::{
 };
 
 use super::{
-    checker::{Checker, Meaning},
+    checker::{Meaning, PromptChecker},
     expressions::{CALLER, LOOP},
     names::{FUNCTIONS, FactFunction},
     operations::Tested,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{facts::usage_type, report::suggestion, typing::describe};
 
-impl Checker<'_, '_> {
+impl PromptChecker<'_, '_> {
     pub(super) fn call(&mut self, call: &Call<'_>) -> Type {
         match &call.expr {
             Expr::Var(it) if it.id == LOOP => self.recurse(call),

@@ -65,7 +65,7 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNe
     let names = names_of_item(scope.item, scope.schema).into_iter();
     let variables: Vec<Variable<'_>> =
         names.map(|(name, ty)| Variable { name, meaning: Meaning::Value(ty) }).collect();
-    let mut checker = Checker {
+    let mut checker = PromptChecker {
         text,
         scope,
         given: variables.len(),
@@ -109,7 +109,7 @@ pub(super) enum Meaning<'t> {
     Outside,
 }
 
-pub(super) struct Checker<'a, 't> {
+pub(super) struct PromptChecker<'a, 't> {
     /// The text of the template.
     pub(super) text: &'t str,
     pub(super) scope: PromptScope<'a>,
@@ -144,7 +144,7 @@ pub(super) struct Checker<'a, 't> {
     pub(super) tried: Tried,
 }
 
-impl<'t> Checker<'_, 't> {
+impl<'t> PromptChecker<'_, 't> {
     pub(super) fn body(&mut self, statements: &'t [Stmt<'t>]) {
         for statement in statements {
             self.statement(statement);

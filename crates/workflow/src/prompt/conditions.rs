@@ -12,10 +12,10 @@ use minijinja::{
 };
 use serde_json::json;
 
-use super::{checker::Checker, guards::outside_of_chain};
+use super::{checker::PromptChecker, guards::outside_of_chain};
 use crate::{Expression, expression::ExpressionScope, structure::INDEX, written::AssignedFields};
 
-impl Checker<'_, '_> {
+impl PromptChecker<'_, '_> {
     /// Reports the innermost parts of a condition that are always or never true. Returns whether there are any.
     pub(super) fn check_constant(&mut self, condition: &Expr<'_>) -> bool {
         let parts = match condition {

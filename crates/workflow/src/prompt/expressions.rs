@@ -10,7 +10,7 @@ use minijinja::machinery::{
 };
 
 use super::{
-    checker::{Checker, Meaning},
+    checker::{Meaning, PromptChecker},
     guards::{number_of, outside_of_chain},
     names::TESTS,
     operations::Tested,
@@ -114,7 +114,7 @@ pub(super) fn is_single(ty: &Type) -> bool {
     })
 }
 
-impl<'t> Checker<'_, 't> {
+impl<'t> PromptChecker<'_, 't> {
     /// The meaning of a name that the template has defined.
     pub(super) fn variable(&self, name: &str) -> Option<&Meaning<'t>> {
         self.variables.iter().rev().find(|it| it.name == name).map(|it| &it.meaning)

@@ -7,7 +7,7 @@ use minijinja::machinery::{
 };
 
 use super::{
-    checker::Checker,
+    checker::PromptChecker,
     expressions::{absent_at_times, is_single},
     guards::number_of,
     names::FILTERS,
@@ -79,7 +79,7 @@ impl<'e> Application<'e> {
     }
 }
 
-impl Checker<'_, '_> {
+impl PromptChecker<'_, '_> {
     pub(super) fn filter(&mut self, it: &Filter<'_>, span: Span) -> Type {
         let known = self.problems.len();
         self.known("filter", it.name, FILTERS, span);

@@ -10,7 +10,7 @@ use minijinja::{
 };
 
 use super::{
-    checker::{Checker, Meaning},
+    checker::{Meaning, PromptChecker},
     expressions::LOOP,
 };
 use crate::{expression::sizes, via, visited};
@@ -21,7 +21,7 @@ const ITEMS_MAX: i64 = 16;
 /// The mark of a loop whose items are never null.
 pub(super) const SURE_ITEMS: &str = "loop has items";
 
-impl Checker<'_, '_> {
+impl PromptChecker<'_, '_> {
     /// Records the names that are defined once a condition has this outcome.
     pub(super) fn learn(&self, condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
         defined.extend(self.names_set_under(condition, outcome));
@@ -275,7 +275,7 @@ fn has_item(path: &str) -> String {
     format!("{path}!")
 }
 
-impl Checker<'_, '_> {
+impl PromptChecker<'_, '_> {
     /// The type of a part of a map or a list that a condition has proved to have it.
     pub(super) fn known_part(&self, part: &Expr<'_>, of: &Type) -> Option<Type> {
         let is_known = |mark: fn(&str) -> String| {

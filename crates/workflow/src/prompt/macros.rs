@@ -15,7 +15,7 @@ use minijinja::machinery::{
 };
 
 use super::{
-    checker::{Checker, Meaning, Variable},
+    checker::{Meaning, PromptChecker, Variable},
     expressions::{CALLER, LOOP},
     metered::reads,
     shapes::either,
@@ -69,7 +69,7 @@ impl Callee<'_> {
     }
 }
 
-impl<'t> Checker<'_, 't> {
+impl<'t> PromptChecker<'_, 't> {
     pub(super) fn declare(&mut self, it: &'t Spanned<Macro<'t>>) {
         let depth = self.frames.len();
         let callee = Callee { declaration: it, depth, surroundings: None };

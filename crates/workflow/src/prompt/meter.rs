@@ -2,7 +2,7 @@
 //!
 //! The engine counts instructions, and one instruction may copy a text of any length. So each
 //! operand of an operator or a filter, and each output, is counted by its size before, see
-//! [`Meter::count`]. New values are counted as well, and their nesting is bounded.
+//! [`RenderMeter::count`]. New values are counted as well, and their nesting is bounded.
 
 use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
@@ -16,17 +16,17 @@ const DEPTH_MAX: usize = 100;
 
 /// The steps and bytes of one rendering so far.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+pub(super) struct RenderMeter {
     steps: u64,
     written: u64,
 }
 
 /// The meter of a rendering.
-pub(super) fn meter<'s>(state: &'s mut State<'_, '_>) -> &'s mut Meter {
-    state.get_or_insert_extension(Meter::default())
+pub(super) fn meter<'s>(state: &'s mut State<'_, '_>) -> &'s mut RenderMeter {
+    state.get_or_insert_extension(RenderMeter::default())
 }
 
-impl Meter {
+impl RenderMeter {
     /// Counts steps.
     pub(super) fn steps(&mut self, steps: u64) -> Result<(), Error> {
         self.steps = self.steps.saturating_add(steps);

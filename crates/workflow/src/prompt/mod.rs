@@ -55,6 +55,7 @@ use super::{
     structure::INDEX,
     types::{holds_files, without_contents},
 };
+
 /// The name of the one template of an environment.
 const TEMPLATE: &str = "prompt";
 

@@ -10,10 +10,10 @@ use minijinja::{
 };
 
 use super::{
-    checker::Checker,
+    checker::PromptChecker,
     guards::number_of,
     shapes::alternatives,
-    tried::{Failure, OPERANDS, Operand, When},
+    tried::{FailingValues, Failure, OPERANDS, Operand},
 };
 use crate::typing::describe;
 
@@ -53,7 +53,7 @@ impl Tested<'_> {
     }
 }
 
-impl Checker<'_, '_> {
+impl PromptChecker<'_, '_> {
     /// Tries an operation on samples of its operands, and reports one that always fails. Returns its type.
     pub(super) fn try_operation(
         &mut self,
@@ -129,22 +129,22 @@ impl Checker<'_, '_> {
             reason => format!(": {reason}"),
         };
         match failure.when {
-            When::Always => {
+            FailingValues::Always => {
                 let message = format!("{what} {shown}{reason}");
                 let is_mixed = operands.iter().any(|it| alternatives(it.ty).len() > 1);
                 let help = "give it one type in all cases, or convert it: `… | string`";
                 self.problem("GR022", span, message, "always fails").help =
                     is_mixed.then(|| help.to_owned());
             }
-            When::Value => {
+            FailingValues::Value => {
                 let message = format!("{what} {shown}, not for all values{reason}");
                 self.problem("GR022", span, message, "fails at times");
             }
-            When::Empty => {
+            FailingValues::Empty => {
                 let message = format!("{what} {shown} if it is empty{reason}");
                 self.problem("GR022", span, message, "fails at times");
             }
-            When::Absent => {
+            FailingValues::Absent => {
                 let message = format!("{what} {shown} if a part is absent{reason}");
                 let help = "leave out such items first: `… | selectattr(\"PART\") | …`";
                 self.problem("GR026", span, message, "may be absent").help = Some(help.to_owned());

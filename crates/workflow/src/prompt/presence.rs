@@ -7,7 +7,7 @@ use minijinja::{
 };
 
 use super::{
-    checker::Checker,
+    checker::PromptChecker,
     guards::{has_items, path_of},
     tried::NOTHING,
 };
@@ -16,7 +16,7 @@ use crate::via;
 /// The filters whose result has items if their list has some.
 const KEEPS_ITEMS: &[&str] = &["sort", "reverse", "list", "map", "unique"];
 
-impl Checker<'_, '_> {
+impl PromptChecker<'_, '_> {
     /// The type of an expression whose value is needed. A value that may be absent must be guarded. The type of a field
     /// that may be null is optional: it is written as `none`, and so is a choice of it.
     pub(super) fn present(&mut self, expression: &Expr<'_>) -> Type {

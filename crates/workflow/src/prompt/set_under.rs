@@ -5,7 +5,7 @@
 use minijinja::machinery::ast::{BinOpKind, Expr, UnaryOpKind};
 
 use super::{
-    checker::{Checker, reads},
+    checker::{PromptChecker, reads},
     conditions::symbol_of,
     guards::outside_of_chain,
 };
@@ -19,7 +19,7 @@ pub(super) struct SetUnder {
     outcome: bool,
 }
 
-impl Checker<'_, '_> {
+impl PromptChecker<'_, '_> {
     /// Records the names that have a value after one branch of a condition only. Each name that a branch sets has whether
     /// the condition is true in that branch.
     pub(super) fn remember(&mut self, condition: &Expr<'_>, set: Vec<(String, Option<bool>)>) {

@@ -3,10 +3,10 @@
 use graphrun_core::state::Type;
 use minijinja::machinery::Span;
 
-use super::checker::Checker;
+use super::checker::PromptChecker;
 use crate::{report::Problem, types::is_file};
 
-impl Checker<'_, '_> {
+impl PromptChecker<'_, '_> {
     /// Warns about text that looks like a placeholder of another template language.
     pub(super) fn raw(&mut self, text: &str, span: Span) {
         let is_field = |it: &str| self.scope.schema.channel(it).is_some();

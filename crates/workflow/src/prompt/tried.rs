@@ -86,13 +86,13 @@ fn is_known(ty: &Type) -> bool {
 /// Why an operation fails, as the engine says it.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
-    pub(super) when: When,
+    pub(super) when: FailingValues,
     pub(super) reason: String,
 }
 
 /// The values with which an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub(super) enum FailingValues {
     Always,
     /// A part of an operand is absent.
     Absent,
@@ -153,7 +153,7 @@ fn attempt(source: &str, operands: &[Operand]) -> Result<Type, Failure> {
             Err(error) => error.detail().unwrap_or_default().clone_into(&mut reason),
         }
     }
-    Err(Failure { when: When::Always, reason })
+    Err(Failure { when: FailingValues::Always, reason })
 }
 
 /// Tries an operation that works with samples of its operands with other values of each: without their optional parts,
@@ -163,11 +163,11 @@ fn attempt_variants(source: &str, operands: &[Operand], samples: &[Value]) -> Re
         let Operand::Of(ty) = operand else { continue };
         let usual = sample(ty.required(), &json!(1), Variant::Full);
         let variants = [
-            (Variant::Omitted, When::Absent),
-            (Variant::Null, When::Absent),
-            (Variant::Empty, When::Empty),
+            (Variant::Omitted, FailingValues::Absent),
+            (Variant::Null, FailingValues::Absent),
+            (Variant::Empty, FailingValues::Empty),
         ];
-        let values = (1..longest_enum(ty)).map(|it| (Variant::Value(it), When::Value));
+        let values = (1..longest_enum(ty)).map(|it| (Variant::Value(it), FailingValues::Value));
         for (variant, when) in variants.into_iter().chain(values) {
             let value = sample(ty.required(), &json!(1), variant);
             if value == usual {

@@ -44,6 +44,7 @@ use super::{
     source::SourceFolder,
     tools::declared,
 };
+
 /// The keys of a field whose values are numbers. A record may have fields with these names, whose values are types.
 pub(super) const RANGE_KEYS: &[&str] = &["min", "max"];
 /// Words with another meaning in prompts and expressions.

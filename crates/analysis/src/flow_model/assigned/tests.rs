@@ -22,36 +22,43 @@ fn writing() -> impl Strategy<Value = FlowModel> {
     ];
     let node = (fields(), fields(), fields(), prop::collection::vec(ending, 2));
     (model(), prop::collection::vec(node, 8), fields(), fields()).prop_map(
-        |(mut model, nodes, maybe, surely)| {
-            for (node, (maybe, surely, clears, endings)) in model.nodes.iter_mut().zip(nodes) {
+        |(mut model, nodes, may_assign, must_assign)| {
+            for (node, (may_assign, must_assign, clears, endings)) in
+                model.nodes.iter_mut().zip(nodes)
+            {
                 let outcomes = std::mem::take(&mut node.outcomes).into_iter().zip(endings);
                 let outcomes = outcomes.map(|(it, ending)| Outcome { ending, ..it }).collect();
-                let (maybe, bound) = (maybe.with(&surely), None);
+                let (may_assign, bound) = (may_assign.with(&must_assign), None);
                 let defers = node.defers.take();
                 *node = FlowNode {
                     outcomes,
                     bound,
-                    maybe,
-                    surely,
+                    may_assign,
+                    must_assign,
                     clears,
                     defers,
                     ..FlowNode::new(FIELDS)
                 };
             }
-            let maybe_at_start = maybe.with(&surely);
-            FlowModel { fields: FIELDS, maybe_at_start, surely_at_start: surely, ..model }
+            let may_assign_at_start = may_assign.with(&must_assign);
+            FlowModel {
+                fields: FIELDS,
+                may_assign_at_start,
+                must_assign_at_start: must_assign,
+                ..model
+            }
         },
     )
 }
 
 /// A node that leads to nodes, and writes and clears the one field.
-fn node(to: &[usize], surely: &[usize], clears: &[usize]) -> FlowNode {
+fn node(to: &[usize], must_assign: &[usize], clears: &[usize]) -> FlowNode {
     let arrows = to.iter().map(|it| Arrow::Node(*it)).collect();
-    let surely = from_numbers(1, surely);
+    let must_assign = from_numbers(1, must_assign);
     FlowNode {
         outcomes: vec![Outcome::finished(vec![Decision::always(arrows)])],
-        maybe: surely.clone(),
-        surely,
+        may_assign: must_assign.clone(),
+        must_assign,
         clears: from_numbers(1, clears),
         ..FlowNode::new(1)
     }
@@ -64,8 +71,8 @@ fn model_of(nodes: Vec<FlowNode>, start: Vec<usize>, at_start: &[usize]) -> Flow
         nodes,
         fields: 1,
         start,
-        maybe_at_start: at_start.clone(),
-        surely_at_start: at_start,
+        may_assign_at_start: at_start.clone(),
+        must_assign_at_start: at_start,
         ..FlowModel::default()
     }
 }
@@ -82,7 +89,7 @@ fn a_gap_names_the_concurrent_node_that_clears_the_field() {
     ];
     let model = model_of(nodes, vec![0], &[]);
     let assigned = Assigned::of(&model);
-    assert!(!assigned.surely_before(4).contains(0));
+    assert!(!assigned.must_be_assigned_before(4).contains(0));
     let gap = assigned.gap(&model, 4, 0).unwrap();
     assert_eq!((gap.from, gap.kind), (Some(2), GapKind::Cleared(3)));
 }
@@ -93,7 +100,7 @@ fn a_deferred_first_node_follows_the_nodes_that_clear_fields() {
     let deferred = FlowNode { defers: Some(deferral), ..node(&[], &[], &[]) };
     let model = model_of(vec![deferred, node(&[], &[], &[0])], vec![0, 1], &[0]);
     let assigned = Assigned::of(&model);
-    assert!(!assigned.surely_before(0).contains(0));
+    assert!(!assigned.must_be_assigned_before(0).contains(0));
     let gap = assigned.gap(&model, 0, 0).unwrap();
     assert_eq!((gap.from, gap.kind), (None, GapKind::Cleared(1)));
 }
@@ -114,7 +121,7 @@ proptest! {
         let mut choices = choices.iter().cycle();
         let mut choose = |below: usize| choices.next().map_or(0, |it| it % below);
         let mut steps = walk(&model, &mut choose);
-        let mut written = model.surely_at_start.clone();
+        let mut written = model.must_assign_at_start.clone();
         let mut visits = vec![0; count];
         for step in steps.drain(..) {
             for (node, _) in &step {
@@ -123,12 +130,12 @@ proptest! {
             for &(node, _) in &step {
                 let has = |certain: &Bits| certain.iter().all(|it| written.contains(it));
                 let shown = |why: &str| format!("{why} at {node} in {step:?} with {written:?}");
-                prop_assert!(has(assigned.surely_before(node)), "{}", shown("always"));
+                prop_assert!(has(assigned.must_be_assigned_before(node)), "{}", shown("always"));
                 for visited in 0..count {
                     let is_own = visited == node;
                     let proved = match (visits[visited], is_own) {
-                        (1, false) | (2.., true) => since[visited].surely_before(node),
-                        (2.., false) => next[visited].surely_before(node),
+                        (1, false) | (2.., true) => since[visited].must_be_assigned_before(node),
+                        (2.., false) => next[visited].must_be_assigned_before(node),
                         _ => continue,
                     };
                     prop_assert!(proved.is_some_and(|it| has(&it)), "{}", shown(&format!("after {visited}")));
@@ -145,7 +152,7 @@ proptest! {
                 written.remove(&it.clears);
             }
             for it in step.iter().filter_map(finished) {
-                written.add(&it.surely);
+                written.add(&it.must_assign);
             }
         }
     }

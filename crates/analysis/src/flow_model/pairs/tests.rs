@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::flow_model::{
-    Alternative, Arrow, Bound, Decision, Deferral, Exclusions, FlowNode, Join, Outcome, together,
+    Alternative, Arrow, Bound, Decision, Deferral, Exclusions, FlowNode, Join, Outcome, explore,
 };
 
 /// Returns the set of these numbers, below a length.
@@ -76,7 +76,7 @@ proptest! {
     #[test]
     fn every_meeting_of_every_run_is_found(model in model()) {
         let found = Concurrency::between(&model).all(&model);
-        for (node, others) in together(&model, &Exclusions::default()).into_iter().flat_map(|it| it.beside).enumerate() {
+        for (node, others) in explore(&model, &Exclusions::default()).into_iter().flat_map(|it| it.beside).enumerate() {
             let mut missed = others;
             missed.remove(&found[node]);
             prop_assert!(missed.is_empty(), "{} meets {:?}", node, missed);

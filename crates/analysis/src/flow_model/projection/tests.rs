@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::flow_model::{
-    Alternative, Bound, Decision, Exclusions, explore::starving, pairs::tests::model,
+    Alternative, Bound, Decision, Exclusions, explore::find_starving_joins, pairs::tests::model,
 };
 
 fn node(ways: Vec<Vec<Arrow>>) -> FlowNode {
@@ -34,12 +34,12 @@ fn branches_of_a_wide_fork_are_checked_one_by_one() {
         [(None, false), (Some(Arrow::End), true), (Some(Arrow::Fail), false)]
     {
         let [few, many] = [4, 40].map(|it| branches(it, elsewhere));
-        let explored = starving(&few, &exclusions);
+        let explored = find_starving_joins(&few, &exclusions);
         assert!(explored.is_complete);
         assert_eq!(!explored.starving.is_empty(), starves, "{elsewhere:?}");
-        assert!(!starving(&many, &exclusions).is_complete);
+        assert!(!find_starving_joins(&many, &exclusions).is_complete);
         for model in [few, many] {
-            let found = verdict(&model, 0);
+            let found = check_join_alone(&model, 0);
             let is_right = match &found {
                 JoinVerdict::Starves(_) => starves,
                 JoinVerdict::Completes => !starves,
@@ -82,7 +82,7 @@ fn what_was_found_before_the_exploration_gave_up_is_kept() {
         start: vec![0],
         ..FlowModel::default()
     };
-    let found = starving(&model, &Exclusions::default());
+    let found = find_starving_joins(&model, &Exclusions::default());
     assert!(!found.is_complete);
     assert_eq!(found.starving.iter().map(|it| it.join).collect::<Vec<_>>(), [0]);
 }
@@ -92,9 +92,9 @@ proptest! {
 
     #[test]
     fn a_projection_misses_no_join_that_waits_forever(model in model()) {
-        let explored = starving(&model, &Exclusions::default());
+        let explored = find_starving_joins(&model, &Exclusions::default());
         for starving in explored.starving {
-            let found = verdict(&model, starving.join);
+            let found = check_join_alone(&model, starving.join);
             prop_assert!(found != JoinVerdict::Completes, "{}", starving.join);
         }
     }
@@ -108,10 +108,10 @@ fn projections_cause_few_false_alarms() {
     for _ in 0..600 {
         let tree = model().new_tree(&mut runner).unwrap();
         let model = proptest::strategy::ValueTree::current(&tree);
-        let explored = starving(&model, &Exclusions::default());
+        let explored = find_starving_joins(&model, &Exclusions::default());
         if explored.is_complete && explored.starving.is_empty() {
             for join in 0..model.joins.len() {
-                match verdict(&model, join) {
+                match check_join_alone(&model, join) {
                     JoinVerdict::Completes => complete += 1,
                     JoinVerdict::Starves(_) => alarms += 1,
                     JoinVerdict::Unknown => (),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Number, Value};
 
 use super::{
-    Fields, LenientValue, ReadError, ReadLeniently, Reader, basic::read_list, quoted, shown,
+    LenientFields, LenientValue, ReadError, ReadLeniently, Reader, basic::read_list, quoted, shown,
 };
 use crate::state::part::{Part, resolve};
 
@@ -173,7 +173,7 @@ impl<'s> SchemaReader<'s> {
         }
     }
 
-    fn record(&self, part: &'s Value, fields: &mut Fields<'_>) -> Value {
+    fn record(&self, part: &'s Value, fields: &mut LenientFields<'_>) -> Value {
         let required = part.get("required").and_then(Value::as_array);
         let is_required = |name: &str| required.is_some_and(|it| it.iter().any(|it| it == name));
         let mut values = Map::new();

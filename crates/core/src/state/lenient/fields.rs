@@ -6,12 +6,12 @@ use super::{Choice, ReadLeniently, Reader, shown};
 
 /// The fields of an object that is being read. Each method removes one.
 #[derive(Debug)]
-pub struct Fields<'r> {
+pub struct LenientFields<'r> {
     reader: &'r mut Reader,
     values: Map<String, Value>,
 }
 
-impl<'r> Fields<'r> {
+impl<'r> LenientFields<'r> {
     pub(super) fn new(reader: &'r mut Reader, values: Map<String, Value>) -> Self {
         Self { reader, values }
     }

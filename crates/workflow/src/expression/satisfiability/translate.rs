@@ -11,10 +11,11 @@ use super::{
     super::{
         closed::evaluate_closed,
         functions::{Function, Takes},
-        syntax::{Kind, Node, Operator},
+        syntax::{Node, NodeKind, Operator},
     },
     formula::{Ask, Formula, FormulaKind, NumberKind, Term, Test},
 };
+
 /// Whole numbers below this are exact as floats. A comparison with a constant below it gives the
 /// same result for whole numbers and for floats.
 const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
@@ -50,12 +51,14 @@ struct Translation<'a> {
 impl Translation<'_> {
     fn look_inside(&self, node: &Node, found: &mut Vec<Formula>) {
         match &node.kind {
-            Kind::Call(function, arguments) => {
+            NodeKind::Call(function, arguments) => {
                 let arguments = function.parameters.iter().zip(arguments);
                 let conditions = arguments.filter(|(it, _)| matches!(it.takes, Takes::Condition));
                 found.extend(conditions.map(|(_, it)| self.formula(it)));
             }
-            Kind::If(parts) if *self.ty(node) != Type::Bool => found.push(self.formula(&parts[0])),
+            NodeKind::If(parts) if *self.ty(node) != Type::Bool => {
+                found.push(self.formula(&parts[0]))
+            }
             _ => (),
         }
         for part in node.parts() {
@@ -66,17 +69,17 @@ impl Translation<'_> {
     fn formula(&self, node: &Node) -> Formula {
         let pair = |left: &Node, right: &Node| Box::new([self.formula(left), self.formula(right)]);
         let kind = match &node.kind {
-            Kind::Not(of) => FormulaKind::Not(Box::new(self.formula(of))),
-            Kind::Binary(Operator::And, left, right) => FormulaKind::And(pair(left, right)),
-            Kind::Binary(Operator::Or, left, right) => FormulaKind::Or(pair(left, right)),
-            Kind::If(parts) => {
+            NodeKind::Not(of) => FormulaKind::Not(Box::new(self.formula(of))),
+            NodeKind::Binary(Operator::And, left, right) => FormulaKind::And(pair(left, right)),
+            NodeKind::Binary(Operator::Or, left, right) => FormulaKind::Or(pair(left, right)),
+            NodeKind::If(parts) => {
                 FormulaKind::If(Box::new(parts.each_ref().map(|it| self.formula(it))))
             }
-            Kind::Call(function, arguments) if function.is_presence() => {
+            NodeKind::Call(function, arguments) if function.is_presence() => {
                 self.present(&arguments[0])
             }
-            Kind::Literal(Value::Bool(it)) => FormulaKind::Literal(*it),
-            Kind::Binary(operator, left, right) => match closed(node) {
+            NodeKind::Literal(Value::Bool(it)) => FormulaKind::Literal(*it),
+            NodeKind::Binary(operator, left, right) => match closed(node) {
                 Some(value) => value,
                 None => self.compared(*operator, left, right, node),
             },
@@ -97,7 +100,7 @@ impl Translation<'_> {
             | Operator::Greater
             | Operator::GreaterOrEqual => self.ordered(operator, left, right),
             Operator::In => match &right.kind {
-                Kind::List(items) => {
+                NodeKind::List(items) => {
                     let range = &whole.range;
                     let none = Formula { kind: FormulaKind::Known(false), range: range.clone() };
                     let any = items.iter().fold(none, |before, item| {
@@ -167,15 +170,15 @@ impl Translation<'_> {
         if text(left) && text(right) {
             return ordering(operator, left, right);
         }
-        let kind = Kind::Binary(operator, Box::new(left.clone()), Box::new(right.clone()));
+        let kind = NodeKind::Binary(operator, Box::new(left.clone()), Box::new(right.clone()));
         holds(&Node { kind, range: left.range.clone() })
     }
 
     fn number(&self, of: &Node, operator: Operator, than: f64) -> FormulaKind {
         let mut term = term(of);
-        if let Kind::Call(Function { counts: true, .. }, arguments) = &of.kind {
+        if let NodeKind::Call(Function { counts: true, .. }, arguments) = &of.kind {
             let is_free = |it: &Node| match (&it.kind, self.ty(it)) {
-                (Kind::NodeName(_), _) => true,
+                (NodeKind::NodeName(_), _) => true,
                 (_, Type::List(_) | Type::String | Type::Map(_)) => is_path(it),
                 _ => false,
             };
@@ -196,7 +199,7 @@ impl Translation<'_> {
 
     fn number_kind(&self, node: &Node) -> NumberKind {
         match &node.kind {
-            Kind::Call(Function { counts: true, .. }, _) => NumberKind::Whole,
+            NodeKind::Call(Function { counts: true, .. }, _) => NumberKind::Whole,
             _ if matches!(self.ty(node), Type::Int(_)) => NumberKind::Whole,
             _ => NumberKind::Real,
         }
@@ -286,34 +289,34 @@ fn look(node: &Node, always: bool, into: &mut Term) {
         }
     }
     match &node.kind {
-        Kind::Literal(_)
-        | Kind::Name(_)
-        | Kind::NodeName(_)
-        | Kind::Pattern(_)
-        | Kind::Variable(_) => (),
-        Kind::List(_) | Kind::Index(..) => {
+        NodeKind::Literal(_)
+        | NodeKind::Name(_)
+        | NodeKind::NodeName(_)
+        | NodeKind::Pattern(_)
+        | NodeKind::Variable(_) => (),
+        NodeKind::List(_) | NodeKind::Index(..) => {
             for part in node.parts() {
                 look(part, always, into);
             }
         }
         // A record has a value without its absent fields.
-        Kind::Record(_, fields) => {
+        NodeKind::Record(_, fields) => {
             for field in fields {
                 look(&field.value, false, into);
             }
         }
-        Kind::Field(of, _) | Kind::Not(of) | Kind::Negate(of) => look(of, always, into),
-        Kind::Call(function, arguments) => {
+        NodeKind::Field(of, _) | NodeKind::Not(of) | NodeKind::Negate(of) => look(of, always, into),
+        NodeKind::Call(function, arguments) => {
             for (parameter, argument) in function.parameters.iter().zip(arguments) {
                 look(argument, always && parameter.takes.is_always_evaluated(), into);
             }
         }
-        Kind::Binary(operator, left, right) => {
+        NodeKind::Binary(operator, left, right) => {
             look(left, always, into);
             let both = !matches!(operator, Operator::And | Operator::Or);
             look(right, always && both, into);
         }
-        Kind::If(parts) => {
+        NodeKind::If(parts) => {
             let [condition, then, otherwise] = parts.as_ref();
             look(condition, always, into);
             look(then, false, into);
@@ -329,7 +332,7 @@ fn closed(node: &Node) -> Option<FormulaKind> {
 
 fn literal(node: &Node) -> Option<&Value> {
     match &node.kind {
-        Kind::Literal(value) => Some(value),
+        NodeKind::Literal(value) => Some(value),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ const TEMPLATES: u64 = 400;
 
 /// What an expression is generated for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SampleKind {
     Text,
     Number,
     Texts,
@@ -23,23 +23,23 @@ enum Kind {
     Sizes,
 }
 
-const KINDS: [Kind; 8] = [
-    Kind::Text,
-    Kind::Number,
-    Kind::Texts,
-    Kind::Story,
-    Kind::Stories,
-    Kind::Tree,
-    Kind::Pairs,
-    Kind::Sizes,
+const KINDS: [SampleKind; 8] = [
+    SampleKind::Text,
+    SampleKind::Number,
+    SampleKind::Texts,
+    SampleKind::Story,
+    SampleKind::Stories,
+    SampleKind::Tree,
+    SampleKind::Pairs,
+    SampleKind::Sizes,
 ];
 
 struct Generator {
     choices: Choices,
     /// The names that the template has set so far, each with its kind.
-    names: Vec<(String, Kind)>,
+    names: Vec<(String, SampleKind)>,
     /// The macros that it has declared, each with the kinds of its arguments.
-    macros: Vec<(String, Vec<Kind>)>,
+    macros: Vec<(String, Vec<SampleKind>)>,
     /// The conditions so far, some of which stand in the template twice.
     conditions: Vec<String>,
 }
@@ -49,12 +49,12 @@ impl Generator {
         self.choices.below(of) == 0
     }
 
-    fn kind(&mut self) -> Kind {
+    fn kind(&mut self) -> SampleKind {
         KINDS[self.choices.below(KINDS.len())]
     }
 
     /// A name of a kind, or any name.
-    fn name(&mut self, kind: Kind) -> Option<String> {
+    fn name(&mut self, kind: SampleKind) -> Option<String> {
         let any = self.chance(12);
         let names = self.names.iter().filter(|it| any || it.1 == kind);
         let names: Vec<String> = names.map(|it| it.0.clone()).collect();
@@ -62,13 +62,13 @@ impl Generator {
     }
 
     /// An expression that begins with a name, or stands in brackets.
-    fn term(&mut self, kind: Kind, depth: usize) -> String {
+    fn term(&mut self, kind: SampleKind, depth: usize) -> String {
         let text = self.expression(kind, depth);
         let is_plain = text.chars().all(|it| it.is_alphanumeric() || "._[]".contains(it));
         if is_plain { text } else { format!("({text})") }
     }
 
-    fn expression(&mut self, kind: Kind, depth: usize) -> String {
+    fn expression(&mut self, kind: SampleKind, depth: usize) -> String {
         let kind = if self.chance(25) { self.kind() } else { kind };
         if !self.chance(3)
             && let Some(name) = self.name(kind)
@@ -92,9 +92,9 @@ impl Generator {
         }
     }
 
-    fn leaf(&mut self, kind: Kind) -> String {
+    fn leaf(&mut self, kind: SampleKind) -> String {
         let leaves: &[&str] = match kind {
-            Kind::Text => &[
+            SampleKind::Text => &[
                 "brief",
                 "note",
                 "level",
@@ -106,7 +106,7 @@ impl Generator {
                 "tree.name",
                 "story.level",
             ],
-            Kind::Number => &[
+            SampleKind::Number => &[
                 "count",
                 "share",
                 "1",
@@ -118,23 +118,25 @@ impl Generator {
                 "scores.k",
                 "marks[0]",
             ],
-            Kind::Texts => {
+            SampleKind::Texts => {
                 &["texts", "tags", "['a', 'b']", "story.labels", "[]", "[note, 'a']", "sizes"]
             }
-            Kind::Story => &["story", "stories[0]", "loop.nextitem", "loop.previtem"],
-            Kind::Stories => &["stories", "[story]", "[story, story]", "[]"],
-            Kind::Tree => &["tree", "tree.children[0]"],
-            Kind::Pairs => &["[(1, 'a')]", "sizes | items", "[('x', 2), ('y', 3)]", "[[1, 2]]"],
-            Kind::Sizes => &["sizes", "mails", "scores", "{'k': 1}", "dict(k=1)", "story"],
+            SampleKind::Story => &["story", "stories[0]", "loop.nextitem", "loop.previtem"],
+            SampleKind::Stories => &["stories", "[story]", "[story, story]", "[]"],
+            SampleKind::Tree => &["tree", "tree.children[0]"],
+            SampleKind::Pairs => {
+                &["[(1, 'a')]", "sizes | items", "[('x', 2), ('y', 3)]", "[[1, 2]]"]
+            }
+            SampleKind::Sizes => &["sizes", "mails", "scores", "{'k': 1}", "dict(k=1)", "story"],
         };
         self.choices.one(leaves).to_owned()
     }
 
-    fn operation(&mut self, kind: Kind, depth: usize) -> String {
+    fn operation(&mut self, kind: SampleKind, depth: usize) -> String {
         match kind {
-            Kind::Text => self.text(depth),
-            Kind::Number => self.number(depth),
-            Kind::Texts => {
+            SampleKind::Text => self.text(depth),
+            SampleKind::Number => self.number(depth),
+            SampleKind::Texts => {
                 let part =
                     self.choices.one(&["title", "note", "owner.name", "level", "owner", "nosuch"]);
                 let filter = self.choices.one(&[
@@ -148,17 +150,20 @@ impl Generator {
                 ]);
                 match self.choices.below(8) {
                     0 => format!("{} + {}", self.term(kind, depth), self.term(kind, depth)),
-                    1 => format!("{} | map(attribute='{part}')", self.term(Kind::Stories, depth)),
+                    1 => format!(
+                        "{} | map(attribute='{part}')",
+                        self.term(SampleKind::Stories, depth)
+                    ),
                     2 => format!(
                         "{} | selectattr('{part}') | map(attribute='{part}')",
-                        self.term(Kind::Stories, depth)
+                        self.term(SampleKind::Stories, depth)
                     ),
                     3 => format!(
                         "{} | map(attribute='{part}', default='-')",
-                        self.term(Kind::Stories, depth)
+                        self.term(SampleKind::Stories, depth)
                     ),
                     4 => format!("{}[1:]", self.term(kind, depth)),
-                    5 => format!("{} | split", self.term(Kind::Text, depth)),
+                    5 => format!("{} | split", self.term(SampleKind::Text, depth)),
                     6 => format!(
                         "{} | chain({})",
                         self.term(kind, depth),
@@ -167,16 +172,16 @@ impl Generator {
                     _ => format!("{} | {filter}", self.term(kind, depth)),
                 }
             }
-            Kind::Story => {
+            SampleKind::Story => {
                 let end = self.choices.one(&["first", "last", "max(attribute='points')", "random"]);
-                let stories = self.term(Kind::Stories, depth);
+                let stories = self.term(SampleKind::Stories, depth);
                 match self.choices.below(3) {
                     0 => format!("{stories}[-1]"),
                     1 => format!("({stories} | {end})"),
                     _ => self.leaf(kind),
                 }
             }
-            Kind::Stories => {
+            SampleKind::Stories => {
                 let part =
                     self.choices.one(&["points", "title", "note", "owner.name", "level", "nosuch"]);
                 let filter = self.choices.one(&[
@@ -192,29 +197,29 @@ impl Generator {
                     _ => format!("{} | {filter}'{part}')", self.term(kind, depth)),
                 }
             }
-            Kind::Tree => format!("{}.children[0]", self.term(kind, depth)),
-            Kind::Pairs => match self.choices.below(5) {
-                0 => format!("{} | items", self.term(Kind::Sizes, depth)),
-                1 => format!("{} | dictsort", self.term(Kind::Sizes, depth)),
+            SampleKind::Tree => format!("{}.children[0]", self.term(kind, depth)),
+            SampleKind::Pairs => match self.choices.below(5) {
+                0 => format!("{} | items", self.term(SampleKind::Sizes, depth)),
+                1 => format!("{} | dictsort", self.term(SampleKind::Sizes, depth)),
                 2 => format!(
                     "{} | zip({})",
-                    self.term(Kind::Texts, depth),
-                    self.expression(Kind::Stories, depth)
+                    self.term(SampleKind::Texts, depth),
+                    self.expression(SampleKind::Stories, depth)
                 ),
                 3 => format!(
                     "{} | groupby('{}')",
-                    self.term(Kind::Stories, depth),
+                    self.term(SampleKind::Stories, depth),
                     self.choices.one(&["level", "note", "owner.name"])
                 ),
-                _ => format!("{} | batch(2)", self.term(Kind::Texts, depth)),
+                _ => format!("{} | batch(2)", self.term(SampleKind::Texts, depth)),
             },
-            Kind::Sizes => match self.choices.below(2) {
+            SampleKind::Sizes => match self.choices.below(2) {
                 0 => format!(
                     "{{'k': {}, 'l': {}}}",
-                    self.expression(Kind::Number, depth),
-                    self.expression(Kind::Text, depth)
+                    self.expression(SampleKind::Number, depth),
+                    self.expression(SampleKind::Text, depth)
                 ),
-                _ => format!("dict(k={})", self.expression(Kind::Number, depth)),
+                _ => format!("dict(k={})", self.expression(SampleKind::Number, depth)),
             },
         }
     }
@@ -232,44 +237,56 @@ impl Generator {
             "tojson",
         ]);
         match self.choices.below(9) {
-            0 => format!("{} ~ {}", self.term(Kind::Text, depth), self.term(Kind::Number, depth)),
-            1 => format!("{} + {}", self.term(Kind::Text, depth), self.term(Kind::Text, depth)),
-            2 => format!("{} | join(', ')", self.term(Kind::Texts, depth)),
+            0 => format!(
+                "{} ~ {}",
+                self.term(SampleKind::Text, depth),
+                self.term(SampleKind::Number, depth)
+            ),
+            1 => format!(
+                "{} + {}",
+                self.term(SampleKind::Text, depth),
+                self.term(SampleKind::Text, depth)
+            ),
+            2 => format!("{} | join(', ')", self.term(SampleKind::Texts, depth)),
             3 => {
                 let part = self.choices.one(&["title", "note", "level", "owner.name", "nosuch"]);
-                format!("{}.{part}", self.term(Kind::Story, depth))
+                format!("{}.{part}", self.term(SampleKind::Story, depth))
             }
-            4 => format!("{}[1:]", self.term(Kind::Text, depth)),
+            4 => format!("{}[1:]", self.term(SampleKind::Text, depth)),
             5 => self.called(depth).unwrap_or_else(|| "'a'".to_owned()),
-            6 => format!("{}.name", self.term(Kind::Tree, depth)),
+            6 => format!("{}.name", self.term(SampleKind::Tree, depth)),
             7 => format!(
                 "{}[{}]",
-                self.term(Kind::Texts, depth),
+                self.term(SampleKind::Texts, depth),
                 self.choices.one(&["0", "-1", "count"])
             ),
-            _ => format!("{} | {filter}", self.term(Kind::Text, depth)),
+            _ => format!("{} | {filter}", self.term(SampleKind::Text, depth)),
         }
     }
 
     fn number(&mut self, depth: usize) -> String {
         let filter = self.choices.one(&["abs", "round", "int", "float"]);
         match self.choices.below(8) {
-            0 => format!("{} + {}", self.term(Kind::Number, depth), self.term(Kind::Number, depth)),
-            1 => format!("{} | length", self.term(Kind::Texts, depth)),
-            2 => format!("{}.points", self.term(Kind::Story, depth)),
+            0 => format!(
+                "{} + {}",
+                self.term(SampleKind::Number, depth),
+                self.term(SampleKind::Number, depth)
+            ),
+            1 => format!("{} | length", self.term(SampleKind::Texts, depth)),
+            2 => format!("{}.points", self.term(SampleKind::Story, depth)),
             3 => format!(
                 "{} | sum(attribute='{}')",
-                self.term(Kind::Stories, depth),
+                self.term(SampleKind::Stories, depth),
                 self.choices.one(&["points", "title"])
             ),
-            4 => format!("{}['k']", self.term(Kind::Sizes, depth)),
-            5 => format!("{} | length", self.term(Kind::Stories, depth)),
+            4 => format!("{}['k']", self.term(SampleKind::Sizes, depth)),
+            5 => format!("{} | length", self.term(SampleKind::Stories, depth)),
             6 => format!(
                 "{} | int(default={})",
-                self.term(Kind::Text, depth),
-                self.expression(Kind::Number, depth)
+                self.term(SampleKind::Text, depth),
+                self.expression(SampleKind::Number, depth)
             ),
-            _ => format!("{} | {filter}", self.term(Kind::Number, depth)),
+            _ => format!("{} | {filter}", self.term(SampleKind::Number, depth)),
         }
     }
 
@@ -298,13 +315,17 @@ impl Generator {
                 .to_owned(),
             4 if depth > 0 => format!("{} and {}", self.condition(0), self.condition(0)),
             5 if depth > 0 => format!("{} or {}", self.condition(0), self.condition(0)),
-            6 => format!("{} == {}", self.term(Kind::Text, depth), self.term(Kind::Text, 0)),
-            7 => format!("{} > 1", self.term(Kind::Number, depth)),
-            8 => format!("'k' in {}", self.term(Kind::Sizes, 0)),
+            6 => format!(
+                "{} == {}",
+                self.term(SampleKind::Text, depth),
+                self.term(SampleKind::Text, 0)
+            ),
+            7 => format!("{} > 1", self.term(SampleKind::Number, depth)),
+            8 => format!("'k' in {}", self.term(SampleKind::Sizes, 0)),
             9 if self.chance(2) => {
                 self.choices.one(&["marks | length > 1", "'k' in scores", "marks"]).to_owned()
             }
-            9 => format!("{} | length > 1", self.term(Kind::Stories, 0)),
+            9 => format!("{} | length > 1", self.term(SampleKind::Stories, 0)),
             _ => term,
         }
     }
@@ -319,7 +340,7 @@ impl Generator {
     }
 
     /// A name that is new, or hides another one.
-    fn new_name(&mut self, kind: Kind) -> String {
+    fn new_name(&mut self, kind: SampleKind) -> String {
         let name = self.choices.one(&["x", "y", "z", "note", "story", "texts"]).to_owned();
         self.names.push((name.clone(), kind));
         name
@@ -381,14 +402,16 @@ impl Generator {
                 format!("{{% set {} = {value} %}}", self.new_name(kind))
             }
             2 => {
-                let (a, b) = (self.expression(Kind::Text, 1), self.expression(Kind::Number, 1));
-                let (first, second) = (self.new_name(Kind::Text), self.new_name(Kind::Number));
+                let (a, b) =
+                    (self.expression(SampleKind::Text, 1), self.expression(SampleKind::Number, 1));
+                let (first, second) =
+                    (self.new_name(SampleKind::Text), self.new_name(SampleKind::Number));
                 format!("{{% set {first}, {second} = {a}, {b} %}}")
             }
             3 => {
-                let pairs = self.term(Kind::Pairs, 1);
+                let pairs = self.term(SampleKind::Pairs, 1);
                 let names = self.names.len();
-                let (a, b) = (self.new_name(Kind::Text), self.new_name(Kind::Number));
+                let (a, b) = (self.new_name(SampleKind::Text), self.new_name(SampleKind::Number));
                 let body = self.block(depth);
                 self.names.truncate(names);
                 format!("{{% for {a}, {b} in {pairs} %}}{body}{{% endfor %}}")
@@ -414,9 +437,9 @@ impl Generator {
                 format!("{{% call(c) {call} %}}{body}{{% endcall %}}")
             }
             6 => {
-                self.names.push(("t".to_owned(), Kind::Tree));
+                self.names.push(("t".to_owned(), SampleKind::Tree));
                 let body = self.block(depth);
-                let children = self.expression(Kind::Tree, 0);
+                let children = self.expression(SampleKind::Tree, 0);
                 self.names.retain(|it| it.0 != "t");
                 let tree = self.choices.one(&["tree.children", "[tree]", "stories"]);
                 format!(
@@ -425,14 +448,14 @@ impl Generator {
             }
             7 => {
                 let body = self.body(depth);
-                let name = self.new_name(Kind::Text);
+                let name = self.new_name(SampleKind::Text);
                 format!("{{% set {name} %}}{body}{{% endset %}}")
             }
             8 | 9 => {
                 let (of, kind) = if self.chance(2) {
-                    (Kind::Stories, Kind::Story)
+                    (SampleKind::Stories, SampleKind::Story)
                 } else {
-                    (Kind::Texts, Kind::Text)
+                    (SampleKind::Texts, SampleKind::Text)
                 };
                 let list = self.term(of, 1);
                 let names = self.names.len();

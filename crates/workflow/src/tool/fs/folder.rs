@@ -8,6 +8,7 @@ use std::{
 use graphrun_guard::beneath::{BeneathError, Folder};
 
 use crate::tool::ToolError;
+
 /// The longest part of a path that is shown, in characters.
 pub(super) const PATH_CHARACTERS_MAX: usize = 200;
 

@@ -17,6 +17,7 @@ use super::{
     },
     *,
 };
+
 /// Conditions over few fields and constants, so that they often overlap.
 fn conditions() -> impl Strategy<Value = String> {
     let leaves = [
