@@ -116,6 +116,32 @@ pub enum FolderError {
         /// The kind of secret.
         what: &'static str,
     },
+    /// A commit of another program contains a secret. Nothing was committed or merged.
+    #[error("{place} of the commit {commit} contains {what}; nothing was committed or merged")]
+    SecretInCommit {
+        /// The file with the secret, or the message.
+        place: String,
+        /// The kind of secret.
+        what: &'static str,
+        /// The first digits of the commit.
+        commit: String,
+    },
+    /// A folder within the folder is a repository. Nothing was staged.
+    #[error(
+        "{path:?} is a git repository within the folder, and a commit would not contain its files"
+    )]
+    Repository {
+        /// The folder within the folder.
+        path: String,
+    },
+    /// Git cannot read the files as they are.
+    #[error("git failed to {attempt}, because of the files: {detail}")]
+    Content {
+        /// The attempt.
+        attempt: &'static str,
+        /// The end of git's output.
+        detail: String,
+    },
     /// The run was started without this folder.
     #[error("the run has no folder `{name}`: it was started without one")]
     Unknown {
@@ -210,6 +236,16 @@ impl FolderError {
             Self::NoCommit { .. } => "a commit has a hash of 40 hexadecimal digits",
             Self::Uncommitted { .. } => {
                 "put a `commit` or a `discard` of the folder before the merge"
+            }
+            Self::SecretInCommit { .. } => {
+                "a later commit does not remove it from the history: take the commit back with `git reset --soft` to the one \
+                 before it, remove the secret, and commit again"
+            }
+            Self::Repository { .. } => {
+                "remove the `.git` in that folder, or add the folder to `.gitignore`"
+            }
+            Self::Content { .. } => {
+                "correct or remove the file that git names; `.gitattributes` can be the reason, too"
             }
             Self::CheckedOut { .. } => "check out another branch there, or merge by hand",
             Self::TooLarge { .. } => {

@@ -17,7 +17,7 @@ use std::{
 use command_fds::CommandFdExt as _;
 use graphrun_sandbox::{clean_output, find_tool};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     process::Command,
 };
 
@@ -60,7 +60,7 @@ const ENVIRONMENT: [(&str, &str); 19] = [
 ];
 
 /// Settings that replace those of the repository.
-const SETTINGS: [(&str, &str); 22] = [
+const SETTINGS: [(&str, &str); 24] = [
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
     ("core.untrackedCache", "false"),
@@ -76,6 +76,9 @@ const SETTINGS: [(&str, &str); 22] = [
     ("tag.gpgSign", "false"),
     ("gpg.program", "false"),
     ("log.showSignature", "false"),
+    // A search of the commits must see all of each, and staging all changes.
+    ("log.showRoot", "true"),
+    ("core.ignoreStat", "false"),
     ("credential.helper", ""),
     ("protocol.allow", "never"),
     ("submodule.recurse", "false"),
@@ -223,7 +226,8 @@ impl Git {
         self.end_with(attempt, arguments, None).await
     }
 
-    async fn end_with(
+    /// The same, with an input.
+    pub(crate) async fn end_with(
         &self,
         attempt: &'static str,
         arguments: &[&str],
@@ -247,14 +251,15 @@ impl Git {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(FolderError::io("start git"))?;
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-            // The commands are shorter than the buffer of a pipe.
-            stdin.write_all(input).await.map_err(FolderError::io("start git"))?;
-        }
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let output = async {
-            let (output, errors) =
-                tokio::join!(read(stdout, OUTPUT_BYTES_MAX), read(stderr, ERROR_BYTES_MAX),);
+            let (written, output, errors) = tokio::join!(
+                write(stdin, input.unwrap_or_default()),
+                read(stdout, OUTPUT_BYTES_MAX),
+                read(stderr, ERROR_BYTES_MAX),
+            );
+            written?;
             let output = output?;
             if output.len() as u64 > OUTPUT_BYTES_MAX {
                 return Ok(None);
@@ -283,6 +288,15 @@ impl GitOutput {
         let detail =
             if last.is_empty() { format!("exit code {}", self.code) } else { last.join("; ") };
         FolderError::Git { attempt, detail }
+    }
+}
+
+/// Writes the input of a command, and closes it. A command that ends before it has read all of it has an exit code.
+async fn write(stream: Option<impl AsyncWrite + Unpin>, input: &[u8]) -> Result<(), io::Error> {
+    let Some(mut stream) = stream else { return Ok(()) };
+    match stream.write_all(input).await {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
     }
 }
 

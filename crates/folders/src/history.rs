@@ -5,12 +5,13 @@ use std::{
     io::{self, Write as _},
 };
 
-use graphrun_guard::redact::{find_form, redact, redact_known};
+use graphrun_guard::redact::redact;
 use serde::Serialize;
 
 use super::{
     error::FolderError,
     git::Git,
+    secrets::{PATCH, refuse_secret, refuse_secrets_of},
     worktree::{OpenFolder, RunFolder},
 };
 
@@ -24,19 +25,6 @@ const MESSAGE_CHARACTERS_MAX: usize = 10_000;
 const MERGES_MAX: u32 = 20;
 /// The most bytes of a difference that are returned.
 const DIFF_BYTES_MAX: usize = 256 << 10;
-/// The flags with which git compares files and starts no program.
-const DIFF: [&str; 9] = [
-    "diff",
-    "--cached",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--no-renames",
-    "--submodule=short",
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
-];
-
 /// A commit to make.
 #[derive(Clone, Copy, Debug)]
 pub struct CommitRequest<'a> {
@@ -102,24 +90,24 @@ impl OpenFolder {
     ///
     /// # Errors
     ///
-    /// Fails when the changes or the message contain a secret, and when git fails.
+    /// Fails when the changes, the message or a commit of another program contain a secret, when git cannot stage the files, and
+    /// when git fails.
     pub async fn commit(&self, request: CommitRequest<'_>) -> Result<Commit, FolderError> {
         if let Some(id) = self.commit_of_task(request.task).await? {
             return Ok(Commit { id, changed: true });
         }
         let last = self.last_commit().await?;
         self.stage().await?;
-        let difference = [&DIFF[..], &["--text", "--unified=0", &last, "--"]].concat();
+        self.search_commits(&self.head().await?).await?;
+        let difference =
+            [&["diff", "--cached"], &PATCH[..], &["--text", "--unified=0", &last, "--"]].concat();
         let difference = self.git.run("compare the files", &difference).await?;
         let is_changed = ["diff", "--cached", "--quiet", "--no-ext-diff", &last, "--"];
         if self.git.end("compare the files", &is_changed).await?.code == 0 {
             return Ok(Commit { id: self.head().await?, changed: false });
         }
         refuse_secret("the message", request.message)?;
-        for (file, text) in added(&difference) {
-            refuse_secret("the name of a file", &file)?;
-            refuse_secret(&format!("`{file}`"), &text)?;
-        }
+        refuse_secrets_of(&difference)?;
         let message = self.message(request);
         let arguments = [
             "commit",
@@ -131,7 +119,9 @@ impl OpenFolder {
             &format!("--message={message}"),
         ];
         self.git.run("commit", &arguments).await?;
-        Ok(Commit { id: self.head().await?, changed: true })
+        let id = self.head().await?;
+        self.note_searched(&id).await?;
+        Ok(Commit { id, changed: true })
     }
 
     /// Returns all changes since a commit, as a patch of at most 256 KiB without keys.
@@ -145,7 +135,8 @@ impl OpenFolder {
             Against::LastCommit => self.last_commit().await?,
         };
         self.stage().await?;
-        let arguments = [&DIFF[..], &["--unified=3", &commit, "--"]].concat();
+        let arguments =
+            [&["diff", "--cached"], &PATCH[..], &["--unified=3", &commit, "--"]].concat();
         let patch = self.git.run("compare the files", &arguments).await?;
         let patch = String::from_utf8_lossy(&patch);
         let patch = redact(&patch);
@@ -164,6 +155,7 @@ impl OpenFolder {
     ///
     /// Fails when git fails.
     pub async fn discard(&self) -> Result<(), FolderError> {
+        self.reset_index().await?;
         self.git.run("reset the files", &["reset", "--hard", "--quiet", "HEAD"]).await?;
         self.git.run("remove new files", &["clean", "-ffdxq"]).await?;
         Ok(())
@@ -173,7 +165,8 @@ impl OpenFolder {
     ///
     /// # Errors
     ///
-    /// Fails when the branches conflict, and when the target is missing or is checked out.
+    /// Fails when the branches conflict, when the target is missing or is checked out, and when a commit or the message contains
+    /// a secret.
     pub async fn merge(
         &self,
         into: &str,
@@ -206,6 +199,7 @@ impl OpenFolder {
         if self.git.is_ancestor(&head, &old).await? {
             return Ok(Some(old));
         }
+        self.search_commits(&head).await?;
         let git = Git::new(&self.folder.repository, None).await?.alone().await?;
         if let Some(path) = checkout_of(&git, &target).await? {
             return Err(FolderError::CheckedOut { branch: into.to_owned(), path: path.into() });
@@ -232,14 +226,21 @@ impl OpenFolder {
     ///
     /// # Errors
     ///
-    /// Fails when the folder has changes that are not committed, when there is no such commit, and when git fails.
+    /// Fails when the folder has changes that are not committed, when there is no such commit, when one of them contains a
+    /// secret, and when git fails.
     pub async fn prepare_merge(
         &self,
         commits: &[String],
         request: CommitRequest<'_>,
     ) -> Result<PreparedMerge, FolderError> {
+        self.reset_index().await?;
+        let attempt = "look for changes";
         let status = ["status", "--porcelain", "--ignore-submodules=all"];
-        if !self.git.text("look for changes", &status).await?.is_empty() {
+        let ended = self.git.end(attempt, &status).await?;
+        if ended.code != 0 {
+            return Err(self.refusal(attempt, &ended).await);
+        }
+        if !ended.output.is_empty() {
             return Err(FolderError::Uncommitted { branch: self.folder.branch.clone() });
         }
         refuse_secret("the message", request.message)?;
@@ -255,6 +256,7 @@ impl OpenFolder {
             if self.git.is_ancestor(&commit, &id).await? {
                 continue;
             }
+            self.search_commits(&commit).await?;
             if self.git.is_ancestor(&id, &commit).await? {
                 id = commit;
                 continue;
@@ -335,11 +337,6 @@ impl OpenFolder {
         self.git.text("find the last commit", &["rev-parse", "--verify", "HEAD"]).await
     }
 
-    async fn stage(&self) -> Result<(), FolderError> {
-        self.git.run("stage the changes", &["add", "--all", "--", "."]).await?;
-        Ok(())
-    }
-
     /// Returns the commit that a task has made, if it has.
     async fn commit_of_task(&self, task: &str) -> Result<Option<String>, FolderError> {
         let last = format!("{TASK_TRAILER}{task}");
@@ -393,64 +390,4 @@ async fn checkout_of(git: &Git, reference: &str) -> Result<Option<String>, Folde
         }
     }
     Ok(None)
-}
-
-fn refuse_secret(place: &str, text: &str) -> Result<(), FolderError> {
-    let what = match find_form(text) {
-        Some((_, what)) => what,
-        None if redact_known(text) != text => "a secret of this process",
-        None => return Ok(()),
-    };
-    Err(FolderError::Secret { place: redact(place).into_owned(), what })
-}
-
-/// Returns the added lines of each file of a patch without context.
-fn added(patch: &[u8]) -> Vec<(String, String)> {
-    let patch = String::from_utf8_lossy(patch);
-    let mut files: Vec<(String, String)> = Vec::new();
-    // The lines of the hunk that are still to come, so that no content is taken for a header.
-    let (mut removed, mut new) = (0_u64, 0_u64);
-    for line in patch.split('\n') {
-        if removed > 0 && line.starts_with('-') {
-            removed -= 1;
-        } else if let (true, Some(content)) = (new > 0, line.strip_prefix('+')) {
-            new -= 1;
-            if let Some((_, text)) = files.last_mut() {
-                text.push_str(content);
-                text.push('\n');
-            }
-        } else if let Some(path) = line.strip_prefix("+++ ") {
-            let path = path.strip_prefix("b/").unwrap_or(path).trim_end_matches('\t');
-            files.push((path.to_owned(), String::new()));
-        } else if let Some(counts) = line.strip_prefix("@@ -").and_then(hunk) {
-            (removed, new) = counts;
-        }
-    }
-    files
-}
-
-/// Reads the numbers of lines of a hunk, as in `3,2 +3 @@`.
-fn hunk(text: &str) -> Option<(u64, u64)> {
-    let (old, rest) = text.split_once(" +")?;
-    let (new, _) = rest.split_once(" @@")?;
-    let count = |it: &str| it.split_once(',').map_or(Some(1), |(_, many)| many.parse().ok());
-    Some((count(old)?, count(new)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn added_lines_belong_to_their_file() {
-        let patch = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-old\n+++ b/not a file\n+two\n\
-            diff --git a/y b/y\n--- /dev/null\n+++ b/y\n@@ -0,0 +1 @@\n+three\n\\ No newline at end of file\n";
-        assert_eq!(
-            added(patch),
-            [
-                ("x".to_owned(), "++ b/not a file\ntwo\n".to_owned()),
-                ("y".to_owned(), "three\n".to_owned())
-            ]
-        );
-    }
 }

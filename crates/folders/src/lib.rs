@@ -13,6 +13,8 @@ mod files;
 mod git;
 mod history;
 mod lock;
+mod secrets;
+mod stage;
 mod task;
 mod worktree;
 

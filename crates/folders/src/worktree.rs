@@ -176,7 +176,7 @@ impl KeptFolder {
         &self.path
     }
 
-    /// Returns whether the worktree was gone and is made again. Changes that were not committed are lost then.
+    /// Returns whether the worktree was gone or replaced, and is made again. Changes that were not committed are lost then.
     pub fn is_made_again(&self) -> bool {
         self.is_made_again
     }
@@ -188,7 +188,7 @@ impl OpenFolder {
         &self.folder.worktree
     }
 
-    /// Returns whether the worktree was gone and is made again. Changes that were not committed are lost then.
+    /// Returns whether the worktree was gone or replaced, and is made again. Changes that were not committed are lost then.
     pub fn is_made_again(&self) -> bool {
         self.is_made_again
     }
@@ -252,7 +252,9 @@ impl RunFolder {
     }
 
     pub(crate) async fn forget_mark(&self, git: &Git, run: &str) -> Result<(), FolderError> {
-        git.end("remove a reference", &["update-ref", "-d", &self.mark(run)]).await?;
+        for reference in [self.searched(run), self.mark(run)] {
+            git.end("remove a reference", &["update-ref", "-d", &reference]).await?;
+        }
         Ok(())
     }
 
@@ -262,10 +264,12 @@ impl RunFolder {
         }
     }
 
-    /// Makes the branch, unless this run has made it, and checks it out. Returns whether the run had a worktree that is gone.
+    /// Makes the branch, unless this run has made it, and checks it out. Returns whether the run
+    /// had a worktree that is lost.
     async fn make(&self, run: &str, held: fs::File) -> Result<bool, FolderError> {
         let git = Git::new(&self.repository, Some(held)).await?.alone().await?;
-        let is_gone = !self.worktree.exists();
+        // Without the mark, a kill has interrupted the checkout, and there were no changes yet.
+        let is_lost = !self.worktree.exists() || self.beside("ready").is_file();
         self.forget_worktree(&git).await?;
         let (reference, mark) = (self.reference(), self.mark(run));
         let branch = || self.branch.clone();
@@ -280,7 +284,7 @@ impl RunFolder {
         let arguments = ["worktree", "add", "--quiet", "--", &path, &self.branch];
         git.run("check out the branch", &arguments).await?;
         fs::write(self.beside("ready"), b"").map_err(FolderError::io("mark the worktree"))?;
-        Ok(is_own && is_gone)
+        Ok(is_own && is_lost)
     }
 
     fn check_repository(&self) -> Result<(), FolderError> {
@@ -292,16 +296,23 @@ impl RunFolder {
 
     /// Removes the worktree, also an incomplete one, and its entry in the list of the repository.
     pub(crate) async fn forget_worktree(&self, git: &Git) -> Result<(), FolderError> {
+        // Git removes no folder that has become another repository, but the entry of a folder that does not exist.
+        self.clear()?;
         let path = self.worktree.to_string_lossy();
         let arguments = ["worktree", "remove", "--force", "--force", "--", &path];
-        // It fails when there is none, and does not matter when it leaves something: that is removed next.
+        // It fails when there is no entry.
         git.end("remove the worktree", &arguments).await?;
-        self.clear()
+        Ok(())
     }
 
     fn clear(&self) -> Result<(), FolderError> {
         let _ = fs::remove_file(self.beside("ready"));
-        match fs::remove_dir_all(&self.worktree) {
+        let removed = match fs::symlink_metadata(&self.worktree) {
+            Ok(data) if data.is_dir() => fs::remove_dir_all(&self.worktree),
+            Ok(_) => fs::remove_file(&self.worktree),
+            Err(error) => Err(error),
+        };
+        match removed {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(FolderError::io("remove the worktree")(error))
             }
@@ -309,8 +320,12 @@ impl RunFolder {
         }
     }
 
+    /// Returns whether the worktree is a complete checkout of the repository. A program on a host can have replaced it.
     fn is_complete(&self) -> bool {
-        self.beside("ready").is_file() && self.worktree.join(".git").is_file()
+        let is_folder = fs::symlink_metadata(&self.worktree).is_ok_and(|it| it.is_dir());
+        let is_whole = is_folder && self.beside("ready").is_file();
+        is_whole
+            && git_folder(&self.worktree).is_some_and(|it| git_folder(&self.repository) == Some(it))
     }
 
     /// Returns whether the worktree is one of the repository.
@@ -356,4 +371,22 @@ impl RunFolder {
     pub(crate) fn mark(&self, run: &str) -> String {
         format!("refs/graphrun/{}/{}", run.replace('.', "%"), self.name)
     }
+    /// Returns the reference of the last commit that was [searched](OpenFolder::search_commits) for secrets.
+    pub(crate) fn searched(&self, run: &str) -> String {
+        format!("refs/graphrun-searched/{}/{}", run.replace('.', "%"), self.name)
+    }
+}
+
+/// Returns the folder that all worktrees of a repository share, by the top folder of one of them.
+fn git_folder(top: &Path) -> Option<PathBuf> {
+    let own = top.join(".git");
+    let own = match fs::read_to_string(&own) {
+        Ok(text) => top.join(text.strip_prefix("gitdir: ")?.trim_end_matches('\n')),
+        Err(_) => own,
+    };
+    let shared = match fs::read_to_string(own.join("commondir")) {
+        Ok(text) => own.join(text.trim_end_matches('\n')),
+        Err(_) => own,
+    };
+    fs::canonicalize(shared).ok()
 }

@@ -276,7 +276,8 @@ async fn commits_of_other_programs_are_changes_of_the_run() {
 
     commits("AKIAIOSFODNN7EXAMPLQ\n");
     let refused = open.commit(request("Keep it", "r1/3/commit/0")).await.unwrap_err();
-    assert!(matches!(refused, FolderError::Secret { .. }), "{refused}");
+    assert!(matches!(refused, FolderError::SecretInCommit { .. }), "{refused}");
+    git(open.path(), &["reset", "--quiet", "--hard", "HEAD~"]);
     // Changes that add up to none are none.
     commits("two\n");
     commits("one\n");
@@ -793,4 +794,228 @@ async fn a_file_of_the_base_is_that_of_the_commit_that_the_run_started_from() {
         format!("`large.txt` of the commit {commit} cannot be used: it is larger than 0 MiB")
     );
     assert!(folders.base_file("other", ("a.txt", 9)).await.is_err());
+}
+
+/// A key in a commit, also one that a later commit removes, is in the history for ever.
+#[tokio::test]
+async fn a_secret_in_the_history_of_a_program_is_found() {
+    const KEY: &str = "AKIAIOSFODNN7EXAMPLQ\n";
+    type Act = fn(&Path);
+    fn commit(path: &Path, content: &str, message: &str) {
+        fs::write(path.join("own.txt"), content).unwrap();
+        git(path, &["add", "--all"]);
+        git(path, &["commit", "--quiet", "--message", message]);
+    }
+    let acts: [(&str, Act, &str); 5] = [
+        (
+            "removed",
+            |path| {
+                commit(path, KEY, "one");
+                commit(path, "fine\n", "two");
+            },
+            "`own.txt` of the commit ",
+        ),
+        (
+            "reverted",
+            |path| {
+                commit(path, KEY, "one");
+                git(path, &["rm", "--quiet", "own.txt"]);
+                git(path, &["commit", "--quiet", "--message", "two"]);
+            },
+            "`own.txt` of the commit ",
+        ),
+        ("message", |path| commit(path, "fine\n", KEY), "the message of the commit "),
+        (
+            "amended",
+            |path| {
+                fs::write(path.join("own.txt"), KEY).unwrap();
+                git(path, &["add", "--all"]);
+                git(path, &["commit", "--quiet", "--amend", "--no-edit"]);
+                commit(path, "fine\n", "two");
+            },
+            "`own.txt` of the commit ",
+        ),
+        (
+            "root",
+            |path| {
+                git(path, &["checkout", "--quiet", "--orphan", "alone"]);
+                commit(path, KEY, "one");
+                commit(path, "fine\n", "two");
+                git(path, &["checkout", "--quiet", "graphrun/root"]);
+                git(path, &["merge", "--quiet", "--allow-unrelated-histories", "alone"]);
+            },
+            "`own.txt` of the commit ",
+        ),
+    ];
+    for (run, act, place) in acts {
+        let home = Home::new();
+        home.git(&["branch", "target"]);
+        let (_, folders) = home.start(run).await;
+        let open = folders.open("repo").await.unwrap();
+        replace_files(open.path(), &[file("x", "1")]).unwrap();
+        open.commit(request("x", "1/commit")).await.unwrap();
+        act(open.path());
+        let refused = open.commit(request("x", "2/commit")).await.unwrap_err();
+        let is_found = matches!(refused, FolderError::SecretInCommit { .. });
+        assert!(is_found && refused.to_string().starts_with(place), "{run}: {refused}");
+        let refused = open.merge("target", request("x", "3/merge")).await.unwrap_err();
+        assert!(matches!(refused, FolderError::SecretInCommit { .. }), "{run}: {refused}");
+        let head = [git(open.path(), &["rev-parse", "HEAD"])];
+        drop(open);
+        // Another branch of the repository, as that of an item, cannot bring it in, either.
+        let (_, other) = home.start("other").await;
+        let open = other.open("repo").await.unwrap();
+        let refused = open.prepare_merge(&head, request("x", "4/merge")).await.unwrap_err();
+        assert!(matches!(refused, FolderError::SecretInCommit { .. }), "{run}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_repository_within_the_folder_is_refused_until_its_git_is_gone() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    let mut task = 0;
+    for (name, act) in [("empty", 0), ("committed", 1), ("staged", 2), ("of/a/commit", 3)] {
+        let inner = open.path().join(name);
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("f"), "x").unwrap();
+        git(&inner, &["init", "--quiet"]);
+        if act > 0 {
+            git(&inner, &["add", "--all"]);
+            git(&inner, &["commit", "--quiet", "--message", "inner"]);
+        }
+        if act > 1 {
+            git(open.path(), &["add", "--all"]);
+        }
+        if act > 2 {
+            git(open.path(), &["commit", "--quiet", "--message", "of the program"]);
+        }
+        task += 1;
+        let again = format!("r1/{task}/commit/0");
+        for _ in 0..2 {
+            let refused = open.commit(request("x", &again)).await.unwrap_err();
+            let is_named = matches!(&refused, FolderError::Repository { path } if path == name);
+            assert!(is_named, "{name}: {refused}");
+            open.diff(Against::Base).await.unwrap_err();
+        }
+        fs::remove_dir_all(inner.join(".git")).unwrap();
+        let made = open.commit(request("x", &again)).await.unwrap();
+        assert_eq!(home.git(&["show", &format!("{}:{name}/f", made.id)]), "x");
+    }
+    // An ignored one is no part of the commit.
+    fs::write(open.path().join(".gitignore"), "modules\n").unwrap();
+    fs::create_dir(open.path().join("modules")).unwrap();
+    git(&open.path().join("modules"), &["init", "--quiet"]);
+    assert!(open.commit(request("x", "r1/9/commit/0")).await.unwrap().changed);
+}
+
+/// Attributes are content, which a model can write.
+#[tokio::test]
+async fn files_that_git_cannot_stage_are_a_fault_of_the_content() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    for encoding in ["NOSUCH", "UTF-16"] {
+        let attributes = format!("*.txt working-tree-encoding={encoding}\n");
+        replace_files(open.path(), &[file(".gitattributes", &attributes), file("b.txt", "x\n")])
+            .unwrap();
+        for refused in [
+            open.commit(request("x", "r1/1/commit/0")).await.unwrap_err(),
+            open.diff(Against::Base).await.unwrap_err(),
+        ] {
+            assert!(matches!(refused, FolderError::Content { .. }), "{encoding}: {refused}");
+            assert!(refused.to_string().contains(".txt' "), "{refused}");
+        }
+        let refused = open.prepare_merge(&[], request("x", "r1/2/merge/0")).await.unwrap_err();
+        let is_of_content =
+            matches!(refused, FolderError::Content { .. } | FolderError::Uncommitted { .. });
+        assert!(is_of_content, "{encoding}: {refused}");
+        open.discard().await.unwrap();
+        assert!(!open.commit(request("x", "r1/3/commit/0")).await.unwrap().changed);
+    }
+    // Only the operator can mend the repository.
+    replace_files(open.path(), &[file("b.txt", "x\n")]).unwrap();
+    let index = home.repository().join(".git/worktrees/repo/index");
+    let good = fs::read(&index).unwrap();
+    fs::write(&index, "broken").unwrap();
+    let refused = open.commit(request("x", "r1/4/commit/0")).await.unwrap_err();
+    assert!(matches!(refused, FolderError::Git { .. }), "{refused}");
+    fs::write(&index, good).unwrap();
+    assert!(open.commit(request("x", "r1/4/commit/0")).await.unwrap().changed);
+}
+
+#[tokio::test]
+async fn marks_in_the_index_hide_no_changes() {
+    let home = Home::new();
+    home.write("b.txt", "one\n");
+    home.commit("second");
+    for (run, mark) in [("r1", "--assume-unchanged"), ("r2", "--skip-worktree")] {
+        let (_, folders) = home.start(run).await;
+        let open = folders.open("repo").await.unwrap();
+        let change = |content: &str| {
+            git(open.path(), &["update-index", mark, "a.txt", "b.txt"]);
+            fs::write(open.path().join("a.txt"), content).unwrap();
+            fs::remove_file(open.path().join("b.txt")).unwrap();
+        };
+        change("two\n");
+        assert!(open.diff(Against::Base).await.unwrap().contains("+two"), "{mark}");
+        open.discard().await.unwrap();
+        change("three\n");
+        let refused = open.prepare_merge(&[], request("x", "1/merge")).await.unwrap_err();
+        assert!(matches!(refused, FolderError::Uncommitted { .. }), "{mark}: {refused}");
+        open.discard().await.unwrap();
+        assert_eq!(fs::read_to_string(open.path().join("a.txt")).unwrap(), "one\n", "{mark}");
+        change("four\n");
+        let made = open.commit(request("x", "2/commit")).await.unwrap();
+        let changed = home.git(&["diff", "--name-status", "main", &made.id]);
+        assert_eq!(changed, "M\ta.txt\nD\tb.txt", "{mark}");
+    }
+    // The marks of a sparse checkout stay: the files are absent, not removed.
+    let (_, folders) = home.start("r3").await;
+    let open = folders.open("repo").await.unwrap();
+    git(open.path(), &["sparse-checkout", "set", "--no-cone", "a.txt"]);
+    assert!(!open.path().join("b.txt").exists());
+    replace_files(open.path(), &[file("a.txt", "two\n")]).unwrap();
+    let patch = open.diff(Against::Base).await.unwrap();
+    assert!(patch.contains("+two") && !patch.contains("b.txt"), "{patch}");
+}
+
+/// A program on a host can replace the worktree.
+#[tokio::test]
+async fn a_replaced_worktree_is_made_again_from_the_branch() {
+    let home = Home::new();
+    let (folder, folders) = home.start("r1").await;
+    drop(folders.open("repo").await.unwrap());
+    let path = &folder.worktree;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let acts: [(&str, &dyn Fn()); 5] = [
+        ("another repository", &|| {
+            fs::remove_file(path.join(".git")).unwrap();
+            git(path, &["init", "--quiet"]);
+        }),
+        ("a repository beside it", &|| {
+            fs::remove_file(path.join(".git")).unwrap();
+            let separate = format!("--separate-git-dir={}", elsewhere.path().join("git").display());
+            git(path, &["init", "--quiet", &separate]);
+        }),
+        ("a link", &|| {
+            fs::rename(path, elsewhere.path().join("moved")).unwrap();
+            symlink(elsewhere.path().join("moved"), path).unwrap();
+        }),
+        ("a file", &|| {
+            fs::remove_dir_all(path).unwrap();
+            fs::write(path, "x").unwrap();
+        }),
+        ("no git", &|| fs::remove_file(path.join(".git")).unwrap()),
+    ];
+    for (name, act) in acts {
+        act();
+        let open = folders.open("repo").await.unwrap();
+        assert!(open.is_made_again(), "{name}");
+        assert_eq!(fs::read_to_string(path.join("a.txt")).unwrap(), "one\n", "{name}");
+        drop(open);
+        assert!(!folders.open("repo").await.unwrap().is_made_again(), "{name}");
+    }
+    assert!(elsewhere.path().join("moved/a.txt").exists(), "a link is not followed");
 }

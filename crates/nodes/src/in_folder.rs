@@ -29,7 +29,7 @@ pub(super) async fn open_folder(ctx: &NodeContext, name: &str) -> Result<OpenFol
 /// Reports that the worktree of a folder was gone.
 async fn report_lost_worktree(ctx: &NodeContext, path: &Path) {
     let message = format!(
-        "the worktree `{}` was gone; it is made again from its branch, without changes that were not committed",
+        "the worktree `{}` was gone or replaced; it is made again from its branch, without changes that were not committed",
         path.display()
     );
     ctx.report(Report::Warning { message }).await;
@@ -48,10 +48,12 @@ pub(super) fn folders_of(ctx: &NodeContext) -> Result<Arc<RunFolders>, NodeError
 pub(super) fn failure(error: &FolderError) -> NodeError {
     let kind = match error {
         FolderError::Conflict { .. } => ErrorKind::Conflict,
-        FolderError::Secret { .. } => ErrorKind::Secret,
+        FolderError::Secret { .. } | FolderError::SecretInCommit { .. } => ErrorKind::Secret,
         FolderError::Write(error) => return refused_write(error),
         FolderError::NoCommit { .. }
         | FolderError::Uncommitted { .. }
+        | FolderError::Repository { .. }
+        | FolderError::Content { .. }
         | FolderError::TooLarge { .. } => ErrorKind::Other,
         _ => ErrorKind::Folder,
     };

@@ -1,0 +1,162 @@
+//! Looks for secrets before they become a part of the history.
+//!
+//! A commit of graphrun is searched before it is made. Programs on a host make commits, too, and can change those of
+//! graphrun (`git commit --amend`). So each commit between the start of the run and its last commit is searched by
+//! itself: a secret that a later commit removes is still in the history. A reference names the last commit of
+//! graphrun; it and all commits before it have been searched.
+
+use std::iter;
+
+use graphrun_guard::redact::{find_form, redact, redact_known};
+
+use super::{error::FolderError, git::Git, worktree::OpenFolder};
+
+/// The flags with which git writes a patch and starts no program.
+pub(crate) const PATCH: [&str; 8] = [
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--no-renames",
+    "--submodule=short",
+    "--inter-hunk-context=0",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+];
+/// The author, the committer and the message of a commit, up to a byte that none of them can contain.
+const HEADER: &str = "--format=%an%n%ae%n%cn%n%ce%n%B%x00";
+/// The first digits of a commit in a message.
+const SHORT: usize = 12;
+
+impl OpenFolder {
+    /// Fails if a commit of the run up to `tip` contains a secret.
+    pub(crate) async fn search_commits(&self, tip: &str) -> Result<(), FolderError> {
+        let attempt = "list the commits";
+        let mut arguments = vec!["rev-list".to_owned(), tip.to_owned()];
+        arguments.push(format!("^{}", self.folder.base));
+        let searched = self.git.commit_of(&self.folder.searched(&self.run)).await?;
+        arguments.extend(searched.map(|it| format!("^{it}")));
+        arguments.push("--".to_owned());
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        for commit in self.git.text(attempt, &arguments).await?.lines() {
+            search_commit(&self.git, commit).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes that a commit and those before it have been searched.
+    pub(crate) async fn note_searched(&self, commit: &str) -> Result<(), FolderError> {
+        let arguments = ["update-ref", &self.folder.searched(&self.run), commit];
+        self.git.run("note a commit", &arguments).await?;
+        Ok(())
+    }
+}
+
+/// Searches what a commit adds to its first parent, and its message.
+async fn search_commit(git: &Git, commit: &str) -> Result<(), FolderError> {
+    let arguments = [
+        &["show", HEADER, "--diff-merges=first-parent", "--patch"],
+        &PATCH[..],
+        &["--text", "--unified=0", commit, "--"],
+    ]
+    .concat();
+    let shown = git.run("read a commit", &arguments).await?;
+    let end = shown.iter().position(|it| *it == 0).unwrap_or(shown.len());
+    let (header, patch) = shown.split_at(end);
+    let name = commit.get(..SHORT).unwrap_or(commit);
+    let of_commit = |error| match error {
+        FolderError::Secret { place, what } => {
+            FolderError::SecretInCommit { place, what, commit: name.to_owned() }
+        }
+        error => error,
+    };
+    refuse_secret("the message", &String::from_utf8_lossy(header)).map_err(of_commit)?;
+    refuse_secrets_of(patch).map_err(of_commit)
+}
+
+/// Fails if the added lines or the names of files of a patch without context contain a secret.
+pub(crate) fn refuse_secrets_of(patch: &[u8]) -> Result<(), FolderError> {
+    for (file, text) in added(patch) {
+        refuse_secret("the name of a file", &file)?;
+        refuse_secret(&format!("`{file}`"), &text)?;
+    }
+    Ok(())
+}
+
+/// Fails if a text contains a secret.
+pub(crate) fn refuse_secret(place: &str, text: &str) -> Result<(), FolderError> {
+    // ASCII in UTF-16 is the same text with a zero before or after each character.
+    let narrow = text.contains('\0').then(|| text.replace('\0', ""));
+    for text in iter::once(text).chain(narrow.as_deref()) {
+        let what = match find_form(text) {
+            Some((_, what)) => what,
+            None if redact_known(text) != text => "a secret of this process",
+            None => continue,
+        };
+        return Err(FolderError::Secret { place: redact(place).into_owned(), what });
+    }
+    Ok(())
+}
+
+/// Returns the added lines of each file of a patch without context.
+fn added(patch: &[u8]) -> Vec<(String, String)> {
+    let patch = String::from_utf8_lossy(patch);
+    let mut files: Vec<(String, String)> = Vec::new();
+    // The lines of the hunk that are still to come, so that no content is taken for a header.
+    let (mut removed, mut new) = (0_u64, 0_u64);
+    for line in patch.split('\n') {
+        if removed > 0 && line.starts_with('-') {
+            removed -= 1;
+        } else if let (true, Some(content)) = (new > 0, line.strip_prefix('+')) {
+            new -= 1;
+            if let Some((_, text)) = files.last_mut() {
+                text.push_str(content);
+                text.push('\n');
+            }
+        } else if let Some(path) = line.strip_prefix("+++ ") {
+            let path = path.strip_prefix("b/").unwrap_or(path).trim_end_matches('\t');
+            files.push((path.to_owned(), String::new()));
+        } else if let Some(counts) = line.strip_prefix("@@ -").and_then(hunk) {
+            (removed, new) = counts;
+        }
+    }
+    files
+}
+
+/// Reads the numbers of lines of a hunk, as in `3,2 +3 @@`.
+fn hunk(text: &str) -> Option<(u64, u64)> {
+    let (old, rest) = text.split_once(" +")?;
+    let (new, _) = rest.split_once(" @@")?;
+    let count = |it: &str| it.split_once(',').map_or(Some(1), |(_, many)| many.parse().ok());
+    Some((count(old)?, count(new)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_in_utf_16_is_searched() {
+        let text = "key = sk-abcdefghij1234567890klmnop\n";
+        for bytes in [
+            text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>(),
+            text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
+        ] {
+            let refused = refuse_secret("x", &String::from_utf8_lossy(&bytes));
+            assert!(matches!(refused, Err(FolderError::Secret { .. })), "{refused:?}");
+        }
+        refuse_secret("x", "\0\0fine\0").unwrap();
+    }
+
+    #[test]
+    fn added_lines_belong_to_their_file() {
+        let patch = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-old\n+++ b/not a file\n+two\n\
+            diff --git a/y b/y\n--- /dev/null\n+++ b/y\n@@ -0,0 +1 @@\n+three\n\\ No newline at end of file\n";
+        assert_eq!(
+            added(patch),
+            [
+                ("x".to_owned(), "++ b/not a file\ntwo\n".to_owned()),
+                ("y".to_owned(), "three\n".to_owned())
+            ]
+        );
+    }
+}
