@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     answer::example,
+    database::Database,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
@@ -69,19 +70,20 @@ fn give(
     options: RunOptions,
     globals: &Globals,
 ) -> Result<Exit, CliError> {
-    let answers = |open: &[OpenQuestion], asked: &[AskedQuestion]| {
+    let answers = |open: &[OpenQuestion], asked: &[AskedQuestion], database: &Database| {
         let question = find(run, node, open, asked)?;
         let answer = verdict.answer(&question.question).map_err(|problem| {
             let key = &question.question.key;
             let answer = format!("{key}={}", example(&question.question.schema));
-            let command =
-                format!("graphrun resume {} --answer {}", shell_word(run), shell_word(&answer));
-            CliError::usage(format!("`{key}` {problem}; nothing was started"))
-                .with_help(format!("answer it with: {command}"))
+            let command = database.command("resume", run);
+            let command = command.map(|it| format!("{it} --answer {}", shell_word(&answer)));
+            let refused = CliError::usage(format!("`{key}` {problem}; nothing was started"));
+            let help = command.map(|it| format!("answer it with: {it}"));
+            help.into_iter().fold(refused, CliError::with_help)
         })?;
         Ok(BTreeMap::from([(question.question.key.clone(), answer)]))
     };
-    resume_run(run, globals, |origin: Origin| origin.with_options(options), answers)
+    resume_run(run, globals, |origin: Origin| origin.with_options(options), answers)?.print(globals)
 }
 
 /// Returns the open question that the arguments name.

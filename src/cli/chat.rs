@@ -54,7 +54,7 @@ impl Args {
     /// Runs a turn for each line, until the input ends or a turn does not end as done.
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("chat", &[Output::Text])?;
-        let database = globals.database()?.with_permissions_of(&self.options);
+        let database = globals.database()?.with_permissions(self.options.permissions());
         let loaded = prepare::load(&self.workflow)?.with(globals.settings(&self.options)?)?;
         let field = field(self.field.as_deref(), &loaded.workflow)?;
         let models = loaded.connect()?;
@@ -114,7 +114,10 @@ impl Chat<'_> {
                     print_result(&reply).map_err(CliError::write)?;
                     before = Some(end.state);
                 }
-                end => return self.run.finish(end.as_ref(), stopped).await,
+                end => {
+                    let stopped = self.run.report(end.as_ref(), stopped).await?;
+                    return stopped.print(self.run.globals);
+                }
             }
         }
     }

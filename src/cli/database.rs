@@ -1,6 +1,7 @@
 //! The database for runs, as `--db` names it.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     fs::File,
     io,
@@ -11,11 +12,11 @@ use std::{
 use nix::unistd::{AccessFlags, access};
 
 use super::{
-    error::CliError, exit::Exit, known_databases::remember_new, options::RunOptions,
-    words::shell_word,
+    error::CliError, exit::Exit, known_databases::remember_new, options::Permission,
+    origin::Origin, words::shell_word,
 };
 use crate::{
-    checkpoint::{CheckpointError, Checkpointer},
+    checkpoint::{CheckpointError, Checkpointer, RunInfo},
     memory::{InMemoryStore, SqliteStore, Store, StoreError},
     redact,
     results::ResultStore,
@@ -38,8 +39,8 @@ pub(super) struct Database {
     flag: Option<Url>,
     /// The `--memory` flag that a later command needs as well, if any.
     memory_flag: Option<Url>,
-    /// The flags of permissions that hold for this process only, which a command that resumes a run needs as well.
-    permission_flags: String,
+    /// The permissions that hold for one process only, which a command that continues a run needs as well.
+    permissions: BTreeSet<Permission>,
     /// Whether the folder, not the user, chose the path: the file may have come with the folder.
     is_of_folder: bool,
 }
@@ -63,7 +64,7 @@ impl Default for Database {
             location: DatabaseLocation::Sqlite(PATH_DEFAULT.into()),
             flag: None,
             memory_flag: None,
-            permission_flags: String::new(),
+            permissions: BTreeSet::new(),
             is_of_folder: true,
         }
     }
@@ -88,8 +89,7 @@ impl Database {
             _ => return Err(no_place(url, layer)),
         };
         let flag = Some(Url(url.to_owned()));
-        let permission_flags = String::new();
-        Ok(Self { location, flag, memory_flag: None, permission_flags, is_of_folder: false })
+        Ok(Self { location, flag, is_of_folder: false, ..Self::default() })
     }
 
     /// Returns the default database in the working directory. A symbolic link of this name may have
@@ -290,13 +290,22 @@ impl Database {
         }
     }
 
-    /// Adds the permissions of this process to the commands that resume its run.
+    /// Returns the same database, for commands with these permissions.
     #[must_use]
-    pub(super) fn with_permissions_of(self, options: &RunOptions) -> Self {
-        Self { permission_flags: options.permission_flags(), ..self }
+    pub(super) fn with_permissions(mut self, mut permissions: BTreeSet<Permission>) -> Self {
+        self.permissions.append(&mut permissions);
+        self
     }
 
-    /// Returns the command that resumes a run in a later process; none for a database in memory.
+    /// Returns the same database, for commands with the permissions that a run was started with.
+    #[must_use]
+    pub(super) fn with_permissions_of(self, run: &RunInfo) -> Self {
+        let permissions = Origin::of(run).map(|it| it.permissions).unwrap_or_default();
+        self.with_permissions(permissions)
+    }
+
+    /// Returns the command for a run in a later process; none for a database in memory. A command that continues the run
+    /// gets its permissions.
     pub(super) fn command(&self, verb: &str, run: &str) -> Option<String> {
         if self.location == DatabaseLocation::Memory {
             return None;
@@ -317,7 +326,9 @@ impl Database {
             }
         });
         let flags = [flag, memory].into_iter().flatten().collect::<String>();
-        let permissions = if verb == "resume" { self.permission_flags.as_str() } else { "" };
+        let continues = ["resume", "retry", "approve", "reject"].contains(&verb);
+        let permissions = self.permissions.iter().filter(|_| continues);
+        let permissions: String = permissions.map(|it| format!(" {it}")).collect();
         Some(format!("graphrun {verb} {}{flags}{permissions}", shell_word(run)))
     }
 
@@ -450,6 +461,8 @@ impl From<CheckpointError> for CliError {
             | CheckpointError::Unusable { .. }
             | CheckpointError::Storage { .. } => "",
         };
+        let is_elsewhere =
+            matches!(error, CheckpointError::Owned { .. } | CheckpointError::Overtaken { .. });
         let message = error.to_string();
         let wrapped = match error {
             CheckpointError::Damaged { source, .. }
@@ -458,6 +471,7 @@ impl From<CheckpointError> for CliError {
             | CheckpointError::Storage { source, .. } => Self::new(exit, message).because(source),
             _ => Self::new(exit, message),
         };
+        let wrapped = if is_elsewhere { wrapped.owned_elsewhere() } else { wrapped };
         if help.is_empty() { wrapped } else { wrapped.with_help(help) }
     }
 }

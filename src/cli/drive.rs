@@ -52,6 +52,14 @@ pub(super) struct Run<'a> {
     pub(super) reports: ReportFiles,
 }
 
+/// A run that stopped or suspended in this process.
+#[derive(Debug)]
+pub(super) struct StoppedRun {
+    pub(super) report: RunReport,
+    pub(super) exit: Exit,
+    database: Database,
+}
+
 /// How a run starts in this process.
 #[derive(Debug)]
 pub(super) enum Begin {
@@ -84,11 +92,11 @@ pub(super) fn unwind<T>(error: JoinError) -> T {
 }
 
 impl Run<'_> {
-    /// Drives the run until it stops or suspends without a question to ask here, and reports the
-    /// result.
-    pub(super) async fn drive(&self, begin: Begin) -> Result<Exit, CliError> {
+    /// Drives the run until it stops or suspends without a question to ask here, and returns its
+    /// report.
+    pub(super) async fn drive(&self, begin: Begin) -> Result<StoppedRun, CliError> {
         let (end, stopped) = self.drive_to_stop(begin, &mut listen()?).await?;
-        self.finish(end.as_ref(), stopped).await
+        self.report(end.as_ref(), stopped).await
     }
 
     /// Drives the run until it stops or suspends without a question to ask here.
@@ -209,10 +217,17 @@ impl Run<'_> {
         if is_reported(end.as_ref(), is_saved) {
             self.write_reports(Moment::Stop, &mut views).await;
         }
-        views.close().map_err(CliError::write)?;
+        let shown = views.close();
+        let written = |status: Status| {
+            shown.map_err(|error| self.globals.unwritten(&self.name, status, self.database, error))
+        };
         match end {
-            Some(Ok(end)) => Ok((Some(end), first)),
+            Some(Ok(end)) => {
+                written(end.status)?;
+                Ok((Some(end), first))
+            }
             Some(Err(RunError::AlreadyEnded(status))) => {
+                written(status)?;
                 print_message(&format!("run {} is {} already", self.name, status.as_str()));
                 Ok((None, first))
             }
@@ -242,12 +257,12 @@ impl Run<'_> {
             .map_err(|error| CliError::new(Exit::Paused, "cannot read the terminal").because(error))
     }
 
-    /// Prints the result, and the command to resume the run if it can continue.
-    pub(super) async fn finish(
+    /// Reads the report of the run after it stopped like this, with the exit code.
+    pub(super) async fn report(
         &self,
         end: Option<&RunEnd>,
         stopped: Option<Signal>,
-    ) -> Result<Exit, CliError> {
+    ) -> Result<StoppedRun, CliError> {
         let checkpointer = self.checkpointer.as_ref();
         // The turn of a thread may have joined a run that another process has begun meanwhile.
         let report = match end {
@@ -255,23 +270,10 @@ impl Run<'_> {
             None => RunReport::read(checkpointer, &self.id, self.database).await?,
         };
         let report = report.with_artifacts(self.reports.paths());
-        print_report(&report, self.globals, self.database)?;
-        let paint = self.globals.stderr;
-        if !report.questions.is_empty() {
-            print_message(summary::draw_questions(&report, self.database, paint).trim_end());
-        } else if report.status != Status::Done
-            && self.globals.output != Output::Text
-            && let Some(command) = &report.resume
-        {
-            print_message(&format!(
-                "{}; continue with: {}",
-                report.status.as_str(),
-                paint.command(command)
-            ));
-        }
         self.warn_of_late_messages(end).await?;
         let was_stopped = matches!(report.status, Status::Interrupted | Status::Paused);
-        Ok(stopped.filter(|_| was_stopped).map_or(report.exit(), Signal::exit))
+        let exit = stopped.filter(|_| was_stopped).map_or(report.exit(), Signal::exit);
+        Ok(StoppedRun { report, exit, database: self.database.clone() })
     }
 
     /// Warns of messages that no step has read, if the run is over.
@@ -297,7 +299,9 @@ impl Run<'_> {
     /// Returns the error of an engine that did nothing. For a changed workflow, it contains the
     /// command to migrate the run.
     async fn refused(&self, error: RunError) -> CliError {
-        let RunError::Broken { remedies, .. } = &error else { return error.into() };
+        let RunError::Broken { remedies, .. } = &error else {
+            return refused(error, &self.name, self.database);
+        };
         let info = self.checkpointer.find(self.id.as_str()).await.map(|it| it.info);
         let origin = info.ok().and_then(|it| Origin::of(&it).ok());
         let command = origin
@@ -323,6 +327,37 @@ impl Run<'_> {
     }
 }
 
+impl StoppedRun {
+    /// Prints the result, and the command to resume the run if it can continue. Returns the exit code.
+    ///
+    /// # Errors
+    ///
+    /// Fails when stdout cannot be written.
+    pub(super) fn print(&self, globals: &Globals) -> Result<Exit, CliError> {
+        let printed = print_new_report(&self.report, globals, &self.database);
+        self.print_next(globals);
+        printed.map(|()| self.exit)
+    }
+
+    /// Prints the open questions, or the command to resume the run, for people.
+    pub(super) fn print_next(&self, globals: &Globals) {
+        let Self { report, database, .. } = self;
+        let paint = globals.stderr;
+        if !report.questions.is_empty() {
+            print_message(summary::draw_questions(report, database, paint).trim_end());
+        } else if report.status != Status::Done
+            && globals.output != Output::Text
+            && let Some(command) = &report.resume
+        {
+            print_message(&format!(
+                "{}; continue with: {}",
+                report.status.as_str(),
+                paint.command(command)
+            ));
+        }
+    }
+}
+
 /// Returns whether the reports of a run are written after it has stopped here: if it is one of this process, or over.
 fn is_reported(end: Option<&Result<RunEnd, RunError>>, is_saved: bool) -> bool {
     match end {
@@ -333,24 +368,37 @@ fn is_reported(end: Option<&Result<RunEnd, RunError>>, is_saved: bool) -> bool {
     }
 }
 
-/// Prints the result of a run in the requested format.
+/// Prints the result of a run that this process changed, in the requested format.
 ///
 /// # Errors
 ///
-/// Fails when stdout cannot be written.
-pub(super) fn print_report(
+/// Fails when stdout cannot be written; the error says that the run itself is saved.
+pub(super) fn print_new_report(
     report: &RunReport,
     globals: &Globals,
     database: &Database,
 ) -> Result<(), CliError> {
-    let text = match globals.output {
-        Output::Text => summary::draw(report, database, globals.stdout),
-        Output::Json => to_json(report)?,
+    print_result(&draw_report(report, globals, database)?)
+        .map_err(|error| globals.unwritten(&report.name, report.status, database, error))
+}
+
+/// Returns the result of a run in the requested format.
+///
+/// # Errors
+///
+/// Fails when it cannot be represented as JSON.
+pub(super) fn draw_report(
+    report: &RunReport,
+    globals: &Globals,
+    database: &Database,
+) -> Result<String, CliError> {
+    match globals.output {
+        Output::Text => Ok(summary::draw(report, database, globals.stdout)),
+        Output::Json => to_json(report),
         // The events were the output; the last one contains the status of the run. The formats for
         // diagnostics were refused before the run began.
-        Output::Jsonl | Output::Sarif | Output::Github => return Ok(()),
-    };
-    print_result(&text).map_err(CliError::write)
+        Output::Jsonl | Output::Sarif | Output::Github => Ok(String::new()),
+    }
 }
 
 impl From<ReviseError> for CliError {
@@ -396,36 +444,14 @@ impl From<RunError> for CliError {
             RunError::Changed { .. } => Self::new(Exit::NotResumable, error.to_string())
                 .because(error)
                 .with_help("restore the workflow to resume the run, or start a new run"),
-            RunError::Closed { .. } => Self::new(Exit::NotResumable, error.to_string()).with_help(
-                "nothing was changed; `graphrun runs show` prints the status of the run",
-            ),
+            RunError::Closed { .. }
+            | RunError::TurnOpen { .. }
+            | RunError::AlreadyEnded(_)
+            | RunError::NotFailed(_) => Self::new(Exit::NotResumable, error.to_string()),
             RunError::NotDone { .. } | RunError::Output(_) | RunError::Dropped { .. } => {
                 Self::new(Exit::Failed, error.to_string()).because(error)
             }
-            RunError::TurnOpen { ref thread, status } => {
-                let help = match status {
-                    Status::Failed => {
-                        format!("`graphrun retry {thread}` runs its failed tasks again")
-                    }
-                    _ => format!("continue it with `graphrun resume {thread}`"),
-                };
-                Self::new(Exit::NotResumable, error.to_string()).with_help(help)
-            }
             RunError::Revise(error) => Self::from(error),
-            RunError::AlreadyEnded(_) => Self::new(Exit::NotResumable, error.to_string()),
-            RunError::NotFailed(status) => {
-                let help = match status {
-                    Status::Done | Status::Failed => "start a new run to repeat its work",
-                    Status::Paused => {
-                        "answer its questions with `graphrun resume RUN --answer KEY=JSON`"
-                    }
-                    Status::Limit => {
-                        "resume it with a higher limit, as in `graphrun resume RUN --max-steps N`"
-                    }
-                    Status::Running | Status::Interrupted => "continue with `graphrun resume RUN`",
-                };
-                Self::new(Exit::NotResumable, error.to_string()).with_help(help)
-            }
             RunError::NothingFailed { ref failed, .. } => {
                 let help = if failed.is_empty() {
                     "a route of the workflow ended it; start a new run"
@@ -436,6 +462,34 @@ impl From<RunError> for CliError {
             }
         }
     }
+}
+
+/// Returns the error of an engine that did nothing with a run, with the commands that the run needs instead.
+pub(super) fn refused(error: RunError, name: &str, database: &Database) -> CliError {
+    let command = |verb: &str| database.command(verb, name);
+    let help = match &error {
+        RunError::Closed { .. } => command("runs show")
+            .map(|it| format!("nothing was changed; `{it}` prints the status of the run")),
+        RunError::TurnOpen { status: Status::Failed, .. } => {
+            command("retry").map(|it| format!("`{it}` runs its failed tasks again"))
+        }
+        RunError::TurnOpen { .. } => command("resume").map(|it| format!("continue it with `{it}`")),
+        RunError::NotFailed(Status::Done | Status::Failed) => {
+            Some("start a new run to repeat its work".to_owned())
+        }
+        RunError::NotFailed(Status::Paused) => {
+            command("resume").zip(command("runs show")).map(|(resume, show)| {
+                format!("continue it with `{resume}`; `{show}` prints its questions")
+            })
+        }
+        RunError::NotFailed(Status::Limit) => command("resume")
+            .map(|it| format!("resume it with a higher limit, as in `{it} --max-steps N`")),
+        RunError::NotFailed(Status::Running | Status::Interrupted) => {
+            command("resume").map(|it| format!("continue it with `{it}`"))
+        }
+        _ => None,
+    };
+    help.into_iter().fold(CliError::from(error), CliError::with_help)
 }
 
 /// Returns the pieces of models' answers that wait to be shown. Their number is bounded, so that events are shown

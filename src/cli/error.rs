@@ -17,6 +17,7 @@ pub(super) struct CliError {
     findings: Diagnostics,
     help: Vec<String>,
     source: Option<Box<dyn Error + Send + Sync>>,
+    is_owned_elsewhere: bool,
 }
 
 impl CliError {
@@ -29,6 +30,7 @@ impl CliError {
             findings: Diagnostics::default(),
             help: Vec::new(),
             source: None,
+            is_owned_elsewhere: false,
         }
     }
 
@@ -52,9 +54,9 @@ impl CliError {
         help.into_iter().fold(refused, Self::with_help)
     }
 
-    /// Returns the error for a result that cannot be written to stdout.
+    /// Returns the error for a result that cannot be written to stdout. Its exit code is not that of a failed run.
     pub(super) fn write(source: io::Error) -> Self {
-        Self::new(Exit::Failed, "cannot write the result").because(source)
+        Self::new(Exit::Unusable, "cannot write the result").because(source)
     }
 
     /// Returns the error for an invalid workflow.
@@ -93,6 +95,18 @@ impl CliError {
     pub(super) fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
+    }
+
+    /// Returns the same error, as one about a run that another process owns.
+    #[must_use]
+    pub(super) fn owned_elsewhere(mut self) -> Self {
+        self.is_owned_elsewhere = true;
+        self
+    }
+
+    /// Returns whether another process owns the run.
+    pub(super) fn is_owned_elsewhere(&self) -> bool {
+        self.is_owned_elsewhere
     }
 
     /// Returns the same error without its remedies, and the remedies.

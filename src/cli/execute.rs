@@ -38,7 +38,7 @@ impl Args {
     /// Makes all static checks, then runs the workflow.
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("execute", &[Output::Text, Output::Json, Output::Jsonl])?;
-        let database = globals.database()?.with_permissions_of(&self.options);
+        let database = globals.database()?.with_permissions(self.options.permissions());
         let loaded = prepare::load(&self.workflow)?.with(globals.settings(&self.options)?)?;
         let workflow = &loaded.workflow;
         let input = input::read(&self.input, &workflow.schema, &workflow.input)?;
@@ -55,7 +55,8 @@ impl Args {
                 Some(_) => Begin::Turn(info, input),
                 None => Begin::Start(info, input),
             })
-            .await
+            .await?
+            .print(globals)
         })
     }
 }

@@ -18,13 +18,13 @@ pub(super) enum Exit {
     Paused = 3,
     /// A limit stopped the run.
     Limit = 4,
-    /// A provider, credentials, the sandbox or the database cannot be used.
+    /// A provider, credentials, the sandbox or the database cannot be used, or the result cannot be written.
     Unusable = 5,
     /// The run does not exist, or cannot be resumed.
     NotResumable = 6,
     /// Ctrl-C, or SIGINT.
     Interrupted = 130,
-    /// SIGTERM.
+    /// SIGTERM, or SIGHUP: the terminal was closed.
     Terminated = 143,
 }
 
@@ -36,7 +36,7 @@ Exit codes:
   2    wrong usage, or the workflow is invalid
   3    paused: waiting for a person, or for a time
   4    stopped by a limit (steps, tokens, cost, time); resumable
-  5    provider, credentials or configuration unusable
+  5    provider, credentials, configuration or output unusable
   6    the run cannot be resumed, or does not exist
   130  interrupted by Ctrl-C; resumable
   143  terminated; resumable";
@@ -51,6 +51,28 @@ impl Exit {
             Status::Paused => Self::Paused,
             Status::Limit => Self::Limit,
             Status::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+impl Exit {
+    /// Returns the worse of two exit codes, for a command that resumes several runs.
+    pub(super) fn worse(self, other: Self) -> Self {
+        if other.severity() > self.severity() { other } else { self }
+    }
+
+    /// Returns how urgently a person is needed: not for a run that waits, soon for one that stopped, first for one that
+    /// could not even be resumed.
+    fn severity(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Paused => 1,
+            Self::Limit => 2,
+            Self::Failed => 3,
+            Self::Unusable => 4,
+            Self::NotResumable => 5,
+            Self::Usage => 6,
+            Self::Interrupted | Self::Terminated => 7,
         }
     }
 }

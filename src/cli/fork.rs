@@ -2,7 +2,7 @@
 
 use super::{
     diagnostics::print_warnings,
-    drive::{Begin, Run, print_report},
+    drive::{Begin, Run, print_new_report},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
@@ -41,7 +41,7 @@ impl Args {
     /// Creates a new run from an old checkpoint and runs it; the old run stays unchanged.
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("fork", &[Output::Text, Output::Json, Output::Jsonl])?;
-        let database = globals.database()?.with_permissions_of(&self.options);
+        let database = globals.database()?.with_permissions(self.options.permissions());
         let checkpointer = database.open_for(&self.run.run)?;
         block_on(async {
             let found = self.run.find(checkpointer.as_ref()).await?;
@@ -98,11 +98,11 @@ impl Args {
             })?;
             if self.no_run {
                 let report = RunReport::read(checkpointer.as_ref(), &id, &database).await?;
-                print_report(&report, globals, &database)?;
+                print_new_report(&report, globals, &database)?;
                 return Ok(Exit::Done);
             }
             let run = Run { globals, database: &database, checkpointer, engine, id, name, reports };
-            run.drive(Begin::Resume(Answers::default())).await
+            run.drive(Begin::Resume(Answers::default())).await?.print(globals)
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The flags of every command, resolved in the environment of the process.
 
-use std::{cell::OnceCell, sync::Arc, time::Duration};
+use std::{cell::OnceCell, io, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 
@@ -8,14 +8,16 @@ use super::{
     config::{Config, Withheld},
     database::Database,
     error::CliError,
+    exit::Exit,
     known_databases::{Content, Stranger},
     options::{RunOptions, Settings},
     terminal::Paint,
     terminal_env::TerminalEnv,
     trust,
     values::parse_duration,
+    words::alternatives,
 };
-use crate::{checkpoint::Checkpointer, compile::CompiledGraph, engine::Engine};
+use crate::{checkpoint::Checkpointer, compile::CompiledGraph, engine::Engine, event::Status};
 
 /// A shorter lease would expire whenever a machine is busy.
 const LEASE_MIN: Duration = Duration::from_millis(100);
@@ -330,9 +332,30 @@ impl Globals {
         }
     }
 
-    /// Returns whether questions can be asked at the terminal.
+    /// Returns the error for the result of a run that cannot be written to stdout. The run itself is saved, so the
+    /// error names the command that prints the result.
+    pub(super) fn unwritten(
+        &self,
+        name: &str,
+        status: Status,
+        database: &Database,
+        source: io::Error,
+    ) -> CliError {
+        let is = status.as_str();
+        let message = format!("run {name} is {is}, but its result cannot be written to stdout");
+        let (verb, flag) = match self.output {
+            Output::Json => ("runs show", " --output json"),
+            Output::Jsonl => ("runs events", " --output jsonl"),
+            _ => ("runs show", ""),
+        };
+        let help = database.command(verb, name).map(|it| format!("to print it: {it}{flag}"));
+        let unwritten = CliError::new(Exit::Unusable, message).because(source);
+        help.into_iter().fold(unwritten, CliError::with_help)
+    }
+
+    /// Returns whether a person can answer a question at the terminal. The form of progress does not matter.
     pub(super) fn can_ask(&self) -> bool {
-        self.terminal_env.stdin_is_terminal && self.progress == Progress::Tree
+        self.can_type() && !self.terminal_env.is_ci
     }
 
     /// Returns whether a person types at a terminal.
@@ -356,7 +379,7 @@ impl Globals {
         }
         let names: Vec<String> = forms.iter().map(|it| format!("`{}`", it.name())).collect();
         Err(CliError::usage(format!("`graphrun {command}` has no output `{}`", self.output.name()))
-            .with_help(format!("it prints {}", names.join(" or "))))
+            .with_help(format!("it prints {}", alternatives(&names))))
     }
 }
 

@@ -69,7 +69,7 @@ impl Args {
             let text = if globals.output == Output::Json {
                 to_json(&sent)?
             } else {
-                let way = database.command("resume", &info.name);
+                let way = database.with_permissions_of(&info).command("resume", &info.name);
                 let way = way.filter(|_| status != Status::Running);
                 let way = way.map(|it| format!("; continue with: {it}")).unwrap_or_default();
                 format!(

@@ -101,7 +101,9 @@ impl Args {
                 engine.try_migration(&info.id, &mapping).await
             } else {
                 let options = with_mapped_pauses(origin.options.clone(), &mapping);
+                let permissions = origin.permissions.clone();
                 let origin = Origin::new(&self.workflow, &origin.out, options)?;
+                let origin = Origin { permissions, ..origin };
                 let origin = origin.with_fields_of(&loaded.workflow).to_json()?;
                 engine.migrate(&info.id, &mapping, Some(origin)).await
             };
@@ -166,6 +168,8 @@ impl MigrationReport {
     ) -> Self {
         let MigrationResult { position, differences, records, questions } = migrated;
         let finished = records.iter().filter(|it| it.outcome.is_final());
+        let database = database.clone().with_permissions_of(&info);
+        let resume = database.command("resume", &info.name);
         Self {
             run: info.id,
             workflow,
@@ -175,7 +179,7 @@ impl MigrationReport {
             finished: finished.map(|it| it.node.clone()).collect(),
             changes: differences.into_iter().map(|it| it.what).collect(),
             questions: questions.into_iter().map(QuestionLine::from).collect(),
-            resume: database.command("resume", &info.name),
+            resume,
             name: info.name,
         }
     }

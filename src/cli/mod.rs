@@ -262,9 +262,10 @@ fn refuse(error: &clap::Error, terminal_env: TerminalEnv) -> Exit {
         print_message(draw(globals.stderr).trim_end());
         return Exit::Usage;
     }
-    // A closed pipe, as in `graphrun --help | head -1`, is not an error.
-    drop(terminal::print_result(&draw(globals.stdout)));
-    Exit::Done
+    match terminal::print_result(&draw(globals.stdout)) {
+        Ok(()) => Exit::Done,
+        Err(error) => report(&CliError::write(error), globals.stderr),
+    }
 }
 
 /// Sets up what the environment asks for, for every command.

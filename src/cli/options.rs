@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -106,6 +107,26 @@ pub(super) struct RunOptions {
     pub(super) wait: Option<Duration>,
 }
 
+/// A permission that holds for one process. It is saved only to print the commands that continue the run: each of them
+/// needs it again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Permission {
+    kind: PermissionKind,
+    /// The host that is allowed.
+    name: String,
+}
+
+/// The flag of a permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum PermissionKind {
+    Host,
+    Http,
+    HttpPrivate,
+    Network,
+    NetworkPrivate,
+}
+
 /// The longest wait for a provider during which a run keeps its process.
 const WAIT_DEFAULT: Duration = Duration::from_secs(120);
 
@@ -140,21 +161,35 @@ pub(super) struct UntrustedLimits {
 }
 
 impl RunOptions {
-    /// Returns the flags of the permissions that hold for one process, as they are written behind a command.
-    pub(super) fn permission_flags(&self) -> String {
+    /// Returns the permissions that hold for one process.
+    pub(super) fn permissions(&self) -> BTreeSet<Permission> {
+        use PermissionKind::{Host, Http, HttpPrivate, Network, NetworkPrivate};
         let texts = |hosts: &[NetworkHost]| hosts.iter().map(ToString::to_string).collect();
-        let flags: [(_, Vec<String>); 5] = [
-            ("--allow-host", self.allow_host.clone()),
-            ("--allow-http", self.allow_http.clone()),
-            ("--allow-http-private", self.allow_http_private.clone()),
-            ("--allow-network", texts(&self.allow_network)),
-            ("--allow-network-private", texts(&self.allow_network_private)),
+        let given: [(_, Vec<String>); 5] = [
+            (Host, self.allow_host.clone()),
+            (Http, self.allow_http.clone()),
+            (HttpPrivate, self.allow_http_private.clone()),
+            (Network, texts(&self.allow_network)),
+            (NetworkPrivate, texts(&self.allow_network_private)),
         ];
-        let of = |(flag, names): (&str, Vec<String>)| {
-            let words = names.iter().map(|it| format!(" {flag} {}", shell_word(it)));
-            words.collect::<String>()
+        let of = |(kind, names): (PermissionKind, Vec<String>)| {
+            names.into_iter().map(move |name| Permission { kind, name })
         };
-        flags.into_iter().map(of).collect()
+        given.into_iter().flat_map(of).collect()
+    }
+}
+
+impl fmt::Display for Permission {
+    /// Writes the flag as it stands behind a command.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flag = match self.kind {
+            PermissionKind::Host => "--allow-host",
+            PermissionKind::Http => "--allow-http",
+            PermissionKind::HttpPrivate => "--allow-http-private",
+            PermissionKind::Network => "--allow-network",
+            PermissionKind::NetworkPrivate => "--allow-network-private",
+        };
+        write!(f, "{flag} {}", shell_word(&self.name))
     }
 }
 

@@ -1,11 +1,18 @@
 //! The origin of a run: how it was started, saved with it so that another process can resume it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{error::CliError, exit::Exit, options::RunOptions};
+use super::{
+    error::CliError,
+    exit::Exit,
+    options::{Permission, RunOptions},
+};
 use crate::{
     checkpoint::RunInfo,
     engine::Engine,
@@ -40,6 +47,10 @@ pub(super) struct Origin {
     pub(super) folders: Vec<RunFolder>,
     /// The options.
     pub(super) options: RunOptions,
+    /// The permissions that the run was started with. They hold for its first process only; the commands that continue
+    /// the run are printed with them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) permissions: BTreeSet<Permission>,
 }
 
 /// A list that accepts messages.
@@ -73,6 +84,7 @@ impl Origin {
             private: Vec::new(),
             inbox: Vec::new(),
             folders: Vec::new(),
+            permissions: options.permissions(),
             options,
         })
     }
@@ -121,7 +133,8 @@ impl Origin {
 
     /// Returns the origin with the given options; missing ones stay.
     #[must_use]
-    pub(super) fn with_options(self, given: RunOptions) -> Self {
+    pub(super) fn with_options(mut self, given: RunOptions) -> Self {
+        self.permissions.append(&mut given.permissions());
         Self { options: given.over(self.options), ..self }
     }
 

@@ -168,6 +168,7 @@ impl RunReport {
         let is_failed = summary.status == Status::Failed;
         // After a route to `fail`, nothing is left to continue.
         let is_over = is_failed && position.frontier.is_empty();
+        let database = database.clone().with_permissions_of(&summary.info);
         let resume = database.command("resume", &summary.info.name).filter(|_| !is_over);
         let due = next_due(&open).filter(|_| summary.status == Status::Paused);
         Self {

@@ -1,15 +1,18 @@
 //! `graphrun resume RUN`, and the shared part of `approve` and `reject`.
 
+mod due;
+
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
+use self::due::DueCheck;
 use super::{
     answer::{self, AnswerFlag},
+    database::Database,
     dependencies,
     diagnostics::print_warnings,
-    drive::{Begin, Run},
+    drive::{Begin, Run, StoppedRun},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
@@ -24,11 +27,10 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        self, AskedQuestion, CheckpointError, Checkpointer, JournalEntry, OpenQuestion, RunSummary,
-        SavedRun, asked_questions, open_questions, replaceable_questions,
+        AskedQuestion, JournalEntry, OpenQuestion, SavedRun, asked_questions, open_questions,
+        replaceable_questions,
     },
     engine::Answers,
-    event::Status,
 };
 
 /// Resume a run from its last checkpoint; finished work is never repeated
@@ -56,96 +58,26 @@ impl Args {
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("resume", &[Output::Text, Output::Json, Output::Jsonl])?;
         let Self { run, due, answer, no_pause, options } = self;
-        let runs = match run {
-            Some(run) if !due => vec![run],
-            run => match Due::find(run.as_deref(), globals)? {
-                Due::Now(runs) => runs,
-                Due::Later(exit) => return Ok(exit),
-            },
-        };
-        let answers = |open: &[OpenQuestion], asked: &[AskedQuestion]| {
+        let answers = |open: &[OpenQuestion], asked: &[AskedQuestion], _: &Database| {
             if answer.is_empty() { Ok(BTreeMap::new()) } else { answer::read(&answer, open, asked) }
         };
-        let mut exit = Exit::Done;
-        for run in runs {
+        let resume = |run: &str| {
             let options = options.clone();
             let wanted = |origin: Origin| {
                 let origin = if no_pause { origin.without_pauses() } else { origin };
                 origin.with_options(options)
             };
-            let ended = resume_run(&run, globals, wanted, answers)?;
-            exit = if exit == Exit::Done { ended } else { exit };
-            if matches!(ended, Exit::Interrupted | Exit::Terminated) {
-                return Ok(ended);
-            }
+            resume_run(run, globals, wanted, answers)
+        };
+        match run {
+            Some(run) if due => match due::check(&run, globals)? {
+                DueCheck::Due => resume(&run)?.print(globals),
+                DueCheck::NotDue(exit) => Ok(exit),
+            },
+            Some(run) => resume(&run)?.print(globals),
+            None => due::resume_all(globals, resume),
         }
-        Ok(exit)
     }
-}
-
-/// The runs that can continue by themselves.
-enum Due {
-    Now(Vec<String>),
-    /// None can continue yet, or at all.
-    Later(Exit),
-}
-
-impl Due {
-    /// Finds the paused runs whose wait is over, or checks the named one.
-    fn find(run: Option<&str>, globals: &Globals) -> Result<Self, CliError> {
-        let database = globals.database()?;
-        block_on(async {
-            let now = Timestamp::now();
-            if let Some(run) = run {
-                let checkpointer = database.open_for(run)?;
-                let found = checkpointer.find(run).await?;
-                let due = next_due(checkpointer.as_ref(), &found).await?;
-                if due.is_some_and(|it| it <= now) {
-                    return Ok(Self::Now(vec![run.to_owned()]));
-                }
-                let status = found.status.as_str();
-                print_message(&match due {
-                    Some(due) => format!("run {} waits until {due:.0}", found.info.name),
-                    None => format!("run {} is {status} and waits for no time", found.info.name),
-                });
-                return Ok(Self::Later(Exit::of(found.status)));
-            }
-            let Some(checkpointer) = database.open()? else {
-                database.named_absence().iter().for_each(|it| print_message(it));
-                return Ok(Self::Later(Exit::Done));
-            };
-            let mut runs = Vec::new();
-            for id in checkpointer.ids().await? {
-                let found = match checkpointer.find(id.as_str()).await {
-                    Ok(found) => found,
-                    // A damaged run cannot continue, and must not keep others from it.
-                    Err(CheckpointError::Damaged { .. }) => continue,
-                    Err(error) => return Err(error.into()),
-                };
-                let due = next_due(checkpointer.as_ref(), &found).await?;
-                if due.is_some_and(|it| it <= now) {
-                    runs.push(id.to_string());
-                }
-            }
-            if runs.is_empty() {
-                print_message("no run is due");
-            }
-            // The oldest run comes first.
-            runs.reverse();
-            Ok(Self::Now(runs))
-        })
-    }
-}
-
-/// Returns when a run can continue by itself, if it is paused.
-async fn next_due(
-    checkpointer: &dyn Checkpointer,
-    found: &RunSummary,
-) -> Result<Option<Timestamp>, CliError> {
-    if found.status != Status::Paused {
-        return Ok(None);
-    }
-    Ok(checkpoint::next_due(&checkpointer.records(&found.info.id).await?))
 }
 
 /// Resumes a run: `wanted` adjusts its options, and `answers` computes the answers from the open
@@ -154,13 +86,17 @@ pub(super) fn resume_run(
     run: &str,
     globals: &Globals,
     wanted: impl FnOnce(Origin) -> Origin,
-    answers: impl FnOnce(&[OpenQuestion], &[AskedQuestion]) -> Result<BTreeMap<String, Value>, CliError>,
-) -> Result<Exit, CliError> {
-    drive_saved(run, globals, wanted, |saved, journal| {
+    answers: impl FnOnce(
+        &[OpenQuestion],
+        &[AskedQuestion],
+        &Database,
+    ) -> Result<BTreeMap<String, Value>, CliError>,
+) -> Result<StoppedRun, CliError> {
+    drive_saved(run, globals, wanted, |saved, journal, database| {
         let asked = asked_questions(journal);
         let mut open = open_questions(&saved.position, &saved.records);
         open.extend(replaceable_questions(&saved.position, &saved.records, &asked));
-        let by_name = answers(&open, &asked)?;
+        let by_name = answers(&open, &asked, database)?;
         print_answers(&open, &by_name, run, globals)?;
         Ok(Begin::Resume(Answers { by_name, by: Some(who()) }))
     })
@@ -188,17 +124,17 @@ pub(super) fn drive_saved(
     run: &str,
     globals: &Globals,
     wanted: impl FnOnce(Origin) -> Origin,
-    begin: impl FnOnce(&SavedRun, &[JournalEntry]) -> Result<Begin, CliError>,
-) -> Result<Exit, CliError> {
+    begin: impl FnOnce(&SavedRun, &[JournalEntry], &Database) -> Result<Begin, CliError>,
+) -> Result<StoppedRun, CliError> {
     let database = globals.database()?;
     let checkpointer = database.open_for(run)?;
     block_on(async {
         let info = checkpointer.find(run).await?.info;
         let origin = wanted(Origin::of(&info)?);
-        let database = database.with_permissions_of(&origin.options);
+        let database = database.with_permissions(origin.permissions.clone());
         let saved = checkpointer.load(&info.id).await?;
         let journal = checkpointer.journal_without_values(&info.id).await?;
-        let begin = begin(&saved, &journal)?;
+        let begin = begin(&saved, &journal, &database)?;
         // A workflow that no longer loads is not a usage error of `resume`.
         let broken = |error: CliError| {
             error

@@ -1,7 +1,7 @@
 //! `graphrun retry RUN [--node NODE]`.
 
 use super::{
-    drive::Begin,
+    drive::{Begin, refused},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
@@ -29,10 +29,12 @@ impl Args {
         globals.expect_output("retry", &[Output::Text, Output::Json, Output::Jsonl])?;
         let Self { run, node, options } = self;
         let wanted = |origin: Origin| origin.with_options(options);
-        resume::drive_saved(&run, globals, wanted, |saved, _| {
+        let stopped = resume::drive_saved(&run, globals, wanted, |saved, _, database| {
             // Errors are reported before anything is connected.
-            check_retry(saved, node.as_ref())?;
+            let name = &saved.summary.info.name;
+            check_retry(saved, node.as_ref()).map_err(|it| refused(it, name, database))?;
             Ok(Begin::Retry(node))
-        })
+        })?;
+        stopped.print(globals)
     }
 }

@@ -1,6 +1,6 @@
-//! Ctrl-C and SIGTERM: the first signal drains the run, the second aborts it.
+//! Ctrl-C, SIGTERM and SIGHUP: the first signal drains the run, the second aborts it.
 
-use std::io;
+use std::{fs, io};
 
 use tokio::signal::unix::{self, SignalKind};
 
@@ -11,7 +11,7 @@ use super::exit::Exit;
 pub(super) enum Signal {
     /// Ctrl-C, or SIGINT.
     Interrupt,
-    /// SIGTERM.
+    /// SIGTERM, or SIGHUP: the terminal was closed.
     Terminate,
 }
 
@@ -20,6 +20,8 @@ pub(super) enum Signal {
 pub(super) struct Signals {
     interrupt: unix::Signal,
     terminate: unix::Signal,
+    /// None if the program was started so that it outlives its terminal, as `nohup` does.
+    hangup: Option<unix::Signal>,
 }
 
 impl Signals {
@@ -29,9 +31,13 @@ impl Signals {
     ///
     /// Fails when the system refuses.
     pub(super) fn listen() -> io::Result<Self> {
+        let hangup = SignalKind::hangup();
+        // A handler would replace the request to ignore the signal.
+        let hangup = (!is_ignored(hangup)).then(|| unix::signal(hangup)).transpose()?;
         Ok(Self {
             interrupt: unix::signal(SignalKind::interrupt())?,
             terminate: unix::signal(SignalKind::terminate())?,
+            hangup,
         })
     }
 
@@ -44,8 +50,27 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => Signal::Interrupt,
             _ = self.terminate.recv() => Signal::Terminate,
+            () = received(self.hangup.as_mut()) => Signal::Terminate,
         }
     }
+}
+
+/// Waits for a signal; forever if none is listened to.
+async fn received(signal: Option<&mut unix::Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns whether this process ignores a signal. Reading the action of a signal needs `unsafe`, so the answer comes
+/// from the system's description of the process; without one, the signal is listened to.
+fn is_ignored(signal: SignalKind) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|it| it.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|it| u64::from_str_radix(it.trim(), 16).ok()).unwrap_or_default();
+    let bit = signal.as_raw_value() - 1;
+    mask >> bit & 1 == 1
 }
 
 impl Signal {

@@ -107,6 +107,14 @@ pub(super) fn draw_questions(report: &RunReport, database: &Database, paint: Pai
         let text = question.text().draw_cut(whole.as_deref(), paint);
         lines.extend(text.into_iter().map(|it| it + "\n"));
         if let Some(resume) = &report.resume {
+            let deadline = question.deadline.as_ref().and_then(|it| it.parse::<Timestamp>().ok());
+            if let Some(deadline) = deadline.filter(|it| *it <= Timestamp::now()) {
+                lines.push(format!(
+                    "  its deadline was {deadline:.0}; the run continues without an answer by: {}\n",
+                    paint.command(resume)
+                ));
+                continue;
+            }
             let answer = format!("{}={}", question.key, example(&question.schema));
             let command = format!("{resume} --answer {}", shell_word(&answer));
             lines.push(format!("  answer it with: {}\n", paint.command(&command)));
@@ -118,12 +126,9 @@ pub(super) fn draw_questions(report: &RunReport, database: &Database, paint: Pai
                 });
                 lines.push(format!("  or with: {yes}, {no}\n"));
             }
-            if let Some(deadline) = &question.deadline {
-                let deadline = deadline
-                    .parse()
-                    .map_or_else(|_| deadline.clone(), |it: Timestamp| format!("{it:.0}"));
+            if let Some(deadline) = deadline {
                 lines.push(format!(
-                    "  until {deadline}; then `{resume}` continues without an answer\n"
+                    "  until {deadline:.0}; then `{resume}` continues without an answer\n"
                 ));
             }
         }

@@ -47,6 +47,15 @@ pub(super) fn escaped(text: &str) -> String {
     visible(text, false).trim().replace(['\n', '\t'], " ")
 }
 
+/// Returns alternatives as a list: `a`, `a or b`, `a, b or c`.
+pub(super) fn alternatives(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
 /// Returns a duration with a precision that suits people.
 pub(super) fn duration(ms: u64) -> String {
     let seconds = ms / 1000;

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     error::FolderError,
-    git::{Ended, Git},
+    git::{Git, GitOutput},
     worktree::OpenFolder,
 };
 
@@ -82,7 +82,7 @@ impl OpenFolder {
     ///
     /// Git has one exit code for all failures. If it can still write an object and the index, then the files are the
     /// reason.
-    pub(crate) async fn refusal(&self, attempt: &'static str, ended: &Ended) -> FolderError {
+    pub(crate) async fn refusal(&self, attempt: &'static str, ended: &GitOutput) -> FolderError {
         match ended.refusal(attempt) {
             FolderError::Git { attempt, detail }
                 if !FULL.iter().any(|it| detail.contains(it)) && self.is_writable().await =>

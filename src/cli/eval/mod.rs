@@ -113,7 +113,7 @@ impl EvaluateArgs {
         let paths = self.workflow.as_deref().zip(self.table.as_deref());
         let (workflow, table) = paths.expect("both are required without a subcommand");
         globals.expect_output("eval", &[Output::Text, Output::Json, Output::Jsonl])?;
-        let database = globals.database()?.with_permissions_of(&self.options);
+        let database = globals.database()?.with_permissions(self.options.permissions());
         let rows = rows(workflow, table, globals)?;
         let variants = self.variants(workflow, globals)?;
         let path = self.results_path(workflow);

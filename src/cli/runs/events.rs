@@ -62,7 +62,7 @@ impl Args {
             let database = globals.database_to_read()?;
             let checkpointer = database.open_for(&self.run)?;
             let info = checkpointer.find(&self.run).await?.info;
-            let resume = database.command("resume", &info.name);
+            let resume = database.with_permissions_of(&info).command("resume", &info.name);
             let caption = Caption { name: info.name.clone(), resume };
             let (checkpointer, run) = (checkpointer.as_ref(), info.id);
             let mut reading = EventReader { checkpointer, run, number: 0, seq: self.after };

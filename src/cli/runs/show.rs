@@ -1,7 +1,7 @@
 //! `graphrun runs show RUN`.
 
 use super::super::{
-    drive::print_report,
+    drive::draw_report,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
@@ -32,13 +32,14 @@ impl Args {
             if globals.output == Output::Text {
                 report.reason = report.reason.or_else(|| process_gone(&summary).map(str::to_owned));
             }
-            print_report(&report, globals, &database)?;
+            let mut text = draw_report(&report, globals, &database)?;
             if globals.output == Output::Text {
                 let trace = draw_trace(&report, globals.stdout);
                 let questions = draw_questions(&report, &database, globals.stdout);
                 let answers = draw_answers(&report, globals.stdout);
-                print_result(&format!("\n{trace}{answers}{questions}")).map_err(CliError::write)?;
+                text += &format!("\n{trace}{answers}{questions}");
             }
+            print_result(&text).map_err(CliError::write)?;
             Ok(Exit::Done)
         })
     }
