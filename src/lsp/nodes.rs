@@ -129,7 +129,7 @@ impl DocumentView<'_> {
         };
         let text = format!("**{name}**: {kind}");
         if section == "models" || part.value.is_some() {
-            return Some(format!("{text} {}", quoted_list(&self.texts(&[section, name]))));
+            return Some(format!("{text} {}", quoted_list(self.texts(&[section, name]))));
         }
         let fact = |it: &Part| {
             let value = self.text.get(it.value.clone()?)?;

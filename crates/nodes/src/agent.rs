@@ -40,7 +40,7 @@ use self::{
     compaction::Compacted,
     cut::FittingModel,
     program::ProgramRunner,
-    tools::{Toolbox, WithTools},
+    tools::{ToolUse, Toolbox, WithTools},
 };
 pub use self::{by_value::AgentMatchSettings, compaction::Compaction, read::AgentSettings};
 pub(super) use self::{
@@ -186,9 +186,13 @@ impl Agent {
         };
         let request = &ChatRequest { key, ..request.clone() };
         let watched = WatchedModel::new((name, model), ctx, &self.services, calls);
-        let tools = (&self.toolbox, self.definition.tool_rounds_max, tool_ctx);
+        let use_of_tools = ToolUse {
+            toolbox: &self.toolbox,
+            rounds_max: self.definition.tool_rounds_max,
+            context: tool_ctx,
+        };
         let fitted = FittingModel::new(&watched, ctx, self.on_overflow(name), request);
-        let with_tools = WithTools::new((&fitted, calls), ctx, tools);
+        let with_tools = WithTools::new(&fitted, ctx, calls, use_of_tools);
         let model: &dyn ChatModel = if self.toolbox.is_empty() { &fitted } else { &with_tools };
         let answered = self.answer_of(ctx, (name, model), (request, answer)).await;
         match with_tools.take_end() {

@@ -70,7 +70,7 @@ pub(super) fn supervise(
         reader: launch.job.reader.clone(),
         stop,
     };
-    supervisor.set_up(launch, (report, files, &mut go))?;
+    supervisor.set_up(launch, SetupPipes { report, files, go: &mut go })?;
     if let Some(door) = door {
         // If it is not taken, the run has been dropped, and the loop below notices that.
         let _ = door.send(supervisor.listen(launch)?);
@@ -95,6 +95,16 @@ struct Supervisor<'a> {
     stop: &'a PipeReader,
 }
 
+/// The pipes to the script inside, until the program starts.
+struct SetupPipes<'a> {
+    /// The reports of the script.
+    report: PipeReader,
+    /// Takes the archive of the files.
+    files: PipeWriter,
+    /// Lets the script start the program.
+    go: &'a mut PipeWriter,
+}
+
 impl Supervisor<'_> {
     /// Sends the files in and waits until the script inside has unpacked them.
     ///
@@ -103,7 +113,7 @@ impl Supervisor<'_> {
     fn set_up(
         &mut self,
         launch: &Launch,
-        (report, files, go): (PipeReader, PipeWriter, &mut PipeWriter),
+        SetupPipes { report, files, go }: SetupPipes<'_>,
     ) -> Result<(), SandboxError> {
         let deadline = Instant::now() + SETUP_TIME_MAX;
         let mut report = Stream::new(report);

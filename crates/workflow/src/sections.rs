@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     tool::{DeclaredTool, ToolSignature},
-    tools::{FILES, read_tools},
+    tools::{DeclaredParts, FILES, read_tools},
     types::ToolTypes,
 };
 
@@ -155,7 +155,8 @@ impl Sections {
             |it| sections.sandboxes.contains_key(it),
             |report, word| sections.find_folder(report, word),
         );
-        sections.tools = read_tools(report, top, (prompts, registry, &sections), tools);
+        let declared = DeclaredParts { prompts, registry, sections: &sections };
+        sections.tools = read_tools(report, top, declared, tools);
         let (of_servers, unlocked_servers) = read_mcp(report, top, prompts.folder(), &sections);
         sections.unlocked_servers = unlocked_servers;
         let of_servers = of_servers.into_iter().map(|it| (it.signature.name.clone(), Arc::new(it)));

@@ -58,13 +58,22 @@ pub(super) fn declared<'y>(top: &Section<'y>) -> impl Iterator<Item = &'y Entry>
     entries.iter().filter(|it| it.key.text != FILES)
 }
 
+/// The parts of a workflow to which its tools refer.
+#[derive(Clone, Copy)]
+pub(super) struct DeclaredParts<'a> {
+    pub(super) prompts: &'a PromptFiles,
+    pub(super) registry: &'a Registry,
+    pub(super) sections: &'a Sections,
+}
+
 /// Reads the tools that the workflow declares.
 pub(super) fn read_tools(
     report: &mut Report,
     top: &Section<'_>,
-    (prompts, registry, sections): (&PromptFiles, &Registry, &Sections),
+    declared: DeclaredParts<'_>,
     types: &BTreeMap<String, ToolTypes>,
 ) -> BTreeMap<String, Arc<DeclaredTool>> {
+    let DeclaredParts { prompts, registry, sections } = declared;
     let mut tools = BTreeMap::new();
     for Entry { key, value } in entries(report, top, "tools") {
         if key.text == FILES {

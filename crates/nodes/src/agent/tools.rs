@@ -96,13 +96,19 @@ pub(super) struct WithTools<'a> {
     model: &'a FittingModel<'a>,
     ctx: &'a NodeContext,
     calls: &'a Calls,
-    toolbox: &'a Toolbox,
-    rounds_max: u32,
-    /// The context of each call, except for its key.
-    tool_ctx: &'a ToolContext,
+    use_of_tools: ToolUse<'a>,
     exchange: Mutex<Exchange>,
     /// Why the attempt ends here, if it does: a person has to answer first.
     end: std::sync::Mutex<Option<NodeError>>,
+}
+
+/// The tools that a model may call, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ToolUse<'a> {
+    pub(super) toolbox: &'a Toolbox,
+    pub(super) rounds_max: u32,
+    /// The context of each call, except for its key.
+    pub(super) context: &'a ToolContext,
 }
 
 /// A call of a model, before it is made.
@@ -147,17 +153,16 @@ struct UnsavedResult {
 
 impl<'a> WithTools<'a> {
     pub(super) fn new(
-        (model, calls): (&'a FittingModel<'a>, &'a Calls),
+        model: &'a FittingModel<'a>,
         ctx: &'a NodeContext,
-        (toolbox, rounds_max, tool_ctx): (&'a Toolbox, u32, &'a ToolContext),
+        calls: &'a Calls,
+        use_of_tools: ToolUse<'a>,
     ) -> Self {
         Self {
             model,
             ctx,
             calls,
-            toolbox,
-            rounds_max,
-            tool_ctx,
+            use_of_tools,
             exchange: Mutex::default(),
             end: std::sync::Mutex::default(),
         }
@@ -219,8 +224,9 @@ impl<'a> WithTools<'a> {
                 "not more than {CALLS_AT_ONCE_MAX} calls at once; call it again"
             ));
         }
-        let Some(tool) = self.toolbox.find(&call.name) else {
-            let known: Vec<&str> = self.toolbox.tools.iter().map(|it| it.tool.name()).collect();
+        let Some(tool) = self.use_of_tools.toolbox.find(&call.name) else {
+            let known: Vec<&str> =
+                self.use_of_tools.toolbox.tools.iter().map(|it| it.tool.name()).collect();
             return refuse(format!("there is no `{}`, only {}", call.name, known.join(", ")));
         };
         let input = match call.input() {
@@ -232,7 +238,7 @@ impl<'a> WithTools<'a> {
         if let Ok(Some(known)) = self.ctx.recall_memo::<String>(&memo) {
             return Ok(Planned::Known(known));
         }
-        let folder = self.toolbox.folder.as_deref();
+        let folder = self.use_of_tools.toolbox.folder.as_deref();
         let asked = AskedCall { tool, input: &input, name: &memo, folder };
         Ok(match asked.ask(self.ctx).await? {
             Verdict::Approved => Planned::Call { tool, input, memo, is_changed: false },
@@ -268,9 +274,9 @@ impl<'a> WithTools<'a> {
     ) -> (String, Option<String>) {
         let given = input.to_string();
         let key = format!("{}/{memo}", self.ctx.idempotency_key());
-        let tool_ctx = ToolContext { key, ..self.tool_ctx.clone() };
+        let tool_ctx = ToolContext { key, ..self.use_of_tools.context.clone() };
         let started = Instant::now();
-        let outcome = match self.toolbox.timeout {
+        let outcome = match self.use_of_tools.toolbox.timeout {
             None => tool.call(input, &tool_ctx).await,
             Some(limit) => timeout(limit, tool.call(input, &tool_ctx)).await.unwrap_or_else(|_| {
                 Err(ToolError::transient(format!("it was stopped after {limit:?}")))
@@ -313,7 +319,7 @@ impl ChatModel for WithTools<'_> {
         let mut exchange = self.exchange.lock().await;
         loop {
             let may_call = request.tool_choice.allows_calls()
-                && exchange.rounds < self.rounds_max
+                && exchange.rounds < self.use_of_tools.rounds_max
                 && !exchange.is_stuck;
             let reply = self.model.chat(&exchange.request(request, may_call)).await?;
             // The answer is saved under its request, which contains these results: with other ones, the resumed run would

@@ -278,7 +278,7 @@ pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Proof
         }
         NodeKind::Not(of) => learn(of, !outcome, prove),
         NodeKind::Name(_) | NodeKind::Field(..) => {
-            prove(Proof::Decided { condition, holds: outcome })
+            prove(Proof::Decided { condition, holds: outcome });
         }
         NodeKind::Binary(Operator::And, left, right) if outcome => {
             learn(left, outcome, prove);

@@ -57,7 +57,7 @@ impl Translation<'_> {
                 found.extend(conditions.map(|(_, it)| self.formula(it)));
             }
             NodeKind::If(parts) if *self.ty(node) != Type::Bool => {
-                found.push(self.formula(&parts[0]))
+                found.push(self.formula(&parts[0]));
             }
             _ => (),
         }
