@@ -62,6 +62,7 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
         misasked: Vec::new(),
         asking: false,
         types: Types::new(),
+        types_here: Types::new(),
         reads: BTreeSet::new(),
         named: BTreeSet::new(),
         facts: FactNeeds::default(),
@@ -107,6 +108,8 @@ pub(super) struct Checker<'a> {
     /// Whether the checker is inside `has`, where values may be absent.
     asking: bool,
     pub(super) types: Types,
+    /// The type of each part where it is evaluated, in the ranges that are known there.
+    pub(super) types_here: Types,
     reads: BTreeSet<ChannelName>,
     pub(super) named: BTreeSet<String>,
     facts: FactNeeds,
@@ -175,6 +178,7 @@ impl Checker<'_> {
             Kind::If(parts) => {
                 let ty = self.conditional(parts, &node.range, |it, part| it.maybe(part, expected));
                 self.note(node, &ty);
+                self.types_here.insert((node.range.start, node.range.end), ty.clone());
                 ty
             }
             _ => self.ty(node, expected),
@@ -201,7 +205,9 @@ impl Checker<'_> {
     pub(super) fn ty(&mut self, node: &Node, expected: Option<&Type>) -> Type {
         let ty = self.found(node, expected);
         self.note(node, &ty);
-        self.narrowed(node, ty)
+        let ty = self.narrowed(node, ty);
+        self.types_here.insert((node.range.start, node.range.end), ty.clone());
+        ty
     }
 
     fn note(&mut self, node: &Node, ty: &Type) {
@@ -221,7 +227,7 @@ impl Checker<'_> {
     }
 
     /// The type of a number in the range that is known of it here.
-    fn narrowed(&self, node: &Node, ty: Type) -> Type {
+    pub(super) fn narrowed(&self, node: &Node, ty: Type) -> Type {
         if self.ranges.is_empty() || !ty.required().is_number() {
             return ty;
         }
@@ -505,7 +511,11 @@ impl Checker<'_> {
                 }
                 (Takes::Condition, _) => {
                     self.condition(argument);
-                    Type::Bool
+                    if function.name == "filter" {
+                        self.items_with(argument, &arguments[1], &types[1])
+                    } else {
+                        Type::Bool
+                    }
                 }
                 (Takes::Expression, _) => self.value_as(argument, expected.and_then(item_of)),
                 (Takes::Key, _) => {

@@ -280,7 +280,8 @@ static FUNCTIONS: &[Function] = &[
         name: "filter",
         about: "The items for which the condition holds.",
         example: "items.filter(item, item.done)",
-        result: |types| Type::List(Box::new(types[1].clone())),
+        // The checker narrows the type of the items to what the condition proves of them.
+        result: |types| Type::List(Box::new(types[2].clone())),
         value: FunctionValue::OfItems(|mut items| {
             let mut kept = Vec::new();
             while let Some((item, holds)) = items.next_condition()? {

@@ -199,6 +199,13 @@ pub(crate) fn joined(a: &Type, b: &Type) -> Option<Type> {
             Some(Type::Enum(a.iter().chain(more).cloned().collect()))
         }
         (Type::String, Type::Enum(_)) | (Type::Enum(_), Type::String) => Some(Type::String),
+        // A literal text may be written in their notation.
+        (ty @ (Type::Date | Type::Duration), text @ Type::Enum(_))
+        | (text @ Type::Enum(_), ty @ (Type::Date | Type::Duration))
+            if text.fits(ty) =>
+        {
+            Some(ty.clone())
+        }
         (Type::Int(a), Type::Int(b)) => Some(Type::Int(a.joined(*b))),
         (Type::Int(a) | Type::Float(a), Type::Int(b) | Type::Float(b)) => {
             Some(Type::Float(a.joined(*b)))

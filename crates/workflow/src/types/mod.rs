@@ -101,6 +101,7 @@ pub(super) fn read_state(
         folder,
         types: BTreeMap::new(),
         open: Vec::new(),
+        depth: 0,
         inputs: top.get("input").into_iter().flat_map(names).collect(),
         files: BTreeMap::new(),
         nodes: 0,
@@ -135,6 +136,8 @@ struct TypeReader<'a, 'y> {
     types: BTreeMap<&'y str, DeclaredType<'y>>,
     /// The named types that are currently read, the outermost first.
     open: Vec<&'y str>,
+    /// How many levels of the current type are around the part that is read, with those of named types.
+    depth: usize,
     /// The names under `input`.
     inputs: BTreeSet<&'y str>,
     /// The schema files read so far, by their paths in the workflow.
