@@ -69,7 +69,15 @@ impl Checker<'_> {
         range: &Range<usize>,
     ) -> Type {
         let problems = self.problems.len();
-        let (left_type, right_type) = (self.value(left), self.value(right));
+        let (mut left_type, mut right_type) = (self.value(left), self.value(right));
+        // A literal is a value of the type of the other side; of two literals, neither declares values.
+        if [left, right].iter().all(|it| matches!(it.kind, Kind::Literal(_))) {
+            for ty in [&mut left_type, &mut right_type] {
+                if values_of(ty).is_some() {
+                    *ty = Type::String;
+                }
+            }
+        }
         for (ty, node) in [(&left_type, right), (&right_type, left)] {
             let Kind::Name(name) = &node.kind else { continue };
             if !values_of(ty).is_some_and(|it| it.contains(name)) {
@@ -120,10 +128,11 @@ impl Checker<'_> {
         let (item, list) = (self.value(left), self.value(right));
         let of = match list.required() {
             Type::List(of) => Type::clone(of),
-            Type::Map(_) => Type::String,
+            Type::Map(_) | Type::Record(_) => Type::String,
             Type::Any => Type::Any,
             other => {
-                let message = format!("`in` needs a list, not {}", describe(other));
+                let message =
+                    format!("`in` needs a list, a record or a map, not {}", describe(other));
                 self.problem("GR022", &right.range, message, "no list");
                 return;
             }

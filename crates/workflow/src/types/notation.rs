@@ -11,7 +11,7 @@ use graphrun_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{DeclaredType, TypeReader, as_spec, value_of};
+use super::{DeclaredType, TypeReader, as_spec, check_type_name, value_of};
 use crate::{
     reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
@@ -22,7 +22,7 @@ pub(crate) const TYPES: &[&str] =
     &["string", "int", "float", "bool", "json", "date", "duration", "message", "file"];
 
 /// The type of a file in the state.
-const FILE: &str = "file";
+pub(super) const FILE: &str = "file";
 
 /// The only key of a record beside its fields.
 pub(crate) const LENIENCE: &str = "lenient";
@@ -47,24 +47,15 @@ impl<'y> TypeReader<'_, 'y> {
         }
         for entry in yaml.entries() {
             let name = entry.key.text.as_str();
-            let fits = |it: char| it.is_ascii_alphanumeric() || it == '_';
-            // Workflows about programs often declare a record with this name.
-            if TYPES.contains(&name) && name != FILE {
-                let message = format!("`{name}` is built in and cannot name another type");
-                let place = self.report.place(&entry.key.range);
-                let finding = Diagnostic::error("GR016", message).at(place, "reserved");
-                self.report.push(finding.help("choose another name"));
-            } else if name == "map" {
-                let message = "`map` is built in, as in `map[string, int]`";
-                let place = self.report.place(&entry.key.range);
-                let finding = Diagnostic::error("GR016", message).at(place, "reserved");
-                self.report.push(finding.help("choose another name"));
-            } else if !name.starts_with(|it: char| it.is_ascii_alphabetic())
-                || !name.chars().all(fits)
-            {
-                let message = format!("`{name}` cannot be the name of a type");
-                let help = "letters, digits and `_`, starting with a letter";
-                self.report.bad_value(&entry.key, message, help);
+            if let Err(message) = check_type_name(name) {
+                if TYPES.contains(&name) || name == "map" {
+                    let place = self.report.place(&entry.key.range);
+                    let finding = Diagnostic::error("GR016", message).at(place, "reserved");
+                    self.report.push(finding.help("choose another name"));
+                } else {
+                    let help = "letters, digits and `_`, starting with a letter";
+                    self.report.bad_value(&entry.key, message, help);
+                }
             } else {
                 self.types.insert(name, DeclaredType::Unread(entry));
             }
