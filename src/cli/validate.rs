@@ -39,19 +39,25 @@ impl Args {
         let forms = [Output::Text, Output::Json, Output::Sarif, Output::Github];
         globals.expect_output("validate", &forms)?;
         let mut checked = Vec::new();
+        let mut are_read = true;
         let files = find(&self.workflows)?;
         for FoundFile { path, is_cases } in &files {
             let findings = match if *is_cases { check_cases(path, &files) } else { findings(path) }
             {
                 Ok(findings) => findings,
                 Err(unreadable) => {
+                    are_read = false;
+                    let finding = unread(&unreadable);
                     super::report(&refuse(path, unreadable), globals.stderr);
-                    continue;
+                    // The text shows it above; a program reads only the findings.
+                    if globals.output == Output::Text {
+                        continue;
+                    }
+                    finding
                 }
             };
             checked.push(Checked { workflow: path.clone(), findings });
         }
-        let are_read = checked.len() == files.len();
         // Without a working directory, paths stay as they were given.
         let folder = env::current_dir().unwrap_or_default();
         let result = match globals.output {
@@ -107,6 +113,12 @@ fn check_cases(path: &Path, files: &[FoundFile]) -> Result<Diagnostics, LoadErro
     let mut own = Diagnostics::default();
     own.extend(all.into_iter().filter(is_own));
     Ok(own)
+}
+
+/// Returns the finding that a file cannot be read. Its text is unknown, so it has no place in the file.
+fn unread(error: &LoadError) -> Diagnostics {
+    let reason = std::error::Error::source(error).map(|it| format!(": {it}")).unwrap_or_default();
+    Diagnostic::error("GR001", format!("the file cannot be read{reason}")).into()
 }
 
 fn or_findings(loaded: Result<Diagnostics, LoadError>) -> Result<Diagnostics, LoadError> {

@@ -12,8 +12,8 @@ use super::{
     workspace::{DocumentView, Workspace},
 };
 use crate::{
-    id::{ChannelName, NodeName},
-    workflow::Step,
+    id::NodeName,
+    workflow::{Step, check_field_name, check_type_name},
 };
 
 /// A thing that a workflow declares.
@@ -78,11 +78,11 @@ pub(super) fn rename(
     if view.outline.under(&[section, name]).is_none() {
         return Err(format!("`{name}` is not declared in this file"));
     }
-    let parsed = match *section {
-        "state" => ChannelName::parse(new).map(drop),
-        _ => NodeName::parse(new).map(drop),
-    };
-    parsed.map_err(|error| error.to_string())?;
+    match *section {
+        "state" => check_field_name(new)?,
+        "types" => check_type_name(new)?,
+        _ => NodeName::parse(new).map(drop).map_err(|error| error.to_string())?,
+    }
     if ["end", "fail"].contains(&new) {
         return Err(format!("`{new}` has another meaning"));
     }

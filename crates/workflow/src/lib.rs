@@ -122,6 +122,7 @@ pub use self::{
 pub use self::{
     outline::{Outline, Part, Slot, Step},
     source::source_paths,
+    types::{check_field_name, check_type_name},
 };
 use self::{
     prompt::PromptFiles,

@@ -52,6 +52,9 @@ pub(super) fn lower(
     check_version(report, top);
     let name = top.require(report, "name", "write `name: my_workflow`");
     let name = name.and_then(|it| report.word(it, "`name`"));
+    if let Some(name) = name.as_ref().filter(|it| it.text.trim().is_empty()) {
+        report.bad_value(name, "the name of the workflow is empty", "write `name: my_workflow`");
+    }
     let about = top.get("about").and_then(|it| report.word(it, "`about`"));
     let state = read_state(report, top, prompts.folder(), registry);
     let nothing = Yaml { range: root.range.clone(), data: Data::Map(Vec::new()) };

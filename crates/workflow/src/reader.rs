@@ -4,6 +4,7 @@
 //! changes nothing. Aliases are followed; tags are refused.
 
 mod advice;
+mod brackets;
 mod cut;
 
 use std::{
@@ -17,6 +18,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
 
 use self::{
     advice::{advice, hidden_blank},
+    brackets::ParsedText,
     cut::{Cut, NextEntry},
 };
 use super::report::Report;
@@ -76,9 +78,8 @@ pub(super) fn read(report: &mut Report) -> Option<Yaml> {
         report.push_limit("the file", &reached, &(0..0));
         return None;
     }
-    let ends = [file.text.len()];
-    let offsets = file.text.char_indices().map(|(at, _)| at).chain(ends).collect();
-    let events = Parser::new_from_str(&file.text);
+    let ParsedText { text, offsets } = ParsedText::of(&file.text);
+    let events = Parser::new_from_str(&text);
     let size = Size::default();
     let mut reader = Reader { events, offsets, anchors: BTreeMap::new(), size, report };
     reader.document().ok()

@@ -418,6 +418,7 @@ pub(super) fn entries<'y>(report: &mut Report, top: &Section<'y>, key: &str) -> 
 
 fn read_model(report: &mut Report, yaml: &Yaml, providers: &Providers) -> Vec<String> {
     let mut models = Vec::new();
+    report.refuse_empty(yaml, "a model", "`provider/model`, or a list of them");
     for word in report.words(yaml, "a model") {
         let parts = word.text.split_once('/');
         let whole = parts.is_some_and(|(provider, model)| {

@@ -178,6 +178,9 @@ impl Report {
         let found = match &yaml.data {
             Data::Null => "nothing".to_owned(),
             Data::Scalar { text, plain: true } if text.chars().count() <= 20 => format!("`{text}`"),
+            Data::Scalar { text, plain: true } if text.parse::<f64>().is_ok() => {
+                "a number with so many digits".to_owned()
+            }
             Data::Scalar { text, plain: false } if text.chars().count() <= 20 => {
                 format!("the text \"{text}\"")
             }
@@ -236,6 +239,18 @@ impl Report {
                 self.wrong_kind(yaml, what, "a name or a list of names");
                 Vec::new()
             }
+        }
+    }
+
+    /// Reports an empty list or mapping where a value is needed.
+    pub fn refuse_empty(&mut self, yaml: &Yaml, what: &str, wanted: &str) {
+        let is_empty = match &yaml.data {
+            Data::List(items) => items.is_empty(),
+            Data::Map(entries) => entries.is_empty(),
+            Data::Null | Data::Scalar { .. } => false,
+        };
+        if is_empty {
+            self.wrong_kind(yaml, what, wanted);
         }
     }
 

@@ -15,7 +15,7 @@ use graphrun_workflow::{
         NodeSettings, Section, SpannedText, Yaml,
         values::{
             self, AgentName, Attached, Count, Either, FieldName, FolderName, MatchedValue, Named,
-            OneOrMany, PromptPath, RequestKeys, Template, TemplateKeys, Text,
+            OneOrMany, PromptPath, RequestKeys, SomeOf, Template, TemplateKeys, Text,
         },
     },
     memory::Tiers,
@@ -52,7 +52,7 @@ struct AgentKeys {
     prompt: Option<Either<PromptPath, PromptParts>>,
     /// The fields it writes. A model is asked for values of their types, and its answer is checked
     /// against them.
-    writes: OneOrMany<FieldName>,
+    writes: Either<FieldName, SomeOf<FieldName>>,
     /// How often it may repair an invalid answer.
     repair: Option<Count>,
     /// The field with the messages of a conversation that it continues: it is sent them before its prompt, and
@@ -229,7 +229,10 @@ impl Kind for AgentKind {
         }
         let help = "name the field for its answer";
         let writes = reader.require("writes", help);
-        let writes = writes.map(|it| reader.channels(it, "`writes`"));
+        let writes = writes.map(|it| {
+            reader.report().refuse_empty(it, "`writes`", "a field, or a list of fields");
+            reader.channels(it, "`writes`")
+        });
         let history = reader.get("history");
         let history =
             history.map(|it| History::read(reader, it, writes.as_deref().unwrap_or_default()));

@@ -6,9 +6,18 @@ use graphrun_core::diagnostic::Diagnostic;
 use graphrun_sandbox::{
     Allowed, FixedFile, Proof, ReportForm, TestCommand, TestSettings, check_path,
 };
-use graphrun_workflow::kind::{NodeReader, Section, SpannedText, Yaml, read_fixed, suggestion};
+use graphrun_workflow::kind::{
+    ArgumentAdvice, NodeReader, Section, SpannedText, Yaml, check_argument, read_arguments,
+    read_fixed, suggestion,
+};
 
 use super::{Runner, TestRunner};
+
+/// How values reach a command that runs tests.
+const IN_TESTS: ArgumentAdvice = ArgumentAdvice {
+    values: "the command reads them from the files of `artifact` or `folder`",
+    shell: "run a program that does this, such as `[sh, -c, \"…\"]`",
+};
 
 /// The keys of a runner, and those of a command.
 const OF_A_RUNNER: [&str; 3] = ["runner", "fixed", "allow"];
@@ -107,7 +116,7 @@ fn read_test_command(
     proof: Option<Proof>,
 ) -> Option<TestCommand> {
     let command = parts.get("command")?;
-    let argv = reader.report().words(command, "`command`");
+    let argv = read_argv(reader, command);
     let help = "name the form of its report: `report: junit`, `tap`, `libtest`, `go` or `jest`";
     let report = parts.require(reader.report(), "report", help);
     let report = report.and_then(|it| read_named(reader, it, "form of a report", &REPORTS));
@@ -131,11 +140,18 @@ fn read_test_command(
         parts.require(reader.report(), "report_path", help);
         return None;
     }
-    (!argv.is_empty()).then_some(TestCommand {
-        argv: argv.into_iter().map(|it| it.text).collect(),
-        report: report?,
-        report_path: path.map(|it| it.text),
-    })
+    Some(TestCommand { argv: argv?, report: report?, report_path: path.map(|it| it.text) })
+}
+
+/// Reads the constant arguments of the command.
+fn read_argv(reader: &mut NodeReader<'_>, command: &Yaml) -> Option<Vec<String>> {
+    let mut argv = Vec::new();
+    for item in read_arguments(reader.report(), command, "`command`")? {
+        let word = reader.report().word(item, "each argument of `command`")?;
+        check_argument(reader.report(), &argv, &word, IN_TESTS);
+        argv.push(word.text);
+    }
+    Some(argv)
 }
 
 fn read_fixed_files(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Vec<FixedFile>> {

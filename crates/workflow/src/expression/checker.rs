@@ -62,6 +62,7 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
         misasked: Vec::new(),
         asking: false,
         types: Types::new(),
+        types_here: Types::new(),
         reads: BTreeSet::new(),
         named: BTreeSet::new(),
         facts: FactNeeds::default(),
@@ -109,6 +110,8 @@ pub(super) struct ExpressionChecker<'a> {
     /// Whether the checker is inside `has`, where values may be absent.
     asking: bool,
     pub(super) types: Types,
+    /// The type of each part where it is evaluated, in the ranges that are known there.
+    pub(super) types_here: Types,
     reads: BTreeSet<ChannelName>,
     pub(super) named: BTreeSet<String>,
     facts: FactNeeds,
@@ -177,6 +180,7 @@ impl ExpressionChecker<'_> {
             NodeKind::If(parts) => {
                 let ty = self.conditional(parts, &node.range, |it, part| it.maybe(part, expected));
                 self.note(node, &ty);
+                self.types_here.insert((node.range.start, node.range.end), ty.clone());
                 ty
             }
             _ => self.ty(node, expected),
@@ -203,7 +207,9 @@ impl ExpressionChecker<'_> {
     pub(super) fn ty(&mut self, node: &Node, expected: Option<&Type>) -> Type {
         let ty = self.found(node, expected);
         self.note(node, &ty);
-        self.narrowed(node, ty)
+        let ty = self.narrowed(node, ty);
+        self.types_here.insert((node.range.start, node.range.end), ty.clone());
+        ty
     }
 
     fn note(&mut self, node: &Node, ty: &Type) {
@@ -223,7 +229,7 @@ impl ExpressionChecker<'_> {
     }
 
     /// The type of a number in the range that is known of it here.
-    fn narrowed(&self, node: &Node, ty: Type) -> Type {
+    pub(super) fn narrowed(&self, node: &Node, ty: Type) -> Type {
         if self.ranges.is_empty() || !ty.required().is_number() {
             return ty;
         }
@@ -507,7 +513,11 @@ impl ExpressionChecker<'_> {
                 }
                 (Takes::Condition, _) => {
                     self.condition(argument);
-                    Type::Bool
+                    if function.name == "filter" {
+                        self.items_with(argument, &arguments[1], &types[1])
+                    } else {
+                        Type::Bool
+                    }
                 }
                 (Takes::Expression, _) => self.value_as(argument, expected.and_then(item_of)),
                 (Takes::Key, _) => {

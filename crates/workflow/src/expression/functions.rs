@@ -216,9 +216,16 @@ static FUNCTIONS: &[Function] = &[
         parameters: &[Parameter {
             name: "list",
             takes: Takes::Value {
-                noun: "a list, a text or a map",
+                noun: "a list, a text, a record or a map",
                 includes: |it| {
-                    matches!(it, Type::List(_) | Type::Map(_) | Type::String | Type::Enum(_))
+                    matches!(
+                        it,
+                        Type::List(_)
+                            | Type::Map(_)
+                            | Type::Record(_)
+                            | Type::String
+                            | Type::Enum(_)
+                    )
                 },
             },
         }],
@@ -280,7 +287,8 @@ static FUNCTIONS: &[Function] = &[
         name: "filter",
         about: "The items for which the condition holds.",
         example: "items.filter(item, item.done)",
-        result: |types| Type::List(Box::new(types[1].clone())),
+        // The checker narrows the type of the items to what the condition proves of them.
+        result: |types| Type::List(Box::new(types[2].clone())),
         value: FunctionValue::OfItems(|mut items| {
             let mut kept = Vec::new();
             while let Some((item, holds)) = items.next_condition()? {
@@ -546,12 +554,9 @@ static FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "keys",
-        about: "The keys of a map, sorted.",
+        about: "The keys of a map, or the names of the fields of a record, sorted.",
         example: "items.toMap(item, item.title, item).keys()",
-        parameters: &[Parameter {
-            name: "map",
-            takes: Takes::Value { noun: "a map", includes: |it| matches!(it, Type::Map(_)) },
-        }],
+        parameters: &[Parameter { name: "map", ..RECORD }],
         result: |_| Type::List(Box::new(Type::String)),
         value: FunctionValue::OfValues(|arguments, meter| {
             values::keys(arguments.fields(0)?, meter)

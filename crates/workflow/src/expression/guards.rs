@@ -1,13 +1,13 @@
 //! The knowledge of the checker behind a condition: the values that are present, the items of lists and maps, and the ranges
 //! of numbers.
 
-use graphrun_core::state::{NumberRange, Type};
+use graphrun_core::state::{NumberRange, Record, Type};
 
 use super::{
     checker::ExpressionChecker,
     known::{self, Proof},
     print, ranges, sizes,
-    syntax::{Node, Operator},
+    syntax::{Node, NodeKind, Operator},
 };
 use crate::{via, visited};
 
@@ -30,7 +30,9 @@ impl ExpressionChecker<'_> {
 
     /// Records the ranges of numbers once the condition has this outcome.
     pub(super) fn learn_ranges(&mut self, condition: &Node, outcome: bool) {
-        let (types, mut learned) = (&self.types, Vec::new());
+        // A proved comparison has been evaluated, so the ranges hold that were known there.
+        let (types, mut learned) = (&self.types_here, Vec::new());
+        let mut excluded = Vec::new();
         let ty = |of: &Node| types.get(&(of.range.start, of.range.end)).map(Type::required);
         known::learn(condition, outcome, &mut |proved| {
             let of = |node: &Node, ty: &Type, operator, than| {
@@ -56,10 +58,50 @@ impl ExpressionChecker<'_> {
                         learned.push(of(item, item_type, Operator::Equal, range));
                     }
                 }
+                Proof::Unequal { left, right } => {
+                    for (of, other) in [(left, right), (right, left)] {
+                        if let (Some(Type::Int(range)), Some(Type::Int(only))) = (ty(of), ty(other))
+                            && let Some(value) = ranges::single(*only)
+                        {
+                            excluded.push((of.to_string(), *range, value));
+                        }
+                    }
+                }
                 _ => (),
             }
         });
         self.ranges.extend(learned.into_iter().filter(|(_, it)| *it != NumberRange::ALL));
+        self.exclude(&excluded);
+    }
+
+    /// Records the ranges of whole numbers, each of which is not one number. Only a number at an end of a range narrows it,
+    /// and the next one may be excluded, too.
+    fn exclude(&mut self, excluded: &[(String, NumberRange, f64)]) {
+        for _ in excluded {
+            for (text, range, value) in excluded {
+                let known = self.ranges.iter().filter(|(it, _)| it == text).map(|it| it.1);
+                let range = known.fold(*range, |range, it| range.common(it).unwrap_or(range));
+                let rest = ranges::without(range, *value);
+                if rest != range {
+                    self.ranges.push((text.clone(), rest));
+                }
+            }
+        }
+    }
+
+    /// The type of the items of a list for which a condition holds. `variable` is the name of an item in it.
+    pub(super) fn items_with(&mut self, condition: &Node, variable: &Node, item: &Type) -> Type {
+        let NodeKind::Variable(name) = &variable.kind else { return item.clone() };
+        self.knowing(condition, true, |it| {
+            let ranges = it.ranges.iter().map(|(path, range)| (path.as_str(), Some(*range)));
+            let present = it.present.iter().map(|path| (path.as_str(), None));
+            let facts = present.chain(ranges).filter_map(|(path, range)| {
+                let names = path.strip_prefix(name.as_str())?;
+                let names = names.strip_prefix('.').or_else(|| names.is_empty().then_some(""))?;
+                Some((names, range))
+            });
+            facts.fold(item.clone(), |ty, (names, range)| with_fact(&ty, names, range))
+        })
     }
 
     /// Records the paths that are present once the condition has this outcome.
@@ -75,7 +117,7 @@ impl ExpressionChecker<'_> {
             Proof::Compared { path, to, is_equal } => {
                 self.present.extend(via::learned(&path, to, is_equal));
             }
-            Proof::Ordered { .. } => (),
+            Proof::Ordered { .. } | Proof::Unequal { .. } => (),
             Proof::Sized { list, number, fulfils } => {
                 let known = sizes::known(&self.present, &list.to_string());
                 self.learn_size(list, sizes::least(known, number, fulfils));
@@ -123,4 +165,28 @@ impl ExpressionChecker<'_> {
     pub(super) fn is_map_with_nulls(&self, part: &Node) -> bool {
         matches!(self.noted(part), Some(Type::Map(it)) if matches!(**it, Type::Optional(_)))
     }
+}
+
+/// The type of values whose part at this path is present, and in a range if there is one.
+fn with_fact(ty: &Type, path: &str, range: Option<NumberRange>) -> Type {
+    if path.is_empty() {
+        let narrow = |of: &NumberRange| range.and_then(|it| it.common(*of)).unwrap_or(*of);
+        return match ty.required() {
+            Type::Int(of) => Type::Int(narrow(of)),
+            Type::Float(of) => Type::Float(narrow(of)),
+            other => other.clone(),
+        };
+    }
+    let (name, rest) = path.split_once('.').unwrap_or((path, ""));
+    let Type::Record(record) = ty.required() else { return ty.clone() };
+    let Some(at) = record.fields.iter().position(|it| it.name == name) else { return ty.clone() };
+    let part = with_fact(&record.fields[at].ty, rest, range);
+    if part == record.fields[at].ty {
+        return ty.clone();
+    }
+    // The named type has fields of other types.
+    let mut record = Record { name: None, ..Record::clone(record) };
+    record.fields[at].ty = part;
+    let narrowed = Type::Record(record.into());
+    if matches!(ty, Type::Optional(_)) { narrowed.optional() } else { narrowed }
 }

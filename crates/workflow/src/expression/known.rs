@@ -89,6 +89,11 @@ pub(crate) fn facts_after(
                 let shown = path.iter().flat_map(|it| success.shown_by_code(it, fulfils));
                 known.extend(shown.map(written));
             }
+            Proof::Unequal { left, right } => {
+                for (of, other) in [(left, right), (right, left)] {
+                    known.extend(range_without(of, number_range(other, schema), schema));
+                }
+            }
             Proof::Decided { .. } | Proof::Compared { .. } | Proof::Visited { .. } => (),
         });
         let is_whole = |it: &PresentValue| {
@@ -126,6 +131,15 @@ fn range_of(
     };
     let name = root_of(&path);
     (!range.includes(declared)).then_some(ProvedFact { name, fact: PathFact::InRange(path, range) })
+}
+
+/// Returns the range of a part of a field that is a whole number and not a given one, if it narrows its declared range.
+fn range_without(of: &Node, other: Option<NumberRange>, schema: &Schema) -> Option<ProvedFact> {
+    let path = of.path()?;
+    let Type::Int(declared) = type_of(&path, schema)? else { return None };
+    let range = ranges::without(declared, ranges::single(other?)?);
+    let name = root_of(&path);
+    (range != declared).then_some(ProvedFact { name, fact: PathFact::InRange(path, range) })
 }
 
 /// Returns the size of a list of a field. Its items are there for certain unless they may be null.
@@ -213,6 +227,8 @@ pub(super) enum Proof<'n> {
     Present(&'n Node),
     /// One number compares with another one like this.
     Ordered { left: &'n Node, operator: Operator, right: &'n Node },
+    /// One value is not equal to another one.
+    Unequal { left: &'n Node, right: &'n Node },
     /// The value of a path is equal to a text, or is not.
     Compared { path: String, to: &'n str, is_equal: bool },
     /// The size of a list fulfils a comparison with a number.
@@ -269,9 +285,11 @@ pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Proof
                     learn(path, to == is_equal, prove);
                 }
             }
-            if is_equal {
-                prove(Proof::Ordered { left, operator: Operator::Equal, right });
-            }
+            prove(if is_equal {
+                Proof::Ordered { left, operator: Operator::Equal, right }
+            } else {
+                Proof::Unequal { left, right }
+            });
         }
         NodeKind::Binary(Operator::In, item, within) if outcome => {
             prove(Proof::Contained { item, within });

@@ -69,7 +69,15 @@ impl ExpressionChecker<'_> {
         range: &Range<usize>,
     ) -> Type {
         let problems = self.problems.len();
-        let (left_type, right_type) = (self.value(left), self.value(right));
+        let (mut left_type, mut right_type) = (self.value(left), self.value(right));
+        // A literal is a value of the type of the other side; of two literals, neither declares values.
+        if [left, right].iter().all(|it| matches!(it.kind, Kind::Literal(_))) {
+            for ty in [&mut left_type, &mut right_type] {
+                if values_of(ty).is_some() {
+                    *ty = Type::String;
+                }
+            }
+        }
         for (ty, node) in [(&left_type, right), (&right_type, left)] {
             let NodeKind::Name(name) = &node.kind else { continue };
             if !values_of(ty).is_some_and(|it| it.contains(name)) {
@@ -120,10 +128,11 @@ impl ExpressionChecker<'_> {
         let (item, list) = (self.value(left), self.value(right));
         let of = match list.required() {
             Type::List(of) => Type::clone(of),
-            Type::Map(_) => Type::String,
+            Type::Map(_) | Type::Record(_) => Type::String,
             Type::Any => Type::Any,
             other => {
-                let message = format!("`in` needs a list, not {}", describe(other));
+                let message =
+                    format!("`in` needs a list, a record or a map, not {}", describe(other));
                 self.problem("GR022", &right.range, message, "no list");
                 return;
             }
@@ -199,6 +208,13 @@ pub(crate) fn joined(a: &Type, b: &Type) -> Option<Type> {
             Some(Type::Enum(a.iter().chain(more).cloned().collect()))
         }
         (Type::String, Type::Enum(_)) | (Type::Enum(_), Type::String) => Some(Type::String),
+        // A literal text may be written in their notation.
+        (ty @ (Type::Date | Type::Duration), text @ Type::Enum(_))
+        | (text @ Type::Enum(_), ty @ (Type::Date | Type::Duration))
+            if text.fits(ty) =>
+        {
+            Some(ty.clone())
+        }
         (Type::Int(a), Type::Int(b)) => Some(Type::Int(a.joined(*b))),
         (Type::Int(a) | Type::Float(a), Type::Int(b) | Type::Float(b)) => {
             Some(Type::Float(a.joined(*b)))

@@ -84,6 +84,20 @@ pub(super) fn compared(operator: Operator, b: NumberRange) -> ComparedRange {
     ComparedRange { range, is_open: matches!(operator, Operator::Less | Operator::Greater) }
 }
 
+/// Returns the only number of a range.
+pub(super) fn single(of: NumberRange) -> Option<f64> {
+    of.min.filter(|it| of.max == Some(*it))
+}
+
+/// Returns the range of the whole numbers of another range without one of them, which is narrower if that one is an end.
+pub(super) fn without(of: NumberRange, value: f64) -> NumberRange {
+    let is_only = of.min == of.max;
+    NumberRange {
+        min: of.min.map(|it| if it == value && !is_only { it + 1.0 } else { it }),
+        max: of.max.map(|it| if it == value && !is_only { it - 1.0 } else { it }),
+    }
+}
+
 impl ComparedRange {
     /// Returns the range of the whole numbers among them.
     pub(super) fn whole(self) -> NumberRange {

@@ -411,6 +411,9 @@ fn functions_make_values_of_their_type() {
             json!("rößer"),
         ),
         ("has(text.groups('(x)'))", "bool", json!(false)),
+        ("{ \"b\": 1, a: 2 }.keys()", "[string]", json!(["a", "b"])),
+        ("{ a: 1, b: 2 }.size() + size(counts)", "int", json!(3)),
+        ("'a' in { \"a\": 1, b: 'x' } && !('c' in { a: 1 })", "bool", json!(true)),
     ]);
 }
 

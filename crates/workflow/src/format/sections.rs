@@ -10,12 +10,12 @@ use super::{
         AgentDeclared, Anything, ApprovalWord, Attempts, Catch, CommandBeginning, Count, Dollars,
         Duration, EachStep, Either, ErrorKinds, ExitCode, Expression, FieldDeclared, FieldName,
         FieldType, FileName, Flag, Folder, FolderDeclared, FolderName, HostDeclared, Memory,
-        MethodName, ModelDeclared, ModelName, ModelRef, Named, Network, NetworkHostName, NodeName,
-        NodeRef, Number, NumberPath, OneOrMany, OverflowWord, Positive, ProgramProtocolName,
-        PromptCache, PromptPath, ReducerName, RequestKeys, Requirement, SandboxDeclared,
-        SandboxName, Scalar, SchemaPath, ServerDeclared, StateName, TargetName, TemplateKeys, Text,
-        TierAccess, TierDeclared, ToolChoiceWord, ToolDeclared, ToolName, TypeDeclared,
-        TypeNotation, VariableName, Version,
+        MethodName, ModelDeclared, ModelName, ModelRef, Name, Named, Network, NetworkHostName,
+        NodeName, NodeRef, Number, NumberPath, OneOrMany, OverflowWord, Positive,
+        ProgramProtocolName, PromptCache, PromptPath, ReducerName, RequestKeys, Requirement,
+        SandboxDeclared, SandboxName, Scalar, SchemaPath, ServerDeclared, SomeOf, StateName,
+        TargetName, TemplateKeys, Text, TierAccess, TierDeclared, ToolChoiceWord, ToolDeclared,
+        ToolName, TypeDeclared, TypeNotation, VariableName, Version,
     },
 };
 
@@ -26,7 +26,7 @@ pub(crate) struct WorkflowKeys {
     /// The version of the format: `graphrun: 1`.
     graphrun: Version,
     /// The name of the workflow, under which its runs are listed.
-    name: Text,
+    name: Name,
     /// The purpose of the workflow.
     about: Option<Text>,
     /// The typed state that every node reads and writes: the name of a registered Rust type, or the
@@ -43,7 +43,7 @@ pub(crate) struct WorkflowKeys {
     /// The lists for messages that people send with `graphrun message`, the default one first.
     inbox: Option<OneOrMany<FieldName>>,
     /// Models by names of your choice, each as `provider/model`, or a list in order of fallback.
-    models: Option<Named<ModelDeclared, OneOrMany<ModelName>>>,
+    models: Option<Named<ModelDeclared, Either<ModelName, SomeOf<ModelName>>>>,
     /// The agents. The nodes define their tasks.
     agents: Option<Named<AgentDeclared, AgentKeys>>,
     /// The sandboxes in which generated code may run.

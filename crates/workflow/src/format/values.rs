@@ -94,6 +94,8 @@ value_types! {
     pub SchemaPath = {"type": "string", "x-refers": "schema"};
     /// A text; a number is one too.
     pub Text = {"type": ["string", "number"]};
+    /// The name of a workflow.
+    pub Name = {"type": ["string", "number"], "pattern": "\\S"};
     /// Any scalar, taken as it is written.
     pub Scalar = {"type": ["string", "number", "boolean"]};
     /// Anything at all.
@@ -281,6 +283,24 @@ impl<A: JsonSchema, B: JsonSchema> JsonSchema for Either<A, B> {
         }
         both.insert("type".to_owned(), types.concat().into());
         both
+    }
+}
+
+/// A list with at least one item.
+#[derive(Debug)]
+pub struct SomeOf<T>(PhantomData<T>);
+
+impl<T: JsonSchema> JsonSchema for SomeOf<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("some_of_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "array", "items": T::json_schema(generator), "minItems": 1})
     }
 }
 

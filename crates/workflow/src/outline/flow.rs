@@ -12,6 +12,7 @@ impl Scanner<'_> {
     /// closed.
     pub(super) fn brackets(&mut self, limit: usize, depth: usize) -> bool {
         let is_map = self.text[self.at..].starts_with('{');
+        let start = self.at;
         self.at += 1;
         let mut item = 0;
         loop {
@@ -24,6 +25,7 @@ impl Scanner<'_> {
             let Some(next) = self.text[self.at..limit].chars().next() else { return false };
             match next {
                 ']' | '}' => {
+                    self.pairs.push((start, self.at));
                     self.at += 1;
                     self.slot = Slot::default();
                     return true;

@@ -97,6 +97,11 @@ impl Outline {
     }
 }
 
+/// Returns the places of the first and the last bracket of each collection in brackets, in the order of the last ones.
+pub(crate) fn bracket_pairs(text: &str) -> Vec<(usize, usize)> {
+    Scanner::run(text).pairs
+}
+
 impl Part {
     /// The key of the value, if it has one.
     pub fn name(&self) -> Option<&str> {

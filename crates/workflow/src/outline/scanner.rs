@@ -33,6 +33,8 @@ pub(super) struct Scanner<'t> {
     /// The path from the innermost frame into open brackets.
     pub(super) flow: Vec<Step>,
     pub(super) parts: Vec<Part>,
+    /// The bracket at the start and the one at the end of each closed collection, in the order of their ends.
+    pub(super) pairs: Vec<(usize, usize)>,
     /// Whether the text ends inside brackets, quotes or a block.
     is_open: bool,
     /// The slot at the end of the text.
@@ -42,9 +44,16 @@ pub(super) struct Scanner<'t> {
 impl<'t> Scanner<'t> {
     /// Scans a whole text.
     pub(super) fn run(text: &'t str) -> Self {
-        let (frames, flow, parts) = (Vec::new(), Vec::new(), Vec::new());
-        let mut scanner =
-            Self { text, at: 0, frames, flow, parts, is_open: false, slot: Slot::default() };
+        let mut scanner = Self {
+            text,
+            at: 0,
+            frames: Vec::new(),
+            flow: Vec::new(),
+            parts: Vec::new(),
+            pairs: Vec::new(),
+            is_open: false,
+            slot: Slot::default(),
+        };
         while scanner.at < text.len() {
             scanner.line();
         }

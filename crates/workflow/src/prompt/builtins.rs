@@ -10,7 +10,7 @@ use minijinja::{
     value::{Kwargs, Rest, ValueKind, ValueOrKwargs},
 };
 
-use super::{json, meter::meter};
+use super::{json, meter::meter, parts};
 
 /// Counts a value and returns it.
 pub(super) const COUNT: &str = "$count";
@@ -57,11 +57,11 @@ fn register_filters(environment: &mut Environment<'_>) {
         "capitalize": filters::capitalize, "chain": filters::chain, "count": filters::length,
         "d": default, "default": default, "dictsort": filters::dictsort,
         "e": filters::escape, "escape": filters::escape, "first": filters::first,
-        "float": filters::float, "format": filters::format, "groupby": filters::groupby,
+        "float": filters::float, "format": filters::format, "groupby": parts::groupby,
         "indent": filters::indent, "int": filters::int, "items": filters::items,
         "join": filters::join, "last": filters::last, "length": filters::length,
         "lines": filters::lines, "list": filters::list, "lower": filters::lower,
-        "map": filters::map, "max": filters::max, "min": filters::min, "pprint": filters::pprint,
+        "map": parts::map, "max": filters::max, "min": filters::min, "pprint": filters::pprint,
         "reject": filters::reject, "rejectattr": filters::rejectattr,
         "replace": filters::replace, "reverse": filters::reverse, "round": filters::round,
         "safe": filters::safe, "select": filters::select, "selectattr": filters::selectattr,
@@ -156,6 +156,11 @@ fn listed<const N: usize>(state: &mut State<'_, '_>, lists: [&Value; N]) -> Resu
     let mut items = Vec::new();
     for list in lists {
         for item in list.try_iter()? {
+            // The engine would fail at the first use of the item, which another check may not foresee.
+            if item.kind() == ValueKind::Invalid {
+                let message = "one of the values is no list";
+                return Err(Error::new(ErrorKind::InvalidOperation, message));
+            }
             meter(state).count(&item)?;
             items.push(item);
         }
@@ -269,7 +274,10 @@ fn times(state: &mut State<'_, '_>, left: &Value, right: &Value) -> Result<Value
     if !is_repeated(what) {
         return arithmetic('*', left, right, i128::checked_mul, |left, right| left * right);
     }
-    let count = count.as_usize().ok_or_else(|| {
+    // As in Python, nothing is repeated a negative number of times.
+    let is_negative = count.is_integer() && i128::try_from(count.clone()).is_ok_and(|it| it < 0);
+    let count = if is_negative { Some(0) } else { count.as_usize() };
+    let count = count.ok_or_else(|| {
         Error::new(ErrorKind::InvalidOperation, "a text or a list is repeated by a whole number")
     })?;
     if let Some(text) = what.as_str() {

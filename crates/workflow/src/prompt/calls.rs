@@ -12,7 +12,7 @@ use minijinja::machinery::{
 use super::{
     checker::{Meaning, PromptChecker},
     expressions::{CALLER, LOOP},
-    names::{FUNCTIONS, FactFunction},
+    names::{FILTERS, FUNCTIONS, FactFunction},
     operations::Tested,
     shapes::{any_of, is_shape, values_of_map},
 };
@@ -32,7 +32,7 @@ impl PromptChecker<'_, '_> {
                 let of = self.ty(&it.expr);
                 let message = format!("{} has no method `{}`", describe(&of), it.name);
                 self.problem("GR041", it.span(), message, "no method").help =
-                    Some("use a filter: `… | trim`".to_owned());
+                    Some(in_place_of_method(it.name, !call.args.is_empty()));
                 Type::Any
             }
             other => {
@@ -193,4 +193,39 @@ fn dictionary(args: &[CallArg<'_>], types: &[Type]) -> Type {
             Type::Map(any_of(values).into())
         }
     }
+}
+
+/// The advice for a method of another language: the filter, the test or the operator that does the same.
+fn in_place_of_method(method: &str, has_arguments: bool) -> String {
+    let arguments = if has_arguments { "(…)" } else { "" };
+    let filter = match method {
+        "len" | "size" => "length",
+        "strip" => "trim",
+        "splitlines" => "lines",
+        "toString" | "to_string" => "string",
+        "toUpperCase" | "to_uppercase" => "upper",
+        "toLowerCase" | "to_lowercase" => "lower",
+        "reversed" => "reverse",
+        "sorted" => "sort",
+        other => other,
+    };
+    if FILTERS.contains(&filter) {
+        return format!("use the filter of that purpose: `… | {filter}{arguments}`");
+    }
+    let form = match method {
+        "startswith" | "startsWith" | "starts_with" => "… is startingwith(…)",
+        "endswith" | "endsWith" | "ends_with" => "… is endingwith(…)",
+        "contains" | "includes" | "has_key" => "… in …",
+        "append" | "push" | "extend" | "concat" => "… + […]",
+        "get" => "…[KEY] | default(…)",
+        "keys" => "… | list",
+        "values" => "… | items | map(attribute=1)",
+        _ => {
+            let help = "values have no methods; filters stand behind a bar";
+            return suggestion(method, FILTERS.iter().copied())
+                .filter(|it| it.starts_with("did you mean"))
+                .map_or_else(|| format!("{help}: `… | FILTER`"), |near| format!("{help}; {near}"));
+        }
+    };
+    format!("write `{form}`")
 }

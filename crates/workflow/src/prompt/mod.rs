@@ -20,6 +20,7 @@ mod meter;
 mod metered;
 mod names;
 mod operations;
+mod parts;
 mod presence;
 mod set_under;
 mod shapes;

@@ -51,9 +51,10 @@ pub(super) fn advice(message: &str, text: &str, at: usize) -> Option<String> {
         return Some("indent with spaces; YAML takes no tabs".to_owned());
     }
     if ["flow ", "indentation"].iter().any(|it| message.contains(it))
-        && let Some(advice) = OpenBracket::above(text, at).map(OpenBracket::advice)
+        && let Some(open) = OpenBracket::above(text, at)
     {
-        return Some(advice);
+        let is_shallow = message.contains("indentation") && open.is_closed_later(text);
+        return Some(if is_shallow { open.indent_advice() } else { open.advice() });
     }
     let known = BY_MESSAGE.iter().find(|(part, _)| message.contains(part));
     known.map(|(_, help)| (*help).to_owned()).or_else(|| for_line(text, at))
@@ -85,6 +86,9 @@ pub(super) fn hidden_blank(text: &str, at: usize) -> Option<Range<usize>> {
     })
 }
 
+/// The most lines in which the end of a bracket is searched.
+const LINES_MAX: usize = 1_000;
+
 /// A bracket that begins a list or a mapping above a place, and is not closed before it.
 struct OpenBracket {
     bracket: char,
@@ -109,6 +113,29 @@ impl OpenBracket {
             }
             found.pop()
         })
+    }
+
+    /// Whether the lines from its own on close it.
+    fn is_closed_later(&self, text: &str) -> bool {
+        let mut open = Vec::new();
+        let lines = text.lines().enumerate().skip(self.line - 1).take(LINES_MAX);
+        let mut depth = None;
+        for (at, line) in lines {
+            read_brackets(line, at + 1, &mut open);
+            // Those before it in its line may stay open.
+            let own = *depth.get_or_insert(open.len());
+            if open.len() < own {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn indent_advice(self) -> String {
+        let Self { bracket, line, .. } = self;
+        format!(
+            "this line is within the `{bracket}` of line {line}: indent it deeper than the key before that bracket"
+        )
     }
 
     fn advice(self) -> String {
@@ -240,6 +267,14 @@ mod tests {
             ("state:\n\ti: int", "no tabs"),
             ("about: Turn: a", "`about: \"Turn: a\"`"),
             ("state:\n  i: int\n   j: int", "indent the keys"),
+            (
+                "state:\n  a: {\n b: int }",
+                "within the `{` of line 3: indent it deeper than the key before that bracket",
+            ),
+            (
+                "state:\n  a: { type: int,\n  min: 1 }",
+                "within the `{` of line 3: indent it deeper than the key before that bracket",
+            ),
         ] {
             let given = advice_on(lines);
             assert!(given.contains(advice), "{lines}: {given}");

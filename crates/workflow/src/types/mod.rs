@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::contents::{CONTENT, holds_files, is_file, without_contents};
 pub use self::notation::file_type;
-use self::notation::is_lenience;
+use self::notation::{FILE, is_lenience};
 pub(super) use self::{
     defaults::warn_of_placeholders,
     notation::{LENIENCE, TYPES},
@@ -102,6 +102,7 @@ pub(super) fn read_state(
         folder,
         types: BTreeMap::new(),
         open: Vec::new(),
+        depth: 0,
         inputs: top.get("input").into_iter().flat_map(names).collect(),
         files: BTreeMap::new(),
         nodes: 0,
@@ -136,6 +137,8 @@ struct TypeReader<'a, 'y> {
     types: BTreeMap<&'y str, DeclaredType<'y>>,
     /// The named types that are currently read, the outermost first.
     open: Vec<&'y str>,
+    /// How many levels of the current type are around the part that is read, with those of named types.
+    depth: usize,
     /// The names under `input`.
     inputs: BTreeSet<&'y str>,
     /// The schema files read so far, by their paths in the workflow.
@@ -327,6 +330,42 @@ pub(super) fn refuse_private(report: &mut Report, yaml: &Yaml, what: &str, schem
             report.push(finding.help("remove it here, or remove `private` from the field"));
         }
     }
+}
+
+/// Returns why a field cannot have a name.
+///
+/// # Errors
+///
+/// Fails with the reason.
+pub fn check_field_name(name: &str) -> Result<(), String> {
+    let parsed = ChannelName::parse(name).map_err(|error| error.to_string())?;
+    if RESERVED.contains(&name) {
+        return Err(format!("`{parsed}` means something else in expressions and prompts"));
+    }
+    if name.contains('-') {
+        return Err(format!("the name of the field `{parsed}` cannot contain `-`"));
+    }
+    Ok(())
+}
+
+/// Returns why a type under `types` cannot have a name.
+///
+/// # Errors
+///
+/// Fails with the reason.
+pub fn check_type_name(name: &str) -> Result<(), String> {
+    // Workflows about programs often declare a record with the name `file`.
+    if TYPES.contains(&name) && name != FILE {
+        return Err(format!("`{name}` is built in and cannot name another type"));
+    }
+    if name == "map" {
+        return Err("`map` is built in, as in `map[string, int]`".to_owned());
+    }
+    let fits = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    if !name.starts_with(|it: char| it.is_ascii_alphabetic()) || !name.chars().all(fits) {
+        return Err(format!("`{name}` cannot be the name of a type"));
+    }
+    Ok(())
 }
 
 /// Whether a field has a reserved name; reported if so.

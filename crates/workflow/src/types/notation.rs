@@ -3,13 +3,15 @@
 //! A named type is expanded where it is used, with its name as the title of a record. So a type
 //! cannot contain itself, and the size of all uses is bounded.
 
+use std::ops::Range;
+
 use graphrun_core::{
     diagnostic::Diagnostic,
     state::{LENIENT, Type, validator_for},
 };
 use serde_json::{Map, Value, json};
 
-use super::{DeclaredType, TypeReader, as_spec, value_of};
+use super::{DeclaredType, TypeReader, as_spec, check_type_name, value_of};
 use crate::{
     reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
@@ -20,7 +22,7 @@ pub(crate) const TYPES: &[&str] =
     &["string", "int", "float", "bool", "json", "date", "duration", "message", "file"];
 
 /// The type of a file in the state.
-const FILE: &str = "file";
+pub(super) const FILE: &str = "file";
 
 /// The only key of a record beside its fields.
 pub(crate) const LENIENCE: &str = "lenient";
@@ -33,6 +35,10 @@ const INSIDE_LENIENT: &[&str] = &["type", "about", "min", "max", "default"];
 /// The start of the type of a map.
 const MAP: &str = "map[";
 
+/// The deepest nesting of lists, maps and records in a type, named types included. The reader, the checks and the schemas
+/// for models follow it by recursion.
+const DEPTH_MAX: usize = 32;
+
 impl<'y> TypeReader<'_, 'y> {
     /// Reads `types`.
     pub(super) fn types(&mut self, yaml: &'y Yaml) {
@@ -41,24 +47,15 @@ impl<'y> TypeReader<'_, 'y> {
         }
         for entry in yaml.entries() {
             let name = entry.key.text.as_str();
-            let fits = |it: char| it.is_ascii_alphanumeric() || it == '_';
-            // Workflows about programs often declare a record with this name.
-            if TYPES.contains(&name) && name != FILE {
-                let message = format!("`{name}` is built in and cannot name another type");
-                let place = self.report.place(&entry.key.range);
-                let finding = Diagnostic::error("GR016", message).at(place, "reserved");
-                self.report.push(finding.help("choose another name"));
-            } else if name == "map" {
-                let message = "`map` is built in, as in `map[string, int]`";
-                let place = self.report.place(&entry.key.range);
-                let finding = Diagnostic::error("GR016", message).at(place, "reserved");
-                self.report.push(finding.help("choose another name"));
-            } else if !name.starts_with(|it: char| it.is_ascii_alphabetic())
-                || !name.chars().all(fits)
-            {
-                let message = format!("`{name}` cannot be the name of a type");
-                let help = "letters, digits and `_`, starting with a letter";
-                self.report.bad_value(&entry.key, message, help);
+            if let Err(message) = check_type_name(name) {
+                if TYPES.contains(&name) || name == "map" {
+                    let place = self.report.place(&entry.key.range);
+                    let finding = Diagnostic::error("GR016", message).at(place, "reserved");
+                    self.report.push(finding.help("choose another name"));
+                } else {
+                    let help = "letters, digits and `_`, starting with a letter";
+                    self.report.bad_value(&entry.key, message, help);
+                }
             } else {
                 self.types.insert(name, DeclaredType::Unread(entry));
             }
@@ -91,6 +88,33 @@ impl<'y> TypeReader<'_, 'y> {
 
     /// The JSON Schema of a type in the short notation.
     pub(super) fn schema_of(&mut self, yaml: &'y Yaml) -> Option<Value> {
+        self.nested(&yaml.range, |it| it.schema_of_part(yaml))
+    }
+
+    /// Reads a part of a type one level deeper.
+    fn nested<T>(
+        &mut self,
+        at: &Range<usize>,
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<T> {
+        self.depth += 1;
+        let part = self.check_depth(0, at).and_then(|()| read(self));
+        self.depth -= 1;
+        part
+    }
+
+    /// Reports a type whose part at this place, with so many levels of its own, is nested too deep.
+    fn check_depth(&mut self, levels: usize, at: &Range<usize>) -> Option<()> {
+        if self.depth + levels <= DEPTH_MAX {
+            return Some(());
+        }
+        let message = format!("this type is nested deeper than {DEPTH_MAX} levels");
+        let finding = Diagnostic::error("GR014", message).at(self.report.place(at), "too deep");
+        self.report.push(finding.help("declare an inner part as `json`"));
+        None
+    }
+
+    fn schema_of_part(&mut self, yaml: &'y Yaml) -> Option<Value> {
         match &yaml.data {
             Data::List(items) => {
                 let [item] = items.as_slice() else {
@@ -197,7 +221,8 @@ impl<'y> TypeReader<'_, 'y> {
     /// Parses a type at the front of a text and returns the rest.
     fn notation<'t>(&mut self, word: &SpannedText, text: &'t str) -> Option<(Value, &'t str)> {
         let (schema, rest) = if let Some(inner) = text.strip_prefix('[') {
-            let (item, rest) = self.notation(word, inner.trim_start())?;
+            let read = |it: &mut Self| it.notation(word, inner.trim_start());
+            let (item, rest) = self.nested(&word.range, read)?;
             let Some(rest) = rest.strip_prefix(']') else {
                 let finding = Diagnostic::error("GR014", format!("`{}` lacks a `]`", word.text));
                 self.report.push(finding.at(self.report.place(&word.range), "not closed"));
@@ -230,7 +255,8 @@ impl<'y> TypeReader<'_, 'y> {
             form(self, "the keys are texts");
             return None;
         };
-        let (value, rest) = self.notation(word, value.trim_start())?;
+        let read = |it: &mut Self| it.notation(word, value.trim_start());
+        let (value, rest) = self.nested(&word.range, read)?;
         let Some(rest) = rest.strip_prefix(']') else {
             form(self, "not closed");
             return None;
@@ -308,8 +334,21 @@ impl<'y> TypeReader<'_, 'y> {
         self.used.insert(name.to_owned());
         let schema = self.read_named(name)?;
         self.grow(&schema, &word.range)?;
+        self.check_depth(levels_of(&schema), &word.range)?;
         Some(schema)
     }
+}
+
+/// The levels of lists, maps and records in the schema of a type.
+fn levels_of(schema: &Value) -> usize {
+    let inside =
+        |key: &str| schema.get(key).filter(|it| it.is_object()).map(|it| 1 + levels_of(it));
+    let fields = schema.get("properties").and_then(Value::as_object);
+    let fields = fields.into_iter().flat_map(Map::values).map(|it| 1 + levels_of(it));
+    let forms = schema.get("anyOf").and_then(Value::as_array);
+    let forms = forms.into_iter().flatten().map(levels_of);
+    let parts = [inside("items"), inside("additionalProperties")].into_iter().flatten();
+    parts.chain(fields).chain(forms).max().unwrap_or(0)
 }
 
 /// The type of a file: its name, its media type, and its content in base64.

@@ -57,6 +57,12 @@ impl<'y> TypeReader<'_, 'y> {
             Type::Int(_) => "a whole number",
             _ => "a number",
         };
+        if value.text().is_some_and(is_endless) {
+            let message = format!("`{what}` is {wanted}, and `{}` is none", value.text()?);
+            let help = format!("remove `{what}` if the numbers have no such bound");
+            self.report.bad_value(&value.word()?, message, &help);
+            return None;
+        }
         let is_plain = value.text().is_some();
         let number = if is_plain { value_of(self.report, value, ty)? } else { Value::Null };
         let is_whole = |it: &Number| it.is_i64() || it.is_u64();
@@ -70,6 +76,14 @@ impl<'y> TypeReader<'_, 'y> {
             }
         }
     }
+}
+
+/// Whether a text is how YAML writes no number, or an infinite one.
+fn is_endless(text: &str) -> bool {
+    matches!(
+        text.trim_start_matches(['+', '-']).to_ascii_lowercase().as_str(),
+        ".nan" | ".inf" | "nan" | "inf" | "infinity"
+    )
 }
 
 /// Returns the part of the schema of a number, or of an optional one, that describes the number.

@@ -59,6 +59,23 @@ fn the_range_of_a_number_is_computed() {
         ("grade > 9 ? grade : 1", "1 to 6"),
         ("has(counts.a) && counts.a <= 3 ? counts.a : 0", "at most 3"),
         ("list.size() > 2 ? list.size() : 3", "at least 3"),
+        ("n < 0 ? 0 : (n > 10 ? 10 : n)", "0 to 10"),
+        ("n < 0 ? 0 : (n > 4 + 6 ? 10 : n)", "0 to 10"),
+        ("n < 0 ? 0 : (n + 1 > 10 ? 10 : n + 1)", "1 to 10"),
+        ("n < 0 ? -1 : (n < 10 ? (n > 5 ? n : 7) : 9)", "-1 to 9"),
+        ("n > 0 ? (yes || n > 5 ? n : 3) : 1", "at least 1"),
+        ("grade != 1 ? grade : 2", "2 to 6"),
+        ("!(6 == grade) ? grade : 2", "1 to 5"),
+        ("grade != 2 && grade != 1 && grade != 6 ? grade : 3", "3 to 5"),
+        ("n != 0 && n >= 0 ? 10 / n : 0", "0 to 10"),
+        ("n == 0 || n < 0 ? 1 : n", "at least 1"),
+        ("n != 3 ? n : 0", "any number"),
+        ("x >= 0.0 && x != 0.0 ? x : 1.0", "at least 0"),
+        ("list.filter(it, it >= 0).sum()", "at least 0"),
+        (
+            "list.filter(it, it < 3 && it >= 0).map(it, it + 1).filter(it, has(list[it])).sum()",
+            "at least 0",
+        ),
     ];
     for (source, expected) in cases {
         let ty = compiled(&state, source).expect(source).ty().required().clone();
