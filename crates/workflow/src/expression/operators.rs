@@ -71,7 +71,7 @@ impl ExpressionChecker<'_> {
         let problems = self.problems.len();
         let (mut left_type, mut right_type) = (self.value(left), self.value(right));
         // A literal is a value of the type of the other side; of two literals, neither declares values.
-        if [left, right].iter().all(|it| matches!(it.kind, Kind::Literal(_))) {
+        if [left, right].iter().all(|it| matches!(it.kind, NodeKind::Literal(_))) {
             for ty in [&mut left_type, &mut right_type] {
                 if values_of(ty).is_some() {
                     *ty = Type::String;
