@@ -228,7 +228,8 @@ fn a_lost_worktree_and_a_lost_repository_are_named() {
     done(&resumed);
     let warned = resumed.stderr.replace("\n  ", " ");
     assert!(
-        warned.contains("was gone or replaced; it is made again from its branch") && warned.contains(&worktree),
+        warned.contains("was gone or replaced; it is made again from its branch")
+            && warned.contains(&worktree),
         "{resumed}"
     );
 }
