@@ -5,8 +5,8 @@ use graphrun_core::id::unique_id;
 /// Runs the command with its streams in files, which are returned when it has ended.
 ///
 /// Arguments: the names of the files for input and output, then the command. No value of the state
-/// is among them. Meanwhile the streams are in `/tmp`, so that the command finds only its own
-/// files.
+/// is among them. The streams are in `/tmp`, so that the command finds only its own files. They are cut and renamed there,
+/// which needs no room: the command may have used all of it.
 const SCRIPT: &str = r#"
 input=$1 output=$2 errors=$3
 shift 3
@@ -15,8 +15,10 @@ exec 8</dev/null
 if [[ -e $input ]]; then exec 8<"$input"; rm -- "$input"; fi
 "$@" <&8 >/tmp/.stdout 2>/tmp/.stderr 8<&-
 status=$?
-head -c 1048577 /tmp/.stdout >"$output"
-head -c 1048577 /tmp/.stderr >"$errors"
+cd /tmp
+truncate --size='<1048577' .stdout .stderr
+mv .stdout "$output"
+mv .stderr "$errors"
 exit "$status"
 "#;
 

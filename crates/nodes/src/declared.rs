@@ -68,7 +68,7 @@ impl Declared {
                 folder: folder.files(),
                 mounted: folder.mounted(),
                 limits: tool.sandbox.limits(),
-                collect: vec![streams.output.clone(), streams.errors.clone()],
+                collect_temporary: vec![streams.output.clone(), streams.errors.clone()],
                 required: tool.argv.first().cloned().into_iter().collect(),
                 ..Job::default()
             })

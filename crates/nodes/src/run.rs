@@ -103,7 +103,7 @@ impl Run {
             mounted: folder.mounted(),
             env: self.definition.env.iter().map(variable).collect::<Result<_, _>>()?,
             limits: settings.limits(),
-            collect: vec![names.output.clone(), names.errors.clone()],
+            collect_temporary: vec![names.output.clone(), names.errors.clone()],
             collect_below: self.definition.changes.clone(),
             // The program is looked up before any code of the command runs, so that no command can
             // make it seem absent.
@@ -141,14 +141,14 @@ impl Run {
     ) -> Result<CommandOutput, Failure> {
         let program = self.program();
         let code = self.code(finished.outcome, time)?;
-        let mut stream = |name: &str| {
-            finished.collected.remove(name).ok_or_else(|| {
-                stopped(
-                    program,
-                    "its output and its changes together are larger than 8 MiB, or had no space",
-                )
-            })
+        // The shell around the program brings the output out, and a program can kill all processes.
+        let missing = if finished.is_too_large {
+            "its output and its changes together are larger than 8 MiB"
+        } else {
+            "a signal ended it together with the shell that keeps its output"
         };
+        let mut stream =
+            |name: &str| finished.collected.remove(name).ok_or_else(|| stopped(program, missing));
         let (stdout, stderr) = (stream(&names.output)?, stream(&names.errors)?);
         Ok(CommandOutput { code, stdout, stderr, changes: Changes::of(finished) })
     }

@@ -1,6 +1,6 @@
 # Runs inside the sandbox, under its limits and its filter, as the parent of the program.
 # Arguments: the number of the last descriptor below, `mounted` if the host mounts a folder, the number of required programs, their names, the number of declared
-# files, their names, then the program with its arguments.
+# files, their names, the number of declared files in /tmp, their names, then the program with its arguments.
 # Descriptors: 0 the word to go, 1 and 2 the output, 3 reports to the host, 4 the files (tar), 5 the declared files (tar);
 # with a channel or streams also 6 the input of the program, which is its secret if it has one, and 7 its records.
 set -eu
@@ -28,6 +28,9 @@ required=("${@:2:count}")
 shift $((count + 1))
 count=$1
 names=("${@:2:count}")
+shift $((count + 1))
+count=$1
+temporary=("${@:2:count}")
 shift $((count + 1))
 
 tar --extract --file=- --directory=/box --touch --no-same-owner <&4
@@ -60,8 +63,12 @@ status=$?
 
 # Daemons end with the program; nothing changes the files while they are brought out.
 kill -KILL -1
-if ((count > 0)); then
-  # Each name of a file comes out with its content: of two names for one file, none is lost.
-  tar --create --file=- --directory=/box --ignore-failed-read --hard-dereference -- "${names[@]}" >&5
+if ((${#names[@]} + ${#temporary[@]} > 0)); then
+  # The program may have left files without the right to read them, and the packer skips those.
+  if ((${#names[@]} > 0)); then
+    (cd /box && find "${names[@]}" ! -type l \( ! -readable -o -type d ! -executable \) -exec chmod u+rX {} \;)
+  fi
+  # Each name of a file comes out with its content: of two names for one file, none is lost. No name begins with `-`.
+  tar --create --file=- --ignore-failed-read --hard-dereference --directory=/tmp "${temporary[@]}" --directory=/box "${names[@]}" >&5
 fi
 exit "$status"

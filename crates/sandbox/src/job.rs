@@ -39,6 +39,9 @@ pub struct Job {
     /// Files and folders of the work folder. The files, and all regular files below the folders, are returned afterwards;
     /// those with a path that [`check_path`](super::check_path) refuses are returned separately.
     pub collect_below: Vec<String>,
+    /// Files in `/tmp` that are returned afterwards like those of `collect`. A program that fills its work folder leaves
+    /// room for them.
+    pub collect_temporary: Vec<String>,
     /// Files that appear below `/graphrun`, read-only: nothing inside can change, replace or hide them.
     pub fixed: Vec<FixedFile>,
     /// Further programs that the job needs to start.
@@ -192,7 +195,8 @@ impl Job {
         if let Some(secret) = self.channel.as_ref().filter(|it| it.len() > Self::SECRET_BYTES_MAX) {
             return Err(JobError::Secret { bytes: secret.len() });
         }
-        for path in self.collect.iter().chain(&self.collect_below) {
+        let collected = [&self.collect, &self.collect_below, &self.collect_temporary];
+        for path in collected.into_iter().flatten() {
             check_path(path).map_err(|source| JobError::Collect { path: path.clone(), source })?;
         }
         for FixedFile { path, .. } in &self.fixed {
@@ -323,8 +327,13 @@ mod tests {
     #[test]
     fn files_are_collected_only_from_the_work_folder() {
         for path in ["../x", "/etc/passwd", "-x"] {
-            let job = Job { collect: vec![path.to_owned()], ..job() };
-            assert!(matches!(job.check(), Err(JobError::Collect { .. })), "{path:?} was accepted");
+            for job in [
+                Job { collect: vec![path.to_owned()], ..job() },
+                Job { collect_temporary: vec![path.to_owned()], ..job() },
+            ] {
+                let checked = job.check();
+                assert!(matches!(checked, Err(JobError::Collect { .. })), "{path:?} was accepted");
+            }
         }
     }
 

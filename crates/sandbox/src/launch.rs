@@ -227,7 +227,7 @@ impl Launch {
         let is_mounted = if self.job.mounted.is_some() { "mounted" } else { "plain" };
         arguments.add(&[&last.to_string(), is_mounted]);
         let collect = [&self.job.collect[..], &self.job.collect_below].concat();
-        for names in [&self.job.required, &collect] {
+        for names in [&self.job.required, &collect, &self.job.collect_temporary] {
             arguments.add(&[&names.len().to_string()]);
             arguments.0.extend(names.iter().map(OsString::from));
         }

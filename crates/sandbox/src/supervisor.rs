@@ -241,7 +241,8 @@ impl Supervisor<'_> {
         let Unpacked { collected, refused } = if is_too_large {
             Unpacked::default()
         } else {
-            archive::unpack(&collected_bytes, &job.collect, &job.collect_below)
+            let declared = [&job.collect[..], &job.collect_temporary].concat();
+            archive::unpack(&collected_bytes, &declared, &job.collect_below)
         };
         let records = match mem::take(&mut self.records_bytes) {
             bytes if bytes.len() > RECORDS_BYTES_MAX => Vec::new(),

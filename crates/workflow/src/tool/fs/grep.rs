@@ -60,7 +60,8 @@ struct TextMatch {
 fn grep(files: &ToolFolder, input: &Grep) -> Result<Matches, ToolError> {
     let pattern = RegexBuilder::new(&input.pattern).size_limit(PATTERN_BYTES_MAX).build();
     let pattern = pattern.map_err(|error| ToolError::permanent(format!("the pattern: {error}")))?;
-    let is_folder = files.open_any(&input.path)?.metadata().is_ok_and(|it| it.is_dir());
+    let path = if input.path.is_empty() { here() } else { input.path.clone() };
+    let is_folder = files.open_any(&path)?.metadata().is_ok_and(|it| it.is_dir());
     let mut search = TextSearch {
         pattern,
         matches: Vec::new(),
@@ -68,10 +69,10 @@ fn grep(files: &ToolFolder, input: &Grep) -> Result<Matches, ToolError> {
         is_partial: false,
     };
     if !is_folder {
-        search.file(files, &input.path)?;
+        search.file(files, &path)?;
         return Ok(search.found(false));
     }
-    let mut open = VecDeque::from([input.path.clone()]);
+    let mut open = VecDeque::from([path]);
     let mut visited = 0;
     while let Some(folder) = open.pop_front() {
         // A folder that disappeared or cannot be read does not stop the search elsewhere.

@@ -1,9 +1,10 @@
 //! `fs.patch`: applies a unified diff to a text file.
 //!
 //! Models count lines badly, so the numbers of a hunk only choose among the places where its lines are. Blanks and everything
-//! else of these lines have to agree.
+//! else of these lines have to agree. A patch and a file that end their lines in different ways agree, too, and new lines
+//! then end as those of the file.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -36,7 +37,26 @@ struct Hunk<'p> {
     /// The lines that it replaces, with those around them.
     old: Vec<&'p str>,
     /// The lines in their place.
-    new: Vec<&'p str>,
+    new: Vec<NewLine<'p>>,
+    /// Whether the last of the old lines is the end of the file, without a line break.
+    ends_old: bool,
+    /// The same of the new lines.
+    ends_new: bool,
+}
+
+/// A line of the file after the change.
+#[derive(Debug, PartialEq, Eq)]
+enum NewLine<'p> {
+    /// The old line of this index.
+    Kept(usize),
+    Added(&'p str),
+}
+
+/// How lines are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineEnds {
+    Exact,
+    Ignored,
 }
 
 fn patch(root: &Path, input: &Patch) -> Result<Changed, ToolError> {
@@ -50,34 +70,47 @@ fn patch(root: &Path, input: &Patch) -> Result<Changed, ToolError> {
 /// Reads the hunks of one file.
 fn parse(patch: &str) -> Result<Vec<Hunk<'_>>, String> {
     let mut hunks: Vec<Hunk<'_>> = Vec::new();
-    for (at, line) in patch.lines().enumerate() {
+    let mut sides = (false, false);
+    // `lines` would remove the `\r` of a line, which belongs to the file.
+    for (at, line) in patch.strip_suffix('\n').unwrap_or(patch).split('\n').enumerate() {
         if let Some(rest) = line.strip_prefix("@@") {
             let digits = rest.trim_start().strip_prefix('-').unwrap_or_default();
             let end = digits.find(|it: char| !it.is_ascii_digit()).unwrap_or(digits.len());
-            let first = digits[..end].parse().ok();
-            hunks.push(Hunk { first, old: Vec::new(), new: Vec::new() });
+            let (first, old, new) = (digits[..end].parse().ok(), Vec::new(), Vec::new());
+            hunks.push(Hunk { first, old, new, ends_old: false, ends_new: false });
             continue;
         }
         let Some(hunk) = hunks.last_mut() else {
             // The header.
-            if ["--- ", "+++ ", "diff ", "index "].iter().any(|it| line.starts_with(it)) {
+            let is_empty = patch.is_empty();
+            if is_empty || ["--- ", "+++ ", "diff ", "index "].iter().any(|it| line.starts_with(it))
+            {
                 continue;
             }
             return Err(format!("line {} of the patch is before its first `@@`", at + 1));
         };
         match line.split_at_checked(1) {
             Some((" ", rest)) => {
-                hunk.old.push(rest);
-                hunk.new.push(rest);
+                hunk.keep(rest);
+                sides = (true, true);
             }
-            Some(("-", rest)) => hunk.old.push(rest),
-            Some(("+", rest)) => hunk.new.push(rest),
-            // `\ No newline at end of file`
-            Some(("\\", _)) => {}
+            Some(("-", rest)) => {
+                hunk.old.push(rest);
+                sides = (true, false);
+            }
+            Some(("+", rest)) => {
+                hunk.new.push(NewLine::Added(rest));
+                sides = (false, true);
+            }
+            // `\ No newline at end of file`, about the line before it.
+            Some(("\\", _)) => {
+                hunk.ends_old |= sides.0;
+                hunk.ends_new |= sides.1;
+            }
             // An empty line of the file, without its blank.
-            None => {
-                hunk.old.push("");
-                hunk.new.push("");
+            None | Some(("\r", "")) => {
+                hunk.keep(line);
+                sides = (true, true);
             }
             Some(_) => {
                 let number = at + 1;
@@ -89,38 +122,88 @@ fn parse(patch: &str) -> Result<Vec<Hunk<'_>>, String> {
     if hunks.is_empty() { Err("the patch has no `@@`".to_owned()) } else { Ok(hunks) }
 }
 
+impl<'p> Hunk<'p> {
+    fn keep(&mut self, line: &'p str) {
+        self.new.push(NewLine::Kept(self.old.len()));
+        self.old.push(line);
+    }
+
+    /// Whether the hunk fits at a place, its marks of the end of the file included.
+    fn fits(&self, lines: &[&str], place: usize, ends: LineEnds) -> bool {
+        let Some(there) = lines.get(place..place + self.old.len()) else { return false };
+        let is_equal = |(one, other): (&&str, &&str)| match ends {
+            LineEnds::Exact => one == other,
+            LineEnds::Ignored => without_return(one) == without_return(other),
+        };
+        let rest = &lines[place + self.old.len()..];
+        let is_at_end = match (self.ends_old, self.ends_new) {
+            (true, _) => rest.is_empty(),
+            (false, true) => rest.is_empty() || rest == [""],
+            (false, false) => true,
+        };
+        is_at_end && there.iter().zip(&self.old).all(is_equal)
+    }
+}
+
 /// Returns the text with all hunks applied.
 fn apply(text: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
     let lines: Vec<&str> = text.split('\n').collect();
     let (mut patched, mut done) = (Vec::new(), 0);
     for (at, hunk) in hunks.iter().enumerate() {
-        let start = place_of(hunk, &lines, done).map_err(|why| format!("hunk {} {why}", at + 1))?;
-        patched.extend_from_slice(&lines[done..start]);
-        patched.extend_from_slice(&hunk.new);
+        let (start, ends) =
+            place_of(hunk, &lines, done).map_err(|why| format!("hunk {} {why}", at + 1))?;
+        patched.extend(lines[done..start].iter().copied().map(Cow::from));
+        // The line at the place of the hunk, or before it, shows how lines end here.
+        let like = lines.get(start).filter(|it| !it.is_empty()).or(lines.first());
+        let has_return = like.is_some_and(|it| it.ends_with('\r'));
+        patched.extend(hunk.new.iter().map(|line| match *line {
+            NewLine::Kept(index) => lines[start + index].into(),
+            NewLine::Added(line) if ends == LineEnds::Exact => line.into(),
+            NewLine::Added(line) if has_return => format!("{}\r", without_return(line)).into(),
+            NewLine::Added(line) => without_return(line).into(),
+        }));
         done = start + hunk.old.len();
+        match (hunk.ends_old, hunk.ends_new) {
+            (true, false) => patched.push("".into()),
+            // The empty rest after the last line break.
+            (false, true) => done = lines.len(),
+            _ => {}
+        }
     }
-    patched.extend_from_slice(&lines[done..]);
+    patched.extend(lines[done..].iter().copied().map(Cow::from));
     Ok(patched.join("\n"))
 }
 
-/// Returns the place of a hunk behind the earlier ones.
-fn place_of(hunk: &Hunk<'_>, lines: &[&str], done: usize) -> Result<usize, String> {
+fn without_return(line: &str) -> &str {
+    line.strip_suffix('\r').unwrap_or(line)
+}
+
+/// Returns the place of a hunk behind the earlier ones, and how its lines agree with those of the file.
+fn place_of(hunk: &Hunk<'_>, lines: &[&str], done: usize) -> Result<(usize, LineEnds), String> {
+    const NOWHERE: &str = "is not in the file as it is; read the file again";
     if hunk.old.is_empty() {
         // New lines alone stand behind the line of this number.
         let first = hunk.first.ok_or("has neither lines of the file nor a number")?;
-        return Ok(first.clamp(done, lines.len()));
+        let place = first.clamp(done, lines.len());
+        let is_there = hunk.fits(lines, place, LineEnds::Exact);
+        return if is_there { Ok((place, LineEnds::Ignored)) } else { Err(NOWHERE.to_owned()) };
     }
-    let fits = |it: &usize| lines[*it..].starts_with(&hunk.old);
-    let places: Vec<usize> = (done..lines.len()).filter(fits).collect();
-    match (&places[..], hunk.first) {
-        ([], _) => Err("is not in the file as it is; read the file again".to_owned()),
-        ([place], _) => Ok(*place),
-        (_, None) => Err(format!("fits in {} places; include more lines", places.len())),
-        (_, Some(first)) => {
-            let nearest = places.iter().min_by_key(|it| it.abs_diff(first.saturating_sub(1)));
-            Ok(*nearest.expect("there are places"))
+    for ends in [LineEnds::Exact, LineEnds::Ignored] {
+        let fits = |it: &usize| hunk.fits(lines, *it, ends);
+        let places: Vec<usize> = (done..lines.len()).filter(fits).collect();
+        match (&places[..], hunk.first) {
+            ([], _) => {}
+            ([place], _) => return Ok((*place, ends)),
+            (_, None) => {
+                return Err(format!("fits in {} places; include more lines", places.len()));
+            }
+            (_, Some(first)) => {
+                let nearest = places.iter().min_by_key(|it| it.abs_diff(first.saturating_sub(1)));
+                return Ok((*nearest.expect("there are places"), ends));
+            }
         }
     }
+    Err(NOWHERE.to_owned())
 }
 
 #[cfg(test)]
@@ -137,7 +220,47 @@ mod tests {
         let patch = "--- a/x\n+++ b/x\n@@ -1,3 +1,4 @@ fn x\n a\n-b\n+B\n+B2\n\n@@ -5 +6 @@\n-d\n@@ -6,0 +7 @@\n+f\n";
         assert_eq!(patched(text, patch).unwrap(), "a\nB\nB2\n\nc\ne\nf\n");
         let last = "@@ -6 +6 @@\n-e\n+E\n\\ No newline at end of file\n";
-        assert_eq!(patched(text, last).unwrap(), "a\nb\n\nc\nd\nE\n");
+        assert_eq!(patched(text, last).unwrap(), "a\nb\n\nc\nd\nE");
+    }
+
+    /// The expected texts are those of `git apply`.
+    #[test]
+    fn the_line_break_at_the_end_can_be_added_and_removed() {
+        const NONE: &str = "\\ No newline at end of file\n";
+        for (text, patch, expected) in [
+            ("a\nb", format!("@@ -2 +2 @@\n-b\n{NONE}+b\n"), "a\nb\n"),
+            ("a\nb\n", format!("@@ -2 +2 @@\n-b\n+b\n{NONE}"), "a\nb"),
+            ("a\nb", format!("@@ -1,2 +1,2 @@\n-a\n+A\n b\n{NONE}"), "A\nb"),
+            ("a\nb", format!("@@ -1,2 +1 @@\n a\n-b\n{NONE}"), "a\n"),
+            ("a\nb", format!("@@ -2 +2,2 @@\n-b\n{NONE}+b\n+c\n{NONE}"), "a\nb\nc"),
+            ("", format!("@@ -0,0 +1 @@\n+a\n{NONE}"), "a"),
+            ("", "@@ -0,0 +1 @@\n+a\n".to_owned(), "a\n"),
+        ] {
+            assert_eq!(patched(text, &patch).unwrap(), expected, "{patch}");
+        }
+        for (text, patch) in [
+            ("a\nb\n", format!("@@ -2 +2 @@\n-b\n{NONE}+b\n")),
+            ("a\nb\n", format!("@@ -1 +1 @@\n-a\n+A\n{NONE}")),
+            ("a\nb\n", format!("@@ -1,0 +1 @@\n+A\n{NONE}")),
+        ] {
+            let error = patched(text, &patch).unwrap_err();
+            assert!(error.starts_with("hunk 1 is not in the file"), "{patch}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_keeps_its_line_ends() {
+        let (crlf, lf) = ("a\r\nb\r\n\r\nc\r\n", "a\nb\n\nc\n");
+        let plain = "@@ -1,3 +1,4 @@\n a\n-b\n+B\n+B2\n\n";
+        let with_returns = "@@ -1,3 +1,4 @@\n a\r\n-b\r\n+B\r\n+B2\r\n \r\n";
+        let all_returns = plain.replace('\n', "\r\n");
+        for patch in [plain, with_returns, &all_returns] {
+            assert_eq!(patched(crlf, patch).unwrap(), "a\r\nB\r\nB2\r\n\r\nc\r\n", "{patch:?}");
+            assert_eq!(patched(lf, patch).unwrap(), "a\nB\nB2\n\nc\n", "{patch:?}");
+        }
+        assert_eq!(patched("a\r\n", "@@ -1,0 +2 @@\n+b\n").unwrap(), "a\r\nb\r\n");
+        // A patch of the line ends themselves.
+        assert_eq!(patched("a\r\nb\n", "@@ -1 +1 @@\n-a\r\n+a\n").unwrap(), "a\nb\n");
     }
 
     #[test]
