@@ -451,9 +451,11 @@ pub(super) fn refused(error: RunError, name: &str, database: &Database) -> CliEr
         RunError::NotFailed(Status::Done | Status::Failed) => {
             Some("start a new run to repeat its work".to_owned())
         }
-        RunError::NotFailed(Status::Paused) => command("resume").zip(command("runs show")).map(
-            |(resume, show)| format!("continue it with `{resume}`; `{show}` prints its questions"),
-        ),
+        RunError::NotFailed(Status::Paused) => {
+            command("resume").zip(command("runs show")).map(|(resume, show)| {
+                format!("continue it with `{resume}`; `{show}` prints its questions")
+            })
+        }
         RunError::NotFailed(Status::Limit) => command("resume")
             .map(|it| format!("resume it with a higher limit, as in `{it} --max-steps N`")),
         RunError::NotFailed(Status::Running | Status::Interrupted) => {
