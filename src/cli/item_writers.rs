@@ -92,7 +92,7 @@ impl<'a> Write<'a> {
     fn of(record: &'a TaskRecord, field: &str, step: Step) -> Option<Self> {
         let Outcome::Finished { update, .. } = &record.outcome else { return None };
         let clears = update.clears.iter().any(|it| it.as_str() == field);
-        let written = update.writes.iter().find(|it| it.0.as_str() == field).map(|it| &**it.1);
+        let written = update.writes.iter().find(|it| it.0.as_str() == field).map(|it| &*it.1);
         let items = match written {
             Some(Value::Array(items)) => items.iter().collect(),
             Some(item) => vec![item],
