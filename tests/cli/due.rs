@@ -1,4 +1,4 @@
-//! `resume --due`: each due run is resumed, whatever becomes of the others.
+//! `resume --due`: each due run is resumed, also after one that cannot be.
 
 use std::{fs, thread, time::Duration};
 
@@ -19,7 +19,7 @@ nodes:
   a: { ask: "Now?", writes: v, timeout: 1s, catch: { timeout: end }, then: end }
 "#;
 
-/// Creates a folder with paused runs whose deadlines are over, each of its own workflow.
+/// Creates a folder with paused runs after their deadlines, each with a separate workflow.
 fn due(runs: &[&str]) -> Place {
     let place = Place::new();
     for run in runs {

@@ -94,43 +94,6 @@ fn g9_a_full_disk_interrupts_a_run_that_can_be_resumed() {
     assert_eq!(finished(&place, "sqlite:runs.db"), (1..=40).collect::<Vec<u64>>());
 }
 
-#[test]
-fn a_run_can_be_removed_from_a_full_disk() {
-    let place = place(GROWS);
-    let text: String =
-        noise("pile", 80_000).iter().map(|it| char::from(b' ' + 1 + it % 64)).collect();
-    fs::write(place.path("text"), &text).unwrap();
-    fs::create_dir(place.path("disk")).unwrap();
-    let script = r#"
-        head -c 8M /dev/zero > disk/ballast
-        "$0" execute w.yaml -i text=@text --run-id run-1 --db sqlite:disk/runs.db > full.txt 2> full.err
-        echo $? > full.code
-        "$0" runs rm run-1 --db sqlite:disk/runs.db > rm.txt 2>&1
-        echo $? > rm.code
-        "$0" runs list --db sqlite:disk/runs.db --output json > list.json
-        "$0" execute w.yaml -i text=x --run-id run-2 --db sqlite:disk/runs.db > next.txt 2>&1
-        echo $? > next.code
-    "#;
-    let status = Command::new("bwrap")
-        .args(["--dev-bind", "/", "/", "--size", "11534336", "--tmpfs"])
-        .arg(place.path("disk"))
-        .args(["sh", "-c", script, env!("CARGO_BIN_EXE_graphrun")])
-        .envs(place.own_folders())
-        .current_dir(place.path(""))
-        .status()
-        .unwrap();
-    assert!(status.success());
-    let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
-    assert_eq!(read("full.code").trim(), "5", "{}", read("full.err"));
-    assert_eq!(
-        (read("rm.code").trim(), read("list.json").trim()),
-        ("0", "[]"),
-        "{}",
-        read("rm.txt")
-    );
-    assert_eq!(read("next.code").trim(), "0", "new runs use the space: {}", read("next.txt"));
-}
-
 /// Makes one call fail that writes or flushes a database, like a broken disk.
 const SHIM: &str = r#"
 #define _GNU_SOURCE

@@ -190,7 +190,7 @@ impl Database {
                 // It may be given up already.
                 reserve::give_up(&self.path);
                 match self.run(Mode::Write, &action, &work) {
-                    // The log may be most of what is used, and its pages are in the database after a checkpoint.
+                    // A checkpoint moves the pages of the log into the database and frees the log.
                     Err(CheckpointError::Full { .. }) if self.empty_log() => {
                         self.run(Mode::Write, action, work)
                     }
