@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{
     error::CliError,
     exit::Exit,
+    json::not_json,
     keys::redact_given,
     question_text::QuestionText,
     signals::{Signal, Signals},
@@ -254,10 +255,13 @@ fn read_as_typed(question: &Question, text: &str) -> Result<Value, Vec<String>> 
     let problems = match read_json(text) {
         Ok(value) => match question.check(&value) {
             Ok(()) => return Ok(value),
+            Err(problems) if value.is_string() => {
+                return Err(with_quotes_too_many(question, &value, problems));
+            }
             Err(problems) => problems,
         },
         Err(error) if error.is_limit() => vec![error.to_string()],
-        Err(error) => vec![format!("expected JSON: {error}")],
+        Err(error) => vec![not_json(text, &error)],
     };
     let value = match Form::of(&question.schema) {
         Form::Choice { field, values } if values.iter().any(|it| it == text.trim()) => {
@@ -267,6 +271,24 @@ fn read_as_typed(question: &Question, text: &str) -> Result<Value, Vec<String>> 
         Form::Choice { field: Some(_), .. } | Form::Json => return Err(problems),
     };
     question.check(&value).map(|()| value)
+}
+
+/// Adds a remedy to the problems of a text that would fit without its quotes, which a shell has kept.
+fn with_quotes_too_many(
+    question: &Question,
+    value: &Value,
+    mut problems: Vec<String>,
+) -> Vec<String> {
+    let inner = value.as_str().and_then(|it| it.strip_prefix('"')?.strip_suffix('"'));
+    if let Some(inner) = inner
+        && read_as_typed(question, inner).is_ok()
+    {
+        problems.push(format!(
+            "the value has one pair of quotes too many; give it as `{}`",
+            clean(inner)
+        ));
+    }
+    problems
 }
 
 /// Returns the answer for a choice.

@@ -1,7 +1,6 @@
 //! The database for runs, as `--db` names it.
 
 use std::{
-    collections::BTreeSet,
     fmt,
     fs::File,
     io,
@@ -40,7 +39,7 @@ pub(super) struct Database {
     /// The `--memory` flag that a later command needs as well, if any.
     memory_flag: Option<Url>,
     /// The permissions that hold for one process only, which a command that continues a run needs as well.
-    permissions: BTreeSet<Permission>,
+    permissions: Vec<Permission>,
     /// Whether the folder, not the user, chose the path: the file may have come with the folder.
     is_of_folder: bool,
 }
@@ -64,7 +63,7 @@ impl Default for Database {
             location: DatabaseLocation::Sqlite(PATH_DEFAULT.into()),
             flag: None,
             memory_flag: None,
-            permissions: BTreeSet::new(),
+            permissions: Vec::new(),
             is_of_folder: true,
         }
     }
@@ -158,8 +157,9 @@ impl Database {
     pub(super) fn open_memory(&self) -> Result<Option<Arc<dyn Store>>, CliError> {
         match &self.location {
             DatabaseLocation::Memory => Ok(None),
-            DatabaseLocation::Sqlite(path) if matches!(path.try_exists(), Ok(false)) => Ok(None),
-            DatabaseLocation::Sqlite(path) => Ok(Some(Arc::new(SqliteStore::open_existing(path)?))),
+            DatabaseLocation::Sqlite(path) => {
+                Ok(SqliteStore::find(path)?.map(|it| Arc::new(it) as _))
+            }
             #[cfg(feature = "postgres")]
             DatabaseLocation::Postgres(Url(url)) => {
                 Ok(PostgresStore::open_existing(url)?.map(|it| Arc::new(it) as _))
@@ -231,11 +231,9 @@ impl Database {
     pub(super) fn open(&self) -> Result<Option<Arc<dyn Checkpointer>>, CliError> {
         match &self.location {
             DatabaseLocation::Memory => Ok(None),
-            // An inaccessible path may hold a database: opening it reports the cause.
-            DatabaseLocation::Sqlite(path) if matches!(path.try_exists(), Ok(false)) => Ok(None),
             DatabaseLocation::Sqlite(path) => {
-                let storage = SqliteStorage::open_existing(path)?;
-                Ok(Some(Arc::new(storage.on_the_same_thread())))
+                let storage = SqliteStorage::find(path)?;
+                Ok(storage.map(|it| Arc::new(it.on_the_same_thread()) as _))
             }
             #[cfg(feature = "postgres")]
             DatabaseLocation::Postgres(Url(url)) => {
@@ -292,8 +290,8 @@ impl Database {
 
     /// Returns the same database, for commands with these permissions.
     #[must_use]
-    pub(super) fn with_permissions(mut self, mut permissions: BTreeSet<Permission>) -> Self {
-        self.permissions.append(&mut permissions);
+    pub(super) fn with_permissions(mut self, permissions: Vec<Permission>) -> Self {
+        Permission::merge(&mut self.permissions, permissions);
         self
     }
 
@@ -371,7 +369,7 @@ impl Database {
 
 fn no_place(url: &str, layer: &str) -> CliError {
     let url = without_secrets(url);
-    CliError::usage(format!("{layer} is `{url}`, which is not the URL of a database"))
+    CliError::setting(layer, format!("{layer} is `{url}`, which is not the URL of a database"))
         .with_help("graphrun supports `sqlite:PATH`, `postgres://…` and `memory:`")
 }
 
@@ -385,7 +383,7 @@ fn postgres(url: &str, _: &str) -> Result<DatabaseLocation, CliError> {
 fn postgres(_: &str, layer: &str) -> Result<DatabaseLocation, CliError> {
     let message =
         format!("{layer} names a PostgreSQL server, but this program was built without PostgreSQL");
-    Err(CliError::usage(message)
+    Err(CliError::setting(layer, message)
         .with_help("build it with `cargo install --path . --features postgres`"))
 }
 
@@ -450,7 +448,7 @@ impl From<CheckpointError> for CliError {
                  progress"
             }
             CheckpointError::Full { .. } => {
-                "free some space on the disk of the database, then resume the run"
+                "free some space on the disk of the database, and try again"
             }
             CheckpointError::Overtaken { .. } => {
                 "another process continues this run; `graphrun runs show` prints its progress"
@@ -500,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_url_is_a_usage_error_that_names_its_layer() {
+    fn an_invalid_url_is_an_error_that_names_its_layer() {
         for wrong in [
             "",
             "sqlite:",
@@ -513,7 +511,8 @@ mod tests {
             let error = Database::parse(wrong, "GRAPHRUN_DB").unwrap_err();
             let text = error.draw(super::super::terminal::Paint::new(false), 80);
             assert!(text.starts_with("error: GRAPHRUN_DB is"), "{text}");
-            assert_eq!(error.exit(), Exit::Usage);
+            assert_eq!(error.exit(), Exit::Unusable);
+            assert_eq!(parse(wrong).unwrap_err().exit(), Exit::Usage);
         }
         assert_eq!(
             parse("sqlite:///a/b").unwrap().location,

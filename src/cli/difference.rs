@@ -23,6 +23,14 @@ pub(super) struct Difference {
     pub(super) new: Option<Value>,
 }
 
+impl Difference {
+    /// Returns the index of the item that differs, if the field is a list.
+    pub(super) fn index(&self) -> Option<usize> {
+        let (index, _) = self.path.strip_prefix(&self.field)?.strip_prefix('[')?.split_once(']')?;
+        index.parse().ok()
+    }
+}
+
 /// Returns every difference between two states, ordered by name.
 pub(super) fn differences(
     old: &BTreeMap<ChannelName, Value>,

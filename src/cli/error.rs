@@ -39,6 +39,12 @@ impl CliError {
         Self::new(Exit::Usage, message)
     }
 
+    /// Returns the error for a wrong setting: of usage, if a flag gave it, or else of the configuration.
+    pub(super) fn setting(layer: &str, message: impl Into<String>) -> Self {
+        let exit = if layer.starts_with("--") { Exit::Usage } else { Exit::Unusable };
+        Self::new(exit, message)
+    }
+
     /// Returns the error for a file on the command line that cannot be read.
     pub(super) fn read(path: &Path, source: io::Error) -> Self {
         let help = match source.kind() {

@@ -326,7 +326,7 @@ impl Globals {
                     "{} is `{}`, which is not a duration for a lease",
                     said.layer, said.text
                 );
-                Err(CliError::usage(message)
+                Err(CliError::setting(&said.layer, message)
                     .with_help("write a duration of 100ms or more, as in `15s` or `1m`"))
             }
         }

@@ -18,7 +18,7 @@ use serde::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{error::CliError, keys::redact_given, words::quoted_list};
+use super::{error::CliError, json::not_json, keys::redact_given, words::quoted_list};
 use crate::{
     beneath::open_given,
     data_limit::DataLimit,
@@ -57,6 +57,9 @@ impl FromStr for InputFlag {
             return Err("there is no field name before `=`".to_owned());
         }
         Ok(match text.strip_prefix('@') {
+            Some("") => {
+                return Err("a path must follow `@`; for the text `@`, write `@@`".to_owned());
+            }
             // A text may begin with `@`, too.
             Some(literal) if literal.starts_with('@') => {
                 Self::Text { key, text: literal.to_owned() }
@@ -323,8 +326,22 @@ fn read_text(ty: &Type, text: &str) -> Result<Value, String> {
             if error.is_limit() {
                 return error.to_string();
             }
-            format!("it is {}; expected JSON: {error}", article(other))
+            let expected = article(other);
+            let found = not_json(text, &error);
+            format!("it is {expected}, as in `{}`; {found}", example(other))
         }),
+    }
+}
+
+/// Returns an example of a value that is written as JSON.
+fn example(ty: &Type) -> &'static str {
+    match ty.required() {
+        Type::Bool => "true",
+        Type::Int(_) => "3",
+        Type::Float(_) => "0.5",
+        Type::List(_) => "[…]",
+        Type::Map(_) | Type::Record(_) => "{…}",
+        _ => "\"text\"",
     }
 }
 

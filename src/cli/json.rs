@@ -1,6 +1,11 @@
 //! Results as JSON.
 
-use super::error::CliError;
+use std::fmt::Display;
+
+use super::{error::CliError, words::clean_to};
+
+/// The most characters of a wrong value in a message.
+const FOUND_CHARACTERS_MAX: usize = 40;
 
 /// Returns a value as formatted JSON.
 ///
@@ -11,4 +16,13 @@ pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, CliError>
     let text =
         serde_json::to_string_pretty(value).map_err(|error| CliError::write(error.into()))?;
     Ok(text + "\n")
+}
+
+/// Returns the problem of a text that is not JSON. The words of the parser help only inside of a value that begins as
+/// JSON does.
+pub(super) fn not_json(text: &str, error: &impl Display) -> String {
+    if text.trim_start().starts_with(['{', '[', '"']) {
+        return format!("expected JSON: {error}");
+    }
+    format!("expected JSON, found: `{}`", clean_to(text, FOUND_CHARACTERS_MAX))
 }

@@ -68,6 +68,7 @@ mod faults;
 mod globals;
 mod hosts;
 mod input;
+mod item_writers;
 mod json;
 mod keys;
 mod known_databases;

@@ -109,7 +109,7 @@ pub(super) struct RunOptions {
 
 /// A permission that holds for one process. It is saved only to print the commands that continue the run: each of them
 /// needs it again.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Permission {
     kind: PermissionKind,
     /// The host that is allowed.
@@ -117,7 +117,7 @@ pub(super) struct Permission {
 }
 
 /// The flag of a permission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum PermissionKind {
     Host,
@@ -162,7 +162,7 @@ pub(super) struct UntrustedLimits {
 
 impl RunOptions {
     /// Returns the permissions that hold for one process.
-    pub(super) fn permissions(&self) -> BTreeSet<Permission> {
+    pub(super) fn permissions(&self) -> Vec<Permission> {
         use PermissionKind::{Host, Http, HttpPrivate, Network, NetworkPrivate};
         let texts = |hosts: &[NetworkHost]| hosts.iter().map(ToString::to_string).collect();
         let given: [(_, Vec<String>); 5] = [
@@ -176,6 +176,17 @@ impl RunOptions {
             names.into_iter().map(move |name| Permission { kind, name })
         };
         given.into_iter().flat_map(of).collect()
+    }
+}
+
+impl Permission {
+    /// Adds permissions to others, each once.
+    pub(super) fn merge(all: &mut Vec<Self>, more: Vec<Self>) {
+        for permission in more {
+            if !all.contains(&permission) {
+                all.push(permission);
+            }
+        }
     }
 }
 

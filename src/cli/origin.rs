@@ -1,9 +1,6 @@
 //! The origin of a run: how it was started, saved with it so that another process can resume it.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,8 +46,8 @@ pub(super) struct Origin {
     pub(super) options: RunOptions,
     /// The permissions that the run was started with. They hold for its first process only; the commands that continue
     /// the run are printed with them.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(super) permissions: BTreeSet<Permission>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) permissions: Vec<Permission>,
 }
 
 /// A list that accepts messages.
@@ -134,7 +131,7 @@ impl Origin {
     /// Returns the origin with the given options; missing ones stay.
     #[must_use]
     pub(super) fn with_options(mut self, given: RunOptions) -> Self {
-        self.permissions.append(&mut given.permissions());
+        Permission::merge(&mut self.permissions, given.permissions());
         Self { options: given.over(self.options), ..self }
     }
 

@@ -80,6 +80,7 @@ impl LoadedWorkflow {
     /// Fails when an untrusted file raises a limit.
     pub(super) fn with(mut self, settings: Settings) -> Result<Self, CliError> {
         settings.check_limits(&self.workflow.limits)?;
+        self.workflow.declared_limits = Some(self.workflow.limits.clone());
         settings.options.limit(&mut self.workflow.limits);
         if let Some(model) = &settings.options.model {
             self.workflow.replace_models(std::slice::from_ref(model));

@@ -40,7 +40,9 @@ pub(super) struct Args {
     #[arg(required_unless_present = "due")]
     run: Option<String>,
     /// Resume only what can continue by itself: paused runs whose wait or deadline is over; all of
-    /// them, if no run is named
+    /// them, if no run is named. Then `--output json` prints one object with `runs`: for each run
+    /// its `run`, `name`, `outcome` (`resumed`, `skipped` or `refused`), `exit`, `error` and
+    /// `report`; and the exit code is the worst of them
     #[arg(long, conflicts_with = "answer")]
     due: bool,
     /// The answer to an open question, by the key that `runs show` prints

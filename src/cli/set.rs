@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde_json::Value;
 
-use super::{error::CliError, keys::redact_given};
+use super::{error::CliError, json::not_json, keys::redact_given};
 use crate::{
     diagnostic::did_you_mean,
     id::ChannelName,
@@ -110,7 +110,7 @@ fn parse(channel: &Channel, text: &str, kind: SetKind) -> Result<Value, Vec<Stri
         vec![if error.is_limit() {
             error.to_string()
         } else {
-            format!("expected JSON, where a text needs quotes: {error}")
+            format!("{}; a text needs quotes, as in `\"text\"`", not_json(text, &error))
         }]
     })?;
     match kind {

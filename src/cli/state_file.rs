@@ -10,7 +10,7 @@ use std::{
 use nix::unistd::{AccessFlags, access};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{error::CliError, exit::Exit};
+use super::{error::CliError, exit::Exit, user_folders::is_absent};
 use crate::{
     beneath::{BeneathError, Folder, read_named},
     data_limit::DataLimit,
@@ -44,7 +44,7 @@ pub(super) fn read<T: Stored>(path: Option<&Path>) -> Result<T, CliError> {
     };
     let text = match read_named(path, DataLimit::FileBytes) {
         Ok(text) => text,
-        Err(BeneathError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+        Err(BeneathError::Io(error)) if is_absent(&error) => {
             return Ok(T::default());
         }
         Err(error) => return Err(refused(error.into())),
@@ -61,7 +61,8 @@ pub(super) fn read<T: Stored>(path: Option<&Path>) -> Result<T, CliError> {
 pub(super) fn can_be_kept(path: Option<&Path>) -> bool {
     let Some(path) = path else { return false };
     let nearest = path.ancestors().find(|it| it.exists()).unwrap_or(path);
-    access(nearest, AccessFlags::W_OK).is_ok()
+    // A home such as `/dev/null` takes no files.
+    (nearest == path || nearest.is_dir()) && access(nearest, AccessFlags::W_OK).is_ok()
 }
 
 /// Changes the current list under a lock, and returns it.

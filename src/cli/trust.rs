@@ -81,7 +81,7 @@ impl Args {
             );
         }
         let file = file.filter(|it| !trusted.trusts(&folder, &it.text));
-        let mut strangers = Vec::new();
+        let (had_file, mut strangers) = (trusted.lists(&folder), Vec::new());
         for (database, content) in databases {
             match Stranger::find(&database)? {
                 Some(log @ Stranger::Log(_)) => return Err(log.refusal(&database, content)),
@@ -90,7 +90,16 @@ impl Args {
             }
         }
         if file.is_none() && strangers.is_empty() {
-            print_message(&format!("`{}` is trusted already", folder.display()));
+            print_message(&match known_databases::trusted()? {
+                _ if had_file => format!("`{}` is trusted already", folder.display()),
+                all if all.iter().any(|it| it.starts_with(folder.join(".graphrun"))) => {
+                    format!("`{}` is trusted already", folder.display())
+                }
+                _ => format!(
+                    "`{}` needs no trust: graphrun made its databases for you",
+                    folder.display()
+                ),
+            });
             return Ok(Exit::Done);
         }
         let settings = file.as_ref().map(Config::trusted_settings).transpose()?.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The user's folders for the files of the program.
 
 use std::{
-    env,
+    env, io,
     path::{Path, PathBuf},
 };
 
@@ -60,6 +60,12 @@ impl UserFolders {
     pub(super) fn databases_file(&self) -> Option<PathBuf> {
         self.state.as_deref().map(|it| own(it, DATABASES_FILE))
     }
+}
+
+/// Returns whether an error means that there is no such file: also if a part of its path is no folder, as with the home
+/// `/dev/null`, since then there cannot be one.
+pub(super) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn own(folder: &Path, name: &str) -> PathBuf {

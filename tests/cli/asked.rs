@@ -30,7 +30,7 @@ while True:
     if not part:
         break
     shown += part
-    while shown.count(b"[y/N] ") > asked:
+    while shown.count(b"[y/N] ") + shown.count(b"one of these texts:") > asked:
         answer = answers[asked] if asked < len(answers) else "\x04"
         asked += 1
         os.write(terminal, answer.encode())
@@ -50,12 +50,22 @@ struct Seen {
 }
 
 fn at_terminal(place: &Place, folder: &Path, args: &[&str], answers: &[&str]) -> Seen {
+    at_terminal_with(place, folder, args, answers, ("CI", ""))
+}
+
+fn at_terminal_with(
+    place: &Place,
+    folder: &Path,
+    args: &[&str],
+    answers: &[&str],
+    variable: (&str, &str),
+) -> Seen {
     let program = place.command(args);
     let mut command = Command::new("python3");
     command.args(["-c", AT_A_TERMINAL, &json!(answers).to_string()]);
     command.arg(program.get_program()).args(program.get_args()).env_clear();
     command.envs(program.get_envs().filter_map(|(name, it)| Some((name, it?))));
-    command.env("TERM", "xterm").env("OPENAI_API_KEY", "sk-secret");
+    command.env("TERM", "xterm").env("OPENAI_API_KEY", "sk-secret").env(variable.0, variable.1);
     let output = command.current_dir(folder).stdin(Stdio::null()).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "no terminal could be made with Python: {stderr}");
@@ -152,6 +162,18 @@ fn a_database_that_came_with_a_folder_is_asked_about() {
     assert!(seen.shown.contains("is not a database that graphrun made for you"), "{seen:?}");
     assert!(seen.shown.contains("removed 0 runs") && is_trusted(&place), "{seen:?}");
     assert_eq!(at_terminal(&place, &folder, &LIST, &[]).asked, 0);
+}
+
+#[test]
+fn a_question_of_a_run_is_asked_with_any_progress() {
+    for (progress, ci, asked) in [("none", "", 1), ("plain", "", 1), ("plain", "1", 0)] {
+        let place = Place::new();
+        let workflow = workflow("asks");
+        let args = ["execute", &workflow, "-i", "brief=x", "--progress", progress];
+        let seen = at_terminal_with(&place, &place.path(""), &args, &["stop\n"], ("CI", ci));
+        let code = if asked == 1 { 0 } else { 3 };
+        assert_eq!((seen.code, seen.asked), (code, asked), "{seen:?}");
+    }
 }
 
 #[test]

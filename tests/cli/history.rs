@@ -1,5 +1,7 @@
 //! Inspecting the history of runs, and forking from an earlier step.
 
+use std::fs;
+
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -210,4 +212,32 @@ fn an_update_answers_in_the_place_of_a_person() {
     assert_eq!((&report["status"], &report["state"]["answer"]), (&json!("done"), &json!("stop")));
     let diff = place.run(["runs", "diff", &format!("{name}@0"), &name]);
     assert!(diff.stdout.contains("help (step 1)"), "{diff}");
+}
+
+#[test]
+fn each_item_of_a_list_has_its_own_writer() {
+    const PILES: &str = r#"graphrun: 1
+name: piles
+state: { log: { type: [string], merge: append, default: [] } }
+output: log
+start: both
+nodes:
+  both: { parallel: [left, right], then: last }
+  left: { set: { log: '"l"' } }
+  right: { set: { log: '["r", "s"]' } }
+  last: { set: { log: '"l"' }, then: end }
+"#;
+    let place = Place::new();
+    fs::write(place.path("w.yaml"), PILES).unwrap();
+    let ended = place.run(["execute", "w.yaml", "--run-id", "one"]);
+    assert_eq!(ended.code, 0, "{ended}");
+    let diff = place.run(["runs", "diff", "one@0", "one", "--output", "json"]).json();
+    let changes = diff["changes"].as_array().unwrap().iter();
+    let writers = changes.map(|it| {
+        let writers = it["writers"].as_array().unwrap().iter();
+        let nodes: Vec<_> = writers.map(|it| it["node"].as_str().unwrap()).collect();
+        format!("{} {}", it["path"].as_str().unwrap(), nodes.join(" "))
+    });
+    let writers: Vec<String> = writers.collect();
+    assert_eq!(writers, ["log[0] left", "log[1] right", "log[2] right", "log[3] last"]);
 }

@@ -244,7 +244,11 @@ fn a_command_pushes_from_the_folder_with_its_secret_and_without_hooks() {
     assert!(show["folder"].as_str().unwrap().ends_with("/repo"), "{show}");
     // The printed command repeats what holds for one process only.
     let shown = asked.json()["resume"].as_str().unwrap().to_owned();
-    assert!(shown.ends_with(" --allow-host remote --allow-host keys"), "{shown}");
+    let flags = " --allow-host remote --allow-host keys";
+    assert!(shown.ends_with(flags), "{shown}");
+    // A process without them knows them from the run.
+    let shown = place.run(["runs", "show", "one", "--output", "json"]);
+    assert!(shown.json()["resume"].as_str().unwrap().ends_with(flags), "{shown}");
     // `once`: the second command of the host needs no answer, also in another process.
     let args =
         |verb| [verb, "one", "--output", "json", "--allow-host", "remote", "--allow-host", "keys"];

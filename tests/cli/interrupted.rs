@@ -1,12 +1,12 @@
 //! Runs that receive a signal, or that two processes try to resume.
 
-use std::net::TcpListener;
+use std::{net::TcpListener, process::Command};
 
 use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::cli::{
-    program::{Place, Running},
+    program::{Place, Running, workflow},
     provider::answer,
 };
 
@@ -29,7 +29,7 @@ fn the_first_signal_lets_running_nodes_finish() {
 fn the_second_signal_leaves_a_resumable_run() {
     // A provider that accepts the call and never answers.
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
-    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 143)] {
         let place = Place::new();
         let mut run = Running::start(&place, &provider);
         run.wait_for("write started");
@@ -43,6 +43,27 @@ fn the_second_signal_leaves_a_resumable_run() {
         let resumed = place.run(["resume", object["name"].as_str().unwrap()]);
         assert!(resumed.code == 5 && resumed.stderr.contains("OPENAI_API_KEY"), "{resumed}");
     }
+}
+
+#[test]
+fn a_program_that_may_outlive_its_terminal_does() {
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = Place::new();
+    let args = ["execute", &workflow("agent"), "-i", "brief=x", "--output", "json"];
+    let program = place.command(args);
+    // As `nohup` does.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(program.get_program());
+    command.args(program.get_args()).current_dir(place.path("")).env_clear();
+    command.envs(program.get_envs().filter_map(|(name, it)| Some((name, it?))));
+    command.env("OPENAI_BASE_URL", format!("http://{}/v1", provider.local_addr().unwrap()));
+    let mut run = Running::of(command);
+    let (mut call, _) = provider.accept().unwrap();
+    run.signal(Signal::SIGHUP);
+    run.signal(Signal::SIGINT);
+    run.wait_for("interrupted: no new node starts");
+    answer(&mut call);
+    assert_eq!(run.end().0, Some(0));
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod cycle;
 mod damaged;
 mod declared_tools;
 mod descriptors;
+mod due;
 mod embeddings;
 mod escalation;
 mod eval;

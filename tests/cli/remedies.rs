@@ -103,6 +103,51 @@ fn an_inaccessible_database_is_not_reported_as_missing() {
 }
 
 #[test]
+fn a_log_without_its_database_is_not_hidden() {
+    let place = place();
+    fs::create_dir(place.path(".graphrun")).unwrap();
+    fs::write(place.path(".graphrun/runs.db-wal"), "x").unwrap();
+    for args in [&["runs", "list"][..], &["resume", "x"], &["execute", "w.yaml", "-i", "brief=x"]] {
+        let said = "runs.db-wal` exists without it, and would corrupt a new database";
+        expect(&place.run(args), 5, &[said]);
+    }
+    let doctor = place.run(["doctor"]);
+    assert!(doctor.stdout.contains("exists without it"), "{doctor}");
+}
+
+#[test]
+fn a_wrong_setting_of_the_environment_is_exit_5() {
+    let place = place();
+    let execute = ["execute", "w.yaml", "-i", "brief=x"];
+    for name in
+        ["GRAPHRUN_DB", "GRAPHRUN_LEASE", "GRAPHRUN_MAX_STEPS", "GRAPHRUN_LIMIT_VALUE_DEPTH"]
+    {
+        let ended = place.run_with(execute, [(name, "junk")]);
+        expect(&ended, 5, &[&format!("{name} is `junk`")]);
+    }
+    expect(&place.run(["runs", "list", "--db", "junk"]), 2, &["--db is `junk`"]);
+}
+
+#[test]
+fn a_home_that_cannot_hold_files_is_none() {
+    let place = place();
+    for args in
+        [&["execute", "w.yaml", "-i", "brief=x"][..], &["runs", "list"], &["trust", "--list"]]
+    {
+        let mut command = place.command(args);
+        command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME").env("HOME", "/dev/null");
+        let ended = Ended::of(&mut command);
+        assert_eq!(ended.code, 0, "{ended}");
+    }
+}
+
+#[test]
+fn an_unsupported_output_lists_the_others() {
+    let ended = place().run(["execute", "w.yaml", "-i", "brief=x", "--output", "sarif"]);
+    expect(&ended, 2, &["help: it prints `text`, `json` or `jsonl`"]);
+}
+
+#[test]
 fn an_unknown_step_is_refused_with_the_command_that_lists_steps() {
     let place = Place::new();
     let name = place.execute("two_steps");

@@ -116,10 +116,47 @@ fn a_limit_is_exit_4_and_a_higher_one_lets_the_run_continue() {
     assert_eq!((stopped.code, &stopped.json()["status"]), (4, &json!("limit")), "{stopped}");
     let name = stopped.json()["name"].as_str().unwrap().to_owned();
     assert_eq!(place.run(["resume", &name]).code, 4);
+    // The remedy of an impossible retry is a command to copy.
+    let retried = place.run(["retry", &name]);
+    let remedy = format!("as in `graphrun resume {name} --max-steps N`");
+    assert!(retried.code == 6 && retried.stderr.contains(&remedy), "{retried}");
     let done = place.run(["resume", &name, "--max-steps", "5", "--output", "json"]);
+    assert!(!done.stderr.contains("changed"), "a limit of the operator is no change: {done}");
     assert_eq!((done.code, &done.json()["steps"]), (0, &json!(2)), "{done}");
     let trace = done.json()["trace"].as_array().unwrap().len();
     assert_eq!(trace, 2, "finished work was done again");
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_not_a_failed_run() {
+    let place = Place::new();
+    let full = |args: &[&str]| {
+        let mut command = place.command(args);
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command.stdout(full).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (form, command) in [
+        ("json", "runs show NAME --output json"),
+        ("jsonl", "runs events NAME --output jsonl"),
+        ("text", "runs show NAME"),
+    ] {
+        let workflow = workflow("two_steps");
+        let args = ["execute", &workflow, "-i", "brief=x", "--output", form];
+        let (code, stderr) = full(&args);
+        assert_eq!(code, Some(5), "{stderr}");
+        let listed = place.run(["runs", "list", "--output", "json"]).json();
+        let name = listed[0]["name"].as_str().unwrap();
+        assert_eq!(listed[0]["status"], "done");
+        let help = format!("help: to print it: graphrun {}\n", command.replace("NAME", name));
+        for part in [&format!("run {name} is done, but its result cannot be written"), &help] {
+            assert!(stderr.contains(part), "`{part}` is missing in: {stderr}");
+        }
+    }
+    for args in [&["--help"][..], &["--version"], &["runs", "list"]] {
+        let (code, stderr) = full(args);
+        assert!(code == Some(5) && stderr.contains("cannot write the result"), "{stderr}");
+    }
 }
 
 #[test]

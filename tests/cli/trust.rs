@@ -234,3 +234,16 @@ fn the_prices_of_a_trusted_file_hold_a_limit_of_the_user() {
     answer(&mut call);
     assert_eq!(run.end().0, Some(0));
 }
+
+#[test]
+fn an_own_database_needs_no_trust() {
+    let place = Place::new();
+    place.execute("two_steps");
+    let ended = place.run(["trust"]);
+    assert_eq!(ended.code, 0, "{ended}");
+    assert!(
+        ended.stderr.contains("needs no trust: graphrun made its databases for you"),
+        "{ended}"
+    );
+    assert_eq!(place.run(["trust", "--revoke"]).code, 2);
+}

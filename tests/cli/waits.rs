@@ -56,8 +56,9 @@ fn a_long_wait_pauses_a_run_until_it_is_due() {
     thread::sleep((WAIT + Duration::from_secs(1)).saturating_sub(refused.elapsed()));
     let answered = thread::spawn(move || answer(&mut provider.accept().unwrap().0));
     let done = place.run_with(["resume", "--due", "--output", "json"], variables);
-    assert_eq!((done.code, &done.json()["state"]["answer"]), (0, &"42".into()), "{done}");
-    assert_eq!(done.json().get("due"), None);
+    let report = done.json()["runs"][0]["report"].clone();
+    assert_eq!((done.code, &report["state"]["answer"]), (0, &"42".into()), "{done}");
+    assert_eq!(report.get("due"), None);
     answered.join().unwrap();
     let none = place.run_with(["resume", "run-1", "--due"], variables);
     assert!(none.stderr.contains("is done and waits for no time"), "{none}");

@@ -90,6 +90,16 @@ impl SqliteStore {
         Self::new(path, KIND.open_existing(path)?)
     }
 
+    /// Opens a database to look at it; returns none if there is no file. It never creates one.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`SqliteStore::open_existing`], and when only the log of a database is there.
+    pub fn find(path: impl AsRef<Path>) -> Result<Option<Self>, StoreError> {
+        let path = path.as_ref();
+        KIND.find(path)?.map(|it| Self::new(path, it)).transpose()
+    }
+
     fn new(path: &Path, connection: Connection) -> Result<Self, StoreError> {
         // The indexes of a large memory fit into it.
         let set = connection.pragma_update(None, "cache_size", -CACHE_KILOBYTES);

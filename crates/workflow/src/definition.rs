@@ -47,6 +47,8 @@ pub struct Workflow {
     pub memory: Arc<Tiers>,
     /// The limits of a run.
     pub limits: Limits,
+    /// The limits that the file declares, if the operator of a run replaced them.
+    pub declared_limits: Option<Limits>,
     /// The targets of the limits of used workflows, which do not apply here.
     pub inner_limit_targets: Vec<NodeName>,
     /// The defaults of the nodes, which are already part of their policies.
@@ -259,6 +261,7 @@ impl Workflow {
             edges: self.edges,
             entry: self.entry,
             limits: self.limits,
+            declared_limits: self.declared_limits,
             inner_limit_targets: self.inner_limit_targets,
             facts: self.facts,
         };

@@ -85,6 +85,7 @@ pub(super) fn lower(
         hosts: env.sections.hosts_with_secrets_of_programs(),
         memory: Arc::clone(&env.sections.memory),
         limits,
+        declared_limits: None,
         inner_limit_targets: Vec::new(),
         nodes: definitions,
         nested: BTreeMap::new(),

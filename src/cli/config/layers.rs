@@ -14,8 +14,11 @@ use super::{
 use crate::{
     beneath::{BeneathError, Folder, read_named},
     cli::{
-        database::without_secrets, error::CliError, exit::Exit, trusted_folders::TrustedFolders,
-        user_folders::UserFolders,
+        database::without_secrets,
+        error::CliError,
+        exit::Exit,
+        trusted_folders::TrustedFolders,
+        user_folders::{UserFolders, is_absent},
     },
     data_limit::DataLimit,
     llm::{ContextWindows, Price, Prices, Providers, full_name},
@@ -214,7 +217,7 @@ fn own_file(path: Option<PathBuf>) -> Result<Option<(String, String)>, CliError>
     let name = path.display().to_string();
     match read_named(&path, DataLimit::FileBytes) {
         Ok(text) => Ok(Some((name, text))),
-        Err(BeneathError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(BeneathError::Io(error)) if is_absent(&error) => Ok(None),
         Err(error) => {
             let message = format!("`{name}` cannot be read; nothing was started");
             Err(CliError::new(Exit::Unusable, message).because(error))

@@ -7,7 +7,7 @@ use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
-    json::to_json,
+    json::{not_json, to_json},
     runtime::block_on,
     terminal::{print_message, print_result},
     who::who,
@@ -61,5 +61,5 @@ impl Args {
 }
 
 fn parse_json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("expected JSON: {error}"))
+    serde_json::from_str(text).map_err(|error| not_json(text, &error))
 }

@@ -1,5 +1,7 @@
 //! `graphrun runs diff RUN@A [RUN@B]`.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -8,6 +10,7 @@ use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    item_writers::ItemWriters,
     json::to_json,
     run_at::{RunAt, RunSnapshot},
     runtime::block_on,
@@ -103,15 +106,27 @@ impl Diff {
         };
         let is_one = from.info.id == to.info.id;
         let (before, after) = (read(from).await?, read(to).await?);
-        let writers = |field: &str| {
-            if is_one {
-                return between(field, &after, (from, to));
-            }
-            let sides = [(from, &before), (to, &after)];
-            sides.into_iter().filter_map(|(side, steps)| last(field, steps, side)).collect()
+        let found = differences(&from.values, &to.values);
+        let lists: BTreeSet<String> =
+            found.iter().filter(|it| it.index().is_some()).map(|it| it.field.clone()).collect();
+        let items = async |it: &RunSnapshot| {
+            ItemWriters::read(checkpointer, &it.info.id, lists.clone()).await
         };
-        let changes = differences(&from.values, &to.values).into_iter();
-        let changes = changes.map(|it| FieldChange { writers: writers(&it.field), difference: it });
+        let items_after = items(to).await?;
+        let items_before = if is_one { ItemWriters::default() } else { items(from).await? };
+        let writers = |it: &Difference| {
+            let item = |items: &ItemWriters| {
+                it.index().map(|index| items.of(&it.field, index).to_vec()).unwrap_or_default()
+            };
+            if is_one {
+                return between((&it.field, item(&items_after)), &after, (from, to));
+            }
+            let sides = [(from, &before, item(&items_before)), (to, &after, item(&items_after))];
+            let sides = sides.into_iter();
+            sides.filter_map(|(side, steps, item)| last((&it.field, item), steps, side)).collect()
+        };
+        let changes = found.into_iter();
+        let changes = changes.map(|it| FieldChange { writers: writers(&it), difference: it });
         Ok(Self { from: Side::of(from), to: Side::of(to), changes: changes.collect() })
     }
 
@@ -151,22 +166,32 @@ impl RunWriter {
     }
 }
 
-/// Returns the writers of a field between two steps of one run, given in any order.
+/// Returns the writers of a field, or of one of its items, between two steps of one run, given in any order.
 fn between(
-    field: &str,
+    (field, item): (&str, Vec<Writer>),
     steps: &[HistoryStep],
     (from, to): (&RunSnapshot, &RunSnapshot),
 ) -> Vec<RunWriter> {
     let (a, b) = (from.position.step, to.position.step);
-    let within = steps.iter().filter(|it| it.step > a.min(b) && it.step <= a.max(b));
-    let writers = within.flat_map(|it| it.writers(field));
-    writers.map(|writer| RunWriter { run: from.info.id.clone(), writer, name: None }).collect()
+    let is_within = |step: Step| step > a.min(b) && step <= a.max(b);
+    let mut writers: Vec<Writer> = item.into_iter().filter(|it| is_within(it.step)).collect();
+    if writers.is_empty() {
+        let within = steps.iter().filter(|it| is_within(it.step));
+        writers = within.flat_map(|it| it.writers(field)).collect();
+    }
+    let of_run = |writer| RunWriter { run: from.info.id.clone(), writer, name: None };
+    writers.into_iter().map(of_run).collect()
 }
 
-/// Returns the last writer of a field up to the step of this side.
-fn last(field: &str, steps: &[HistoryStep], side: &RunSnapshot) -> Option<RunWriter> {
+/// Returns the last writer of a field, or of one of its items, up to the step of this side.
+fn last(
+    (field, item): (&str, Vec<Writer>),
+    steps: &[HistoryStep],
+    side: &RunSnapshot,
+) -> Option<RunWriter> {
     let until = steps.iter().filter(|it| it.step <= side.position.step);
-    let writer = until.flat_map(|it| it.writers(field)).last()?;
+    let of_item = item.into_iter().rfind(|it| it.step <= side.position.step);
+    let writer = of_item.or_else(|| until.flat_map(|it| it.writers(field)).last())?;
     Some(RunWriter { run: side.info.id.clone(), writer, name: Some(side.info.name.clone()) })
 }
 

@@ -28,6 +28,9 @@ pub struct Graph {
     pub entry: Vec<NodeName>,
     /// The limits of a run.
     pub limits: Limits,
+    /// The limits that the workflow declares, if the operator of a run replaced them. They are part of the workflow; those
+    /// of the operator are not.
+    pub declared_limits: Option<Limits>,
     /// The targets of the limits of used workflows. These limits apply only where such a workflow runs by itself, so a
     /// run may reach none of these nodes.
     pub inner_limit_targets: Vec<NodeName>,

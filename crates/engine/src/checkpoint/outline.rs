@@ -70,12 +70,13 @@ impl GraphOutline {
         let channels = channels.map(|it| (it.name().clone(), ChannelOutline::of(it)));
         let mut entry = graph.entry.clone();
         entry.sort();
+        let limits = graph.declared_limits.as_ref().unwrap_or(&graph.limits);
         Self {
             nodes: nodes.collect(),
             channels: channels.collect(),
             entry,
             // Their place in the file is no part of them.
-            limits: digest(&json!(format!("{:?}", Limits { place: None, ..graph.limits.clone() }))),
+            limits: digest(&json!(format!("{:?}", Limits { place: None, ..limits.clone() }))),
         }
     }
 

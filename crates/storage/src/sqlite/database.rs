@@ -10,7 +10,7 @@ use graphrun_engine::checkpoint::{CheckpointError, LeaseToken};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, config::DbConfig};
 
 use super::{
-    fault::{Fault, is_failed_write},
+    fault::{Fault, is_failed_write, is_full},
     group::GroupedWrite,
     head_cache::HeadCache,
     identity::Identity,
@@ -186,11 +186,29 @@ impl Database {
         work: impl Fn(&Connection, &mut Tools) -> Result<T, Fault>,
     ) -> Result<T, CheckpointError> {
         match self.run(Mode::Write, &action, &work) {
-            Err(CheckpointError::Full { .. }) if reserve::give_up(&self.path) => {
-                self.run(Mode::Write, action, work)
+            Err(CheckpointError::Full { .. }) => {
+                // It may be given up already.
+                reserve::give_up(&self.path);
+                match self.run(Mode::Write, &action, &work) {
+                    // A checkpoint moves the pages of the log into the database and frees the log.
+                    Err(CheckpointError::Full { .. }) if self.empty_log() => {
+                        self.run(Mode::Write, action, work)
+                    }
+                    result => result,
+                }
             }
             result => result,
         }
+    }
+
+    /// Moves the pages of the log into the database, and returns whether the log is empty now.
+    fn empty_log(&self) -> bool {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_blocked =
+            session
+                .connection
+                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        is_blocked.is_ok_and(|it| it == 0)
     }
 
     fn run<T>(
@@ -212,6 +230,11 @@ impl Database {
         let done = session.connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
         match done {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
+            // The smaller copy needs space that the disk does not have. New runs use the free pages of the file.
+            Err(error) if is_full(&error) => {
+                drop(session.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)"));
+                Ok(())
+            }
             done => done.map_err(|it| {
                 let action = format!("make {} smaller", self.path.display());
                 Fault::from(it).explain(&self.path, action)

@@ -90,6 +90,16 @@ impl SqliteStorage {
         Self::new(path, open::RUNS.open_existing(path)?)
     }
 
+    /// Opens a database to look for runs; returns none if there is no file. It never creates one.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`SqliteStorage::open_existing`], and when only the log of a database is there.
+    pub fn find(path: impl AsRef<Path>) -> Result<Option<Self>, CheckpointError> {
+        let path = path.as_ref();
+        open::RUNS.find(path)?.map(|it| Self::new(path, it)).transpose()
+    }
+
     /// Runs transactions on the thread of the caller from now on. The default hands a
     /// transaction to another thread and waits for it, unless it saves an entry of the only run and the last ones were
     /// quick; with this setting, a step wakes no other thread.
@@ -351,7 +361,8 @@ impl RunHistory for SqliteStorage {
 impl RunMaintenance for SqliteStorage {
     async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
         let run = run.clone();
-        self.write(format!("remove run `{run}`"), move |database, _| {
+        // A full disk must not keep a run from being removed.
+        self.write_at_need(format!("remove run `{run}`"), move |database, _| {
             let run = Run::find(database, &run)?;
             run.require_free(database)?;
             database.execute("DELETE FROM runs WHERE key = ?", [run.key])?;

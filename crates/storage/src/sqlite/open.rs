@@ -101,6 +101,20 @@ impl FileKind {
         make_ready(path, connect(path)?, self)
     }
 
+    /// Opens a database to look at it; returns none if there is none. A log without its database is an error: the
+    /// database may have been moved away, and it is not empty.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`FileKind::open_existing`].
+    pub fn find(self, path: &Path) -> Result<Option<Connection>, CheckpointError> {
+        // An inaccessible path may hold a database: opening it reports the cause.
+        if matches!(path.try_exists(), Ok(false)) {
+            return check_beside(path).map(|()| None);
+        }
+        self.open_existing(path).map(Some)
+    }
+
     /// Creates the tables.
     ///
     /// This happens before the write-ahead log is turned on, so that the marks are in the file itself.
