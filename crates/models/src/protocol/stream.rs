@@ -305,8 +305,8 @@ fn is_error(body: &Value) -> bool {
     ["type", "object"].iter().any(|it| body.get(*it).and_then(Value::as_str) == Some("error"))
 }
 
-/// Returns the reply as far as it has arrived, with the error that ended it beside it. What the provider has counted
-/// before the error counts.
+/// Returns the reply as far as it has arrived, with the error that ended it beside it. The reply has the counts of the
+/// provider before the error.
 fn with_error(body: Value, error: Value) -> Value {
     let (Value::Object(mut body), Value::Object(error)) = (body, error.clone()) else {
         return error;
