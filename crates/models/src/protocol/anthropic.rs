@@ -3,6 +3,8 @@
 //! Instructions are no messages, results of tools are parts of a message of the user, and each message is a list of blocks.
 //! The blocks of reasoning are signed; a request that continues after a call of a tool repeats them unchanged.
 
+use std::collections::BTreeMap;
+
 use graphrun_core::event::MessagePart;
 use serde_json::{Map, Value, json};
 
@@ -241,6 +243,8 @@ fn usage_of(usage: Option<&Value>, stated: &mut StatedUsage) -> TokenUsage {
 pub(super) struct AnthropicFold {
     message: Map<String, Value>,
     blocks: Vec<Value>,
+    /// The places of blocks whose number another block has already.
+    moved: BTreeMap<usize, usize>,
     has_content: bool,
     /// Whether the last block is one of reasoning. Some models do not show it.
     is_thinking: bool,
@@ -262,6 +266,7 @@ impl Fold for AnthropicFold {
                 let kind = block.get("type").and_then(Value::as_str);
                 self.is_thinking = matches!(kind, Some("thinking" | "redacted_thinking"));
                 send(deltas, MessagePart::Text, block.get("text"));
+                self.move_if_used(index);
                 if let Some(place) = self.block(index) {
                     *place = block;
                 }
@@ -304,8 +309,19 @@ impl Fold for AnthropicFold {
 }
 
 impl AnthropicFold {
+    /// Gives a new block a place of its own, if its number is that of an earlier one.
+    fn move_if_used(&mut self, index: Option<usize>) {
+        let Some(index) = index else { return };
+        let place = self.moved.get(&index).copied().unwrap_or(index);
+        let is_used = self.blocks.get(place).is_some_and(|it| it.get("type").is_some());
+        if is_used && self.blocks.len() < BLOCKS_MAX {
+            self.moved.insert(index, self.blocks.len());
+        }
+    }
+
     fn block(&mut self, index: Option<usize>) -> Option<&mut Value> {
         let index = index.unwrap_or(self.blocks.len().saturating_sub(1));
+        let index = self.moved.get(&index).copied().unwrap_or(index);
         if index >= BLOCKS_MAX {
             return None;
         }

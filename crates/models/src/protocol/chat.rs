@@ -202,6 +202,9 @@ impl Choice {
             self.calls.truncate(PARTS_MAX);
             return;
         }
+        if repeats_call(&self.calls[at].call["function"], &piece) {
+            return;
+        }
         let Some(call) = self.calls[at].call.as_object_mut() else { return };
         if let Some(Value::Object(function)) = piece.remove("function") {
             add_function(call.entry("function").or_insert_with(|| json!({})), function);
@@ -225,22 +228,36 @@ impl Choice {
     }
 }
 
-/// Returns whether a piece with a name is no piece of this call. The call has another name, or is whole already. A server
-/// that repeats a whole call in its last chunk does not make it twice.
+/// Returns whether a piece with a name is no piece of this call. The call has another name, or is whole already.
 fn begins_another_call(function: &Value, piece: &Map<String, Value>) -> bool {
     let Some(name) = text_in(piece, "name") else { return false };
     let known_name = function.get("name").and_then(Value::as_str);
     if known_name.is_some_and(|it| it != name) {
         return true;
     }
-    let known = function.get("arguments");
-    let is_whole = known.is_some_and(|it| match it {
+    let more = arguments_in(piece);
+    is_whole_call(function) && more.is_some() && more != function.get("arguments")
+}
+
+/// Returns whether a piece is this whole call again. A server that repeats a call in its last chunk does not make it twice.
+fn repeats_call(function: &Value, piece: &Map<String, Value>) -> bool {
+    let more = arguments_in(piece);
+    let is_same = more.is_some() && more == function.get("arguments");
+    is_same && text_in(piece, "name").is_some() && is_whole_call(function)
+}
+
+fn is_whole_call(function: &Value) -> bool {
+    function.get("arguments").is_some_and(|it| match it {
         Value::String(text) => serde_json::from_str::<Value>(text).is_ok_and(|it| it.is_object()),
         it => it.is_object(),
-    });
-    let more = piece.get("function").and_then(|it| it.get("arguments"));
-    let more = more.filter(|it| it.as_str().map_or(!it.is_null(), |it| !it.trim().is_empty()));
-    is_whole && more.is_some() && more != known
+    })
+}
+
+/// Returns the arguments in a piece, unless they are empty.
+fn arguments_in(piece: &Map<String, Value>) -> Option<&Value> {
+    let arguments = piece.get("function")?.get("arguments")?;
+    let is_empty = arguments.as_str().map_or(arguments.is_null(), |it| it.trim().is_empty());
+    (!is_empty).then_some(arguments)
 }
 
 /// Returns a text of the function in a piece, unless it is empty.
