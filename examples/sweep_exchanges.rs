@@ -162,7 +162,7 @@ fn explain(contents: &Contents, error: &ModelError) -> Result<(), String> {
     let ended = contents.ends.iter().any(|it| !is_whole(it));
     let is_empty = contents.text.trim().is_empty() && contents.calls.is_empty();
     let only_thoughts = contents.text.trim_start().starts_with("<think");
-    let has_reason = match error {
+    let has_reason = match error.reason() {
         _ if contents.has_error => true,
         ModelError::Refused { .. }
         | ModelError::Truncated { .. }

@@ -114,7 +114,7 @@ async fn a_broken_server_is_given_up_in_time_and_asked_once() {
         let client = hurried_client(&base_url, Protocol::Chat);
         let error = client.chat(&request("Which colour?")).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{fault:?}: {error}");
-        if let ModelError::Timeout { phase: seen, .. } = &error {
+        if let ModelError::Timeout { phase: seen, .. } = error.reason() {
             assert_eq!(Some(*seen), phase, "{fault:?}");
         }
         assert!(error.is_retryable(), "{fault:?}: {error}");
@@ -184,7 +184,7 @@ async fn neither_the_key_nor_a_conversation_nor_a_body_is_logged() {
 async fn a_reply_of_50_megabytes_is_not_read_to_its_end() {
     let peer = Peer::start(|_| Body::from(vec![b' '; 50 * 1024 * 1024]).into_response()).await;
     let error = peer.client().chat(&request("Which colour?")).await.unwrap_err();
-    assert_eq!(error, ModelError::ReplyTooLarge { bytes_max: 16 * 1024 * 1024 });
+    assert_eq!(*error.reason(), ModelError::ReplyTooLarge { bytes_max: 16 * 1024 * 1024 });
     assert_eq!(peer.seen().len(), 1);
 }
 

@@ -5,6 +5,7 @@
 mod answers;
 mod attachments;
 mod bench;
+mod charges;
 mod embeddings;
 mod exchanges;
 mod faults;

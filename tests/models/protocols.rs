@@ -221,6 +221,52 @@ async fn gemini_gets_parts_and_the_signature_of_a_call_back() {
 }
 
 #[tokio::test]
+async fn gemini_gets_ids_and_signed_parts_back() {
+    let call = json!({"functionCall": {"id": "q1", "name": "fs_look", "args": {"at": 1}}});
+    let signed = json!({"text": "", "thoughtSignature": "c2ln"});
+    let candidate = |parts: Value| json!({"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]});
+    let answered = candidate(json!([{"text": r#"{"colour":"teal"}"#}]));
+    for parts in [json!([call, signed]), json!([signed, call])] {
+        let called = candidate(parts.clone());
+        let (_, bodies) =
+            conversation(Protocol::Gemini, "gemini-3", called, answered.clone()).await;
+        let response = json!({"id": "q1", "name": "fs_look", "response": {"result": "teal"}});
+        let added = json!([
+            {"role": "model", "parts": parts},
+            {"role": "user", "parts": [{"functionResponse": response}]}
+        ]);
+        assert_eq!(bodies[1]["contents"].as_array().unwrap()[3..], *added.as_array().unwrap());
+    }
+}
+
+#[test]
+fn a_signature_in_a_later_piece_of_a_text_is_kept() {
+    let piece = |part: Value| json!({"candidates": [{"content": {"parts": [part]}}]});
+    let events = [
+        piece(json!({"text": "Te"})),
+        piece(json!({"text": "al.", "thoughtSignature": "c2ln"})),
+        json!({"candidates": [{"finishReason": "STOP"}]}),
+    ];
+    let stream: String = events.iter().map(|it| format!("data: {it}\n\n")).collect();
+    let reply = Protocol::Gemini.read_text(&stream).unwrap();
+    assert_eq!(reply.text, "Teal.");
+    assert_eq!(reply.thinking[0]["part"], json!({"text": "", "thoughtSignature": "c2ln"}));
+}
+
+#[tokio::test]
+async fn responses_get_the_messages_before_a_call_back() {
+    let text = |text: &str| json!([{"type": "output_text", "text": text}]);
+    let before = json!({"type": "message", "phase": "commentary", "content": text("I look.")});
+    let call = json!({"type": "function_call", "call_id": "call_1", "name": "fs_look", "arguments": "{\"at\":1}"});
+    let called = json!({"status": "completed", "output": [before, call]});
+    let answer = json!({"type": "message", "content": text(r#"{"colour":"teal"}"#)});
+    let answered = json!({"status": "completed", "output": [answer]});
+    let (_, bodies) = conversation(Protocol::Responses, "gpt-5", called, answered).await;
+    let kept = json!({"type": "message", "role": "assistant", "phase": "commentary", "content": "I look."});
+    assert_eq!(bodies[1]["input"].as_array().unwrap()[4..6], [kept, call]);
+}
+
+#[tokio::test]
 async fn a_model_without_structured_output_gets_the_schema_in_its_prompt() {
     let refusals = [
         (Protocol::Anthropic, "output_config.format: Extra inputs are not permitted", "system"),

@@ -183,6 +183,39 @@ async fn a_truncated_answer_gets_twice_the_tokens_and_is_not_read() {
 }
 
 #[tokio::test]
+async fn the_first_value_that_fits_is_the_answer() {
+    let draft = r#"{"colour": "x"}"#;
+    let model = Scripted::new([says(&format!(
+        "Draft: {draft}\nAnswer: {{\"colour\":\"teal\",\"tags\":[]}} or {{\"colour\":\"jade\",\"tags\":[]}}"
+    ))]);
+    let (outcome, _) = ask(&model, request("Which colour?"), 0).await;
+    let answer = outcome.unwrap();
+    assert_eq!(answer.value["colour"], "teal");
+    let warning =
+        "the answer contains several JSON values that differ; only the first that fits is used";
+    assert_eq!(answer.warnings, [warning]);
+
+    // If none fits, the problems are those of the first.
+    let model = Scripted::new([says(&format!("{draft} or {{\"tags\": 3}}"))]);
+    let (outcome, _) = ask(&model, request("Which colour?"), 0).await;
+    let StructuredError::InvalidOutput { problems, .. } = outcome.unwrap_err() else {
+        panic!("no value fits");
+    };
+    assert!(problems.iter().any(|it| it.starts_with("colour: ")), "{problems:?}");
+
+    // A check may accept less than the schema does.
+    let model = Scripted::new([says(r#"{"colour":"teal","tags":[]} {"colour":"jade","tags":[]}"#)]);
+    let check = |answer: Value| match answer["colour"].as_str() {
+        Some("jade") => Ok(answer),
+        _ => Err(vec!["not jade".to_owned()]),
+    };
+    let schema = colour_schema();
+    let asked = request("Which colour?");
+    let answer = ask_structured(&model, asked, &schema, &check, 0, &mut |_| ()).await.unwrap();
+    assert_eq!(answer.value["colour"], "jade");
+}
+
+#[tokio::test]
 async fn a_lenient_check_turns_misfits_into_warnings() {
     let model = Scripted::new([says(r#"{"colour": "TEAL", "tags": "one"}"#)]);
     let lenient = |answer: Value| {

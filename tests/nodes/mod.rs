@@ -14,6 +14,7 @@ mod lenient;
 mod mcp;
 mod memory;
 mod open_calls;
+mod paid_failures;
 mod programs;
 mod run;
 mod run_tests;

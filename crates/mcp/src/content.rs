@@ -4,9 +4,14 @@ use serde_json::{Value, json};
 
 use crate::{McpError, program::plain};
 
-/// Returns the result of a call: its structured content if the tool has a type of results, and else its texts.
+/// Returns the result of a call: its structured content if the tool has a type of results, and else its texts. Some servers
+/// send a tool without a type of results only structured content, which is then the text.
 pub(super) fn of_call(mut result: Value, is_structured: bool) -> Result<Value, McpError> {
-    let text = texts(&result["content"]);
+    let mut text = texts(&result["content"]);
+    let structured = &result["structuredContent"];
+    if text.is_empty() && !structured.is_null() {
+        text = structured.to_string();
+    }
     if result["isError"] == Value::Bool(true) {
         let message =
             if text.is_empty() { "the tool failed without a reason".to_owned() } else { text };
@@ -90,6 +95,17 @@ mod tests {
         assert_eq!(of_call(failed, true).unwrap_err().to_string(), text);
         let read = json!({"contents": [{"uri": "a", "text": "x"}, {"uri": "b", "blob": "AAAA"}]});
         assert_eq!(of_resource(&read), json!("x\n[resource b]"));
+    }
+
+    #[test]
+    fn structured_content_alone_is_the_text() {
+        let result = json!({"content": [], "structuredContent": {"a": 1}});
+        assert_eq!(of_call(result.clone(), false).unwrap(), json!(r#"{"a":1}"#));
+        assert_eq!(of_call(result, true).unwrap(), json!({"a": 1}));
+        let failed = json!({"structuredContent": {"reason": "busy"}, "isError": true});
+        let error = of_call(failed, false).unwrap_err();
+        assert_eq!(error.to_string(), r#"{"reason":"busy"}"#);
+        assert_eq!(of_call(json!({"content": []}), false).unwrap(), json!(""));
     }
 
     #[test]

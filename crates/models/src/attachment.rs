@@ -34,7 +34,8 @@ pub struct Attachment {
 }
 
 /// A kind of file that models read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AttachmentKind {
     /// A picture.
     Image,

@@ -134,7 +134,9 @@ pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<Chat
         // The text of the model beside the calls may be the answer.
         return match calls.into_iter().next() {
             Some(ToolCall { name, arguments, .. }) if reply.text.trim().is_empty() => {
-                Err(ModelError::UnknownTool { name, arguments, usage: reply.usage })
+                let usage = reply.usage;
+                let unknown = ModelError::UnknownTool { name, arguments, usage };
+                Err(unknown.charged(usage, reply.cost_usd))
             }
             _ => Ok(reply),
         };

@@ -64,6 +64,11 @@ pub struct ChatRequest {
 }
 
 impl ChatRequest {
+    /// Returns the characters of the texts, calls and files of the conversation.
+    pub fn characters(&self) -> u64 {
+        self.messages.iter().map(Message::characters).sum()
+    }
+
     /// A question of a node in one message.
     pub(crate) fn of_node(node: &str, question: &str) -> Self {
         let messages = vec![Message::user(question)];
@@ -97,6 +102,12 @@ pub struct Message {
 }
 
 impl Message {
+    fn characters(&self) -> u64 {
+        let calls = self.tool_calls.iter().map(|it| characters(&it.arguments));
+        let files = self.attachments.iter().map(Attachment::characters);
+        characters(&self.content).saturating_add(calls.chain(files).sum())
+    }
+
     /// Creates a system message.
     pub fn system(content: impl Into<String>) -> Self {
         Self::new(Role::System, content)
@@ -202,6 +213,19 @@ pub struct ChatReply {
     /// The session of a program that answered, which a later request can continue. Models have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+}
+
+impl ChatReply {
+    /// Returns the characters that the model has written: its answer, its reasoning and the arguments of its calls.
+    pub(crate) fn characters(&self) -> u64 {
+        let calls = self.tool_calls.iter().map(|it| characters(&it.arguments));
+        let reasoning = self.reasoning.iter().map(|it| characters(it));
+        characters(&self.text).saturating_add(calls.chain(reasoning).sum())
+    }
+}
+
+pub(crate) fn characters(text: &str) -> u64 {
+    u64::try_from(text.chars().count()).unwrap_or(u64::MAX)
 }
 
 /// Why a model stopped. A truncated or refused answer is a [`ModelError`], not a `Finish`.

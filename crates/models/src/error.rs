@@ -7,11 +7,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use graphrun_core::graph;
+use serde::{Deserialize, Serialize};
 
 use super::{AttachmentKind, TokenUsage};
 
-/// The reason why a model did not answer.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+/// The reason why a model did not answer. It is saved with a run if the call has cost something.
+#[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ModelError {
     /// Too many requests or tokens a minute.
     #[error("the provider limits the rate of requests: {message}")]
@@ -171,6 +173,17 @@ pub enum ModelError {
         /// The cost in US dollars, if the program states it.
         cost_usd: Option<f64>,
     },
+    /// A failure of a call that has cost something, such as an error in the middle of an answer. The failure itself states
+    /// no usage or no cost. [`ModelError::reason`] returns it.
+    #[error("{error}")]
+    Charged {
+        /// The failure.
+        error: Box<ModelError>,
+        /// The usage of the call.
+        usage: TokenUsage,
+        /// The cost in US dollars, if the provider states it.
+        cost_usd: Option<f64>,
+    },
     /// A recording has no answer to the request.
     #[error("no entry of {} answers node {node:?}{}", .file.display(), nearest_text(.nearest.as_ref()))]
     NoRecording {
@@ -192,7 +205,7 @@ pub enum ModelError {
 }
 
 /// The entry of a recording that is most similar to an unanswered request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nearest {
     /// Its line in the file, from 1.
     pub line: usize,
@@ -201,7 +214,8 @@ pub struct Nearest {
 }
 
 /// The phase of a request when its time ran out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Opening the connection.
     Connect,
@@ -290,6 +304,7 @@ impl ModelError {
                 ErrorKind::InvalidOutput
             }
             Self::Program { .. } => ErrorKind::Program,
+            Self::Charged { error, .. } => error.kind(),
             Self::NoRecording { .. } | Self::NotRecorded { .. } => ErrorKind::Recording,
         }
     }
@@ -305,6 +320,7 @@ impl ModelError {
             | Self::Incomplete { .. }
             | Self::StreamTruncated { .. } => true,
             Self::Program { failure, .. } => failure.transient,
+            Self::Charged { error, .. } => error.is_retryable(),
             Self::Auth { .. }
             | Self::Unavailable { .. }
             | Self::Quota { .. }
@@ -328,6 +344,7 @@ impl ModelError {
             Self::RateLimited { after, .. }
             | Self::Overloaded { after, .. }
             | Self::Transient { after, .. } => *after,
+            Self::Charged { error, .. } => error.retry_after(),
             _ => None,
         }
     }
@@ -343,6 +360,7 @@ impl ModelError {
             | Self::UnknownTool { usage, .. }
             | Self::NoAnswer { usage, .. }
             | Self::Program { usage, .. }
+            | Self::Charged { usage, .. }
             | Self::EmptyResponse { usage } => *usage,
             _ => TokenUsage::default(),
         }
@@ -351,9 +369,55 @@ impl ModelError {
     /// Returns the cost of the failed call in US dollars, if it is stated.
     pub fn cost_usd(&self) -> Option<f64> {
         match self {
-            Self::Program { cost_usd, .. } => *cost_usd,
+            Self::Program { cost_usd, .. } | Self::Charged { cost_usd, .. } => *cost_usd,
             _ => None,
         }
+    }
+
+    /// Returns the failure itself, without its [charge](Self::Charged). Match on it, not on the whole error.
+    ///
+    /// ```
+    /// use graphrun_models::{ModelError, TokenUsage};
+    ///
+    /// let usage = TokenUsage { input_tokens: 12, calls: 1, ..TokenUsage::default() };
+    /// let broken = ModelError::Transient { after: None, message: "broken".into() };
+    /// let charged = broken.clone().charged(usage, Some(0.3));
+    /// assert_eq!((charged.reason(), charged.usage(), charged.cost_usd()), (&broken, usage, Some(0.3)));
+    /// assert_eq!(charged.to_string(), broken.to_string());
+    /// ```
+    pub fn reason(&self) -> &Self {
+        match self {
+            Self::Charged { error, .. } => error.reason(),
+            error => error,
+        }
+    }
+
+    /// Returns the failure with the usage and the cost of its call, in place of those that it has.
+    #[must_use]
+    pub fn charged(mut self, usage: TokenUsage, cost_usd: Option<f64>) -> Self {
+        match &mut self {
+            Self::Charged { usage: known, cost_usd: known_cost, .. }
+            | Self::Program { usage: known, cost_usd: known_cost, .. } => {
+                (*known, *known_cost) = (usage, cost_usd);
+                return self;
+            }
+            Self::Refused { usage: known, .. }
+            | Self::Truncated { usage: known, .. }
+            | Self::ContextOverflow { usage: known, .. }
+            | Self::Incomplete { usage: known, .. }
+            | Self::StreamTruncated { usage: known, .. }
+            | Self::UnknownTool { usage: known, .. }
+            | Self::NoAnswer { usage: known, .. }
+            | Self::EmptyResponse { usage: known } => {
+                *known = usage;
+                if cost_usd.is_none() {
+                    return self;
+                }
+            }
+            _ if usage == TokenUsage::default() && cost_usd.is_none() => return self,
+            _ => {}
+        }
+        Self::Charged { error: Box::new(self), usage, cost_usd }
     }
 }
 

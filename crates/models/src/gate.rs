@@ -303,6 +303,7 @@ impl State {
     /// Learns from the outcome of a request that began at this time.
     fn learn(&mut self, outcome: Result<(), &ModelError>, began: Instant, is_probe: bool) {
         let now = Instant::now();
+        let outcome = outcome.map_err(ModelError::reason);
         match outcome {
             Ok(()) => {
                 let step = if self.was_limited { 1.0 / self.concurrency } else { 1.0 };

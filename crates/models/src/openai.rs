@@ -18,7 +18,6 @@ use graphrun_guard::redact::redact;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::attachment::Attachment;
 use super::calls::settle;
 use super::chat::{ChatModel, ChatReply, ChatRequest};
 use super::error::ModelError;
@@ -237,21 +236,14 @@ impl OpenAiCompatible {
         let body = self.exchange(transport, headers, wire).await;
         request.deltas.end();
         let read = body.and_then(|body| self.profile.protocol.read_reply(&body));
-        let read = read.map_err(|error| match error {
-            // The counts come at the end of a stream.
-            ModelError::StreamTruncated { text, usage } if usage.total_tokens() == 0 => {
-                let usage = estimate(request, &text);
-                ModelError::StreamTruncated { text, usage }
-            }
-            error => error,
-        });
-        let mut reply = settle(read?, request)?;
-        let estimated = estimate(request, &reply.text);
+        let mut reply = read.map_err(|error| with_input(error, request))?;
+        let estimated = estimate(request, reply.characters());
         if reply.usage.total_tokens() == 0 {
             reply.usage = estimated;
-        } else if reply.usage.output_tokens == 0 && !reply.text.is_empty() {
+        } else if reply.usage.output_tokens == 0 && estimated.output_tokens > 0 {
             (reply.usage.output_tokens, reply.usage.estimated) = (estimated.output_tokens, true);
         }
+        let mut reply = settle(reply, request)?;
         if let Some(output) = &request.output
             && reply.tool_calls.is_empty()
         {
@@ -361,7 +353,7 @@ impl ChatModel for OpenAiCompatible {
         let mut is_in = false;
         loop {
             // Each request enters by itself: one that was rejected for its form says that the provider is up.
-            let tokens = estimate(request, "").input_tokens;
+            let tokens = estimate(request, 0).input_tokens;
             let permit = gate.enter(request.is_repeat && !is_in, tokens).await?;
             is_in = true;
             request.admission.admit().await;
@@ -446,7 +438,9 @@ enum Rejection {
 
 impl Rejection {
     fn of(error: &ModelError) -> Option<Self> {
-        let ModelError::BadRequest { status: 400 | 422, message } = error else { return None };
+        let ModelError::BadRequest { status: 400 | 422, message } = error.reason() else {
+            return None;
+        };
         let message = message.to_lowercase();
         let names_it = [
             "response_format",
@@ -477,9 +471,19 @@ fn unexpected(error: &impl std::error::Error) -> ModelError {
     ModelError::BadRequest { status: 0, message: readable(&error.to_string()) }
 }
 
-fn estimate(request: &ChatRequest, text: &str) -> TokenUsage {
-    let files = request.messages.iter().flat_map(|it| &it.attachments).map(Attachment::characters);
-    let files = usize::try_from(files.sum::<u64>()).unwrap_or(usize::MAX);
-    let asked: usize = request.messages.iter().map(|it| it.content.chars().count()).sum();
-    TokenUsage::estimate(asked.saturating_add(files), text.chars().count())
+/// Returns the failure of an answer with an estimate of its request, if the provider has counted no tokens of it. A failure
+/// before the answer has no usage, and gets none.
+fn with_input(error: ModelError, request: &ChatRequest) -> ModelError {
+    let (usage, cost_usd) = (error.usage(), error.cost_usd());
+    if usage.calls == 0 || usage.input_tokens > 0 {
+        return error;
+    }
+    let input_tokens = estimate(request, 0).input_tokens;
+    error.charged(TokenUsage { input_tokens, estimated: true, ..usage }, cost_usd)
+}
+
+/// Estimates the usage of a request and of the characters that the model has written.
+fn estimate(request: &ChatRequest, written: u64) -> TokenUsage {
+    let length = |it: u64| usize::try_from(it).unwrap_or(usize::MAX);
+    TokenUsage::estimate(length(request.characters()), length(written))
 }

@@ -7,6 +7,7 @@
 use serde_json::Value;
 
 use super::calls::read_calls;
+use super::chat::characters;
 use super::failure::{self, readable};
 use super::stated::StatedUsage;
 use super::thoughts::{TextParts, part_text};
@@ -23,20 +24,21 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
     };
     let mut stated = StatedUsage::default();
     let usage = read_usage(body.get("usage"), &mut stated);
-    let Some(choice) = choices.first() else {
-        return Err(if failure::has_error(body) {
-            failure::not_a_reply(body, Protocol::Chat)
-        } else {
-            ModelError::EmptyResponse { usage }
-        });
-    };
+    let cost_usd = read_cost(body.get("usage"), &mut stated);
+    let choice = choices.first();
     // A provider that fails during the answer puts the error into the choice or beside it.
-    if let Some(failed) = [choice, body].into_iter().find(|it| failure::has_error(it)) {
-        return Err(failure::not_a_reply(failed, Protocol::Chat));
+    let failed = choice.into_iter().chain([body]).find(|it| failure::has_error(it));
+    if let Some(failed) = failed {
+        let answer = choice.map(Answer::read).unwrap_or_default();
+        let error = failure::not_a_reply(failed, Protocol::Chat);
+        return Err(answer.fail(error, usage, cost_usd));
     }
+    let Some(choice) = choice else {
+        return Err(ModelError::EmptyResponse { usage });
+    };
     let rest = Rest {
         usage,
-        cost_usd: read_cost(body.get("usage"), &mut stated),
+        cost_usd,
         stated,
         finish: read_finish(choice.get("finish_reason")),
         model: text_of(body.get("model")),
@@ -78,8 +80,37 @@ impl Answer {
         self
     }
 
+    /// Returns the failure of a provider during the answer, with the usage that it has counted. Without any, the part of
+    /// the answer is estimated; a failure before the answer costs nothing.
+    pub(super) fn fail(
+        &self,
+        error: ModelError,
+        usage: TokenUsage,
+        cost_usd: Option<f64>,
+    ) -> ModelError {
+        let usage = usage_of_part(usage, self.characters());
+        if usage.total_tokens() == 0 && cost_usd.is_none() {
+            return error;
+        }
+        error.charged(usage, cost_usd)
+    }
+
+    fn characters(&self) -> u64 {
+        let texts = [Some(&self.text), self.reasoning.as_ref(), self.refusal.as_ref()];
+        let calls = self.tool_calls.iter().map(|it| &it.arguments);
+        texts.into_iter().flatten().chain(calls).map(|it| characters(it)).sum()
+    }
+
     /// Returns the reply, if its answer is known to be whole.
     pub(super) fn conclude(self, rest: Rest) -> Result<ChatReply, ModelError> {
+        let (cost_usd, characters) = (rest.cost_usd, self.characters());
+        self.classify(rest).map_err(|error| {
+            let usage = usage_of_part(error.usage(), characters);
+            error.charged(usage, cost_usd)
+        })
+    }
+
+    fn classify(self, rest: Rest) -> Result<ChatReply, ModelError> {
         let (answer, Rest { usage, cost_usd, stated, finish, model }) = (self, rest);
         if let Some(text) = answer.refusal {
             return Err(ModelError::Refused { text, usage });
@@ -162,6 +193,16 @@ impl Answer {
         answer.reasoning = Some(thoughts).filter(|thoughts| !thoughts.is_empty());
         answer
     }
+}
+
+/// Estimates the tokens of a reply with this many characters, if the provider has not counted them.
+pub(super) fn usage_of_part(usage: TokenUsage, characters: u64) -> TokenUsage {
+    if usage.output_tokens > 0 || characters == 0 {
+        return usage;
+    }
+    let characters = usize::try_from(characters).unwrap_or(usize::MAX);
+    let TokenUsage { output_tokens, calls, estimated, .. } = TokenUsage::estimate(0, characters);
+    TokenUsage { output_tokens, calls, estimated, ..usage }
 }
 
 /// Returns a value as text: a string as it is, other JSON in its JSON notation.

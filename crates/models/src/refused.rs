@@ -67,7 +67,9 @@ impl RefusedParameters {
         body: &Value,
         profile: &Profile,
     ) -> Option<&'static str> {
-        let ModelError::BadRequest { status: 400 | 422, message } = error else { return None };
+        let ModelError::BadRequest { status: 400 | 422, message } = error.reason() else {
+            return None;
+        };
         let message = message.to_lowercase();
         if let Some(most) =
             tokens_max(&message).filter(|it| self.tokens_max.is_none_or(|most| *it < most))

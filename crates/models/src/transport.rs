@@ -249,10 +249,14 @@ impl Transport {
                 _ if incoming.is_whole() => break,
                 Ok(Err(_)) if incoming.has_begun() => break,
                 Ok(Err(error)) => return Err(self.network_error(&error)),
-                Err(_) => return Err(ModelError::Timeout { phase: Phase::Body, after }),
+                Err(_) => {
+                    return Err(incoming.fail(ModelError::Timeout { phase: Phase::Body, after }));
+                }
             };
-            if incoming.add(&chunk)? {
-                next = Instant::now() + idle;
+            match incoming.add(&chunk) {
+                Ok(true) => next = Instant::now() + idle,
+                Ok(false) => {}
+                Err(error) => return Err(incoming.fail(error)),
             }
         }
         incoming.finish()

@@ -22,6 +22,7 @@ use graphrun_models::{
     count_tokens,
 };
 use graphrun_workflow::kind::Services;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::{Instrument, Level, Span, field, info_span, trace};
 
@@ -34,6 +35,9 @@ use tracing::{Instrument, Level, Span, field, info_span, trace};
 /// An answer is saved before the next call of the task is made, and a retry finds it by its
 /// request, even if the next call failed. The last answer is not saved: the result of the node is
 /// saved at once, so the answer would be stored twice.
+///
+/// A call that failed after the provider has counted tokens is saved in the same way: the next call is a longer request,
+/// a repair or a fallback. A retry does not find a failure that may pass.
 #[derive(Debug)]
 pub(super) struct WatchedModel<'a> {
     /// The name of the model in the workflow, which determines its price.
@@ -54,12 +58,34 @@ pub(super) struct Calls(Mutex<CallState>);
 struct CallState {
     /// The number of requests for each part: an equal request asks for another answer.
     counts: BTreeMap<String, u32>,
-    /// The last answer and its name, if it is not saved.
-    last: Option<(String, ChatReply)>,
+    /// The last answer, if it is not saved.
+    last: Option<UnsavedAnswer>,
     /// Whether the attempt has asked a model.
     has_asked: bool,
     /// The last request to each model whose tokens the provider has counted.
     measured: BTreeMap<String, Measured>,
+}
+
+/// An answer, or a failure that has cost something, and the name of its call.
+#[derive(Debug)]
+struct UnsavedAnswer {
+    name: String,
+    outcome: Result<ChatReply, PaidFailure>,
+}
+
+/// A failed call that has cost something, as it is saved.
+#[derive(Debug, Serialize, Deserialize)]
+struct PaidFailure {
+    /// The attempt that made the call.
+    attempt: u32,
+    error: ModelError,
+}
+
+impl PaidFailure {
+    /// Returns the name under which the failure of a call is saved. An answer has the name of the call itself.
+    fn name(call: &str) -> String {
+        format!("{call}/failed")
+    }
 }
 
 /// The size of a request.
@@ -147,10 +173,24 @@ impl<'a> WatchedModel<'a> {
     /// Saves the last answer, because the next work may depend on it.
     pub(super) async fn save_last(&self) {
         let last = self.calls.state().last.take();
-        if let Some((name, reply)) = last {
+        if let Some(UnsavedAnswer { name, outcome }) = last {
             // Saving fails when the run has ended; then this answer is not needed.
-            drop(self.ctx.save_memo(&name, &reply).await);
+            drop(match outcome {
+                Ok(reply) => self.ctx.save_memo(&name, &reply).await,
+                Err(failure) => self.ctx.save_memo(&PaidFailure::name(&name), &failure).await,
+            });
         }
+    }
+
+    /// Returns the saved outcome of a call.
+    fn recall(&self, name: &str) -> Option<Result<ChatReply, ModelError>> {
+        if let Ok(Some(reply)) = self.ctx.recall_memo(name) {
+            return Some(Ok(reply));
+        }
+        let failed = self.ctx.recall_memo::<PaidFailure>(&PaidFailure::name(name));
+        let PaidFailure { attempt, error } = failed.ok().flatten()?;
+        // A later attempt exists to make the call again.
+        (attempt == self.ctx.attempt || !error.is_retryable()).then_some(Err(error))
     }
 }
 
@@ -201,8 +241,7 @@ impl OpenCall<'_> {
     /// Returns the usage of a failed call. A provider counts an answer at its end, and states less before.
     fn usage_of(&self, error: &ModelError) -> TokenUsage {
         let stated = error.usage();
-        let is_whole =
-            stated != TokenUsage::default() && !matches!(error, ModelError::StreamTruncated { .. });
+        let is_whole = stated != TokenUsage::default() && has_ended(error);
         let Some(estimated) = self.estimate().filter(|_| !is_whole) else { return stated };
         if stated.output_tokens >= estimated.output_tokens {
             return stated;
@@ -219,9 +258,24 @@ impl OpenCall<'_> {
     fn estimate(&self) -> Option<TokenUsage> {
         let length = |it: u64| usize::try_from(it).unwrap_or(usize::MAX);
         let arrived = length(self.request.deltas.characters());
-        let asked = length(characters(self.request));
+        let asked = length(self.request.characters());
         (arrived > 0).then(|| TokenUsage::estimate(asked, arrived))
     }
+}
+
+/// Returns whether an answer has ended, so that the counts of the provider are those of all of it.
+fn has_ended(error: &ModelError) -> bool {
+    matches!(
+        error.reason(),
+        ModelError::Refused { .. }
+            | ModelError::Truncated { .. }
+            | ModelError::ContextOverflow { .. }
+            | ModelError::Incomplete { .. }
+            | ModelError::UnknownTool { .. }
+            | ModelError::NoAnswer { .. }
+            | ModelError::EmptyResponse { .. }
+            | ModelError::Program { .. }
+    )
 }
 
 impl Drop for OpenCall<'_> {
@@ -255,7 +309,7 @@ fn whole_characters(request: &ChatRequest) -> u64 {
         names.saturating_add(length(&it.schema))
     });
     let output = request.output.iter().map(|it| length(&it.schema));
-    characters(request).saturating_add(tools.chain(output).sum())
+    request.characters().saturating_add(tools.chain(output).sum())
 }
 
 /// Returns the tokens of the texts and calls of a request, or the least that they can be if the model's vocabulary is
@@ -270,18 +324,7 @@ async fn text_tokens(model: &str, request: &ChatRequest) -> u64 {
         request.messages.iter().flat_map(texts_of).collect()
     };
     let counted = count_tokens(model, texts).await;
-    counted.unwrap_or_else(|| characters(request) / TOKEN_CHARACTERS_MAX)
-}
-
-/// Returns the characters of the texts and calls of a request.
-pub(super) fn characters(request: &ChatRequest) -> u64 {
-    let count = |text: &str| u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
-    let of_message = |it: &Message| {
-        let calls = it.tool_calls.iter().map(|it| count(&it.arguments));
-        let files = it.attachments.iter().map(Attachment::characters);
-        count(&it.content).saturating_add(calls.chain(files).sum())
-    };
-    request.messages.iter().map(of_message).sum()
+    counted.unwrap_or_else(|| request.characters() / TOKEN_CHARACTERS_MAX)
 }
 
 #[async_trait]
@@ -290,9 +333,11 @@ impl ChatModel for WatchedModel<'_> {
         self.save_last().await;
         let name = self.calls.name(self.model.name(), request);
         let texts = text_tokens(self.named, request).await;
-        if let Ok(Some(reply)) = self.ctx.recall_memo::<ChatReply>(&name) {
-            self.calls.measure(self.named, texts, &reply.usage);
-            return Ok(reply);
+        if let Some(outcome) = self.recall(&name) {
+            if let Ok(reply) = &outcome {
+                self.calls.measure(self.named, texts, &reply.usage);
+            }
+            return outcome;
         }
         let tokens_min = self.calls.tokens_min(self.named, texts);
         self.check_window(tokens_min)?;
@@ -348,11 +393,18 @@ impl ChatModel for WatchedModel<'_> {
         if let Some(message) = warning {
             self.ctx.report(Report::Warning { message }).await;
         }
-        if let Ok(reply) = &replied {
-            self.calls.measure(self.named, texts, &reply.usage);
-            self.note_estimate(request, &reply.usage);
-            self.calls.state().last = Some((name, reply.clone()));
-        }
+        let outcome = match &replied {
+            Ok(reply) => {
+                self.calls.measure(self.named, texts, &reply.usage);
+                self.note_estimate(request, &reply.usage);
+                Some(Ok(reply.clone()))
+            }
+            Err(error) if tokens != TokenUsage::default() => {
+                Some(Err(PaidFailure { attempt: self.ctx.attempt, error: error.clone() }))
+            }
+            Err(_) => None,
+        };
+        self.calls.state().last = outcome.map(|outcome| UnsavedAnswer { name, outcome });
         replied
     }
 
@@ -518,7 +570,7 @@ pub(super) const MODEL_FAILURES: [ErrorKind; 7] = [
 
 /// The failure of a node whose model did not answer.
 pub(super) fn failure_of(error: &ModelError) -> Failure {
-    if let ModelError::Program { failure, .. } = error {
+    if let ModelError::Program { failure, .. } = error.reason() {
         return Failure::clone(failure);
     }
     let kind = match error.kind() {
@@ -535,7 +587,7 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
         }
     };
     let after = error.retry_after().and_then(|it| u64::try_from(it.as_millis()).ok());
-    let raw = match error {
+    let raw = match error.reason() {
         ModelError::Truncated { text, .. }
         | ModelError::Incomplete { text, .. }
         | ModelError::StreamTruncated { text, .. }
@@ -591,7 +643,10 @@ fn may_fall_back(error: &ModelError) -> bool {
     match error.kind() {
         // The next model may exist, and take the file.
         ModelErrorKind::BadRequest
-            if matches!(error, ModelError::NotFound { .. } | ModelError::Attachment { .. }) =>
+            if matches!(
+                error.reason(),
+                ModelError::NotFound { .. } | ModelError::Attachment { .. }
+            ) =>
         {
             true
         }

@@ -3,12 +3,14 @@
 //! Instructions are no messages, results of tools are parts of a message of the user, and each message is a list of blocks.
 //! The blocks of reasoning are signed; a request that continues after a call of a tool repeats them unchanged.
 
+use std::collections::BTreeMap;
+
 use graphrun_core::event::MessagePart;
 use serde_json::{Map, Value, json};
 
 use super::{
     Wire,
-    stream::{Fold, append, send},
+    stream::{Fold, add_counts, append, send},
 };
 use crate::{
     Attachment, AttachmentKind, ChatReply, ChatRequest, Finish, Message, ModelError, Protocol,
@@ -180,9 +182,23 @@ fn assistant_blocks(message: &Message, offered: &OfferedTools<'_>) -> Vec<Value>
 
 pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
     let content = body.get("content").and_then(Value::as_array);
-    let Some(content) = content.filter(|_| !failure::has_error(body)) else {
-        return Err(failure::not_a_reply(body, Protocol::Anthropic));
+    let mut stated = StatedUsage::default();
+    let usage = usage_of(body.get("usage"), &mut stated);
+    let answer = content.map(|it| read_content(it)).unwrap_or_default();
+    if content.is_none() || failure::has_error(body) {
+        let error = failure::not_a_reply(body, Protocol::Anthropic);
+        return Err(answer.fail(error, usage, None));
+    }
+    let finish = match body.get("stop_reason").and_then(Value::as_str) {
+        None | Some("end_turn") => Finish::Stop,
+        Some("tool_use") => Finish::ToolCalls,
+        Some(other) => Finish::Other(other.to_owned()),
     };
+    let model = text_of(body.get("model"));
+    answer.without_thoughts().conclude(Rest { usage, stated, finish, model, ..Rest::default() })
+}
+
+fn read_content(content: &[Value]) -> Answer {
     let mut answer = Answer::default();
     let mut reasoning = String::new();
     for block in content {
@@ -197,19 +213,7 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
         }
     }
     answer.reasoning = Some(reasoning);
-    let finish = match body.get("stop_reason").and_then(Value::as_str) {
-        None | Some("end_turn") => Finish::Stop,
-        Some("tool_use") => Finish::ToolCalls,
-        Some(other) => Finish::Other(other.to_owned()),
-    };
-    let mut stated = StatedUsage::default();
-    answer.without_thoughts().conclude(Rest {
-        usage: usage_of(body.get("usage"), &mut stated),
-        stated,
-        finish,
-        model: text_of(body.get("model")),
-        ..Rest::default()
-    })
+    answer
 }
 
 fn read_call(block: &Value) -> Option<ToolCall> {
@@ -239,6 +243,8 @@ fn usage_of(usage: Option<&Value>, stated: &mut StatedUsage) -> TokenUsage {
 pub(super) struct AnthropicFold {
     message: Map<String, Value>,
     blocks: Vec<Value>,
+    /// The places of blocks whose number another block has already.
+    moved: BTreeMap<usize, usize>,
     has_content: bool,
     /// Whether the last block is one of reasoning. Some models do not show it.
     is_thinking: bool,
@@ -260,6 +266,7 @@ impl Fold for AnthropicFold {
                 let kind = block.get("type").and_then(Value::as_str);
                 self.is_thinking = matches!(kind, Some("thinking" | "redacted_thinking"));
                 send(deltas, MessagePart::Text, block.get("text"));
+                self.move_if_used(index);
                 if let Some(place) = self.block(index) {
                     *place = block;
                 }
@@ -302,8 +309,19 @@ impl Fold for AnthropicFold {
 }
 
 impl AnthropicFold {
+    /// Gives a new block a place of its own, if its number is that of an earlier one.
+    fn move_if_used(&mut self, index: Option<usize>) {
+        let Some(index) = index else { return };
+        let place = self.moved.get(&index).copied().unwrap_or(index);
+        let is_used = self.blocks.get(place).is_some_and(|it| it.get("type").is_some());
+        if is_used && self.blocks.len() < BLOCKS_MAX {
+            self.moved.insert(index, self.blocks.len());
+        }
+    }
+
     fn block(&mut self, index: Option<usize>) -> Option<&mut Value> {
         let index = index.unwrap_or(self.blocks.len().saturating_sub(1));
+        let index = self.moved.get(&index).copied().unwrap_or(index);
         if index >= BLOCKS_MAX {
             return None;
         }
@@ -332,17 +350,13 @@ impl AnthropicFold {
         }
     }
 
-    /// The counts of the end replace those of the beginning, but not all are repeated.
+    /// The counts of the end are those of the whole answer, but not all are repeated.
     fn add_end(&mut self, event: &Value) {
         if let Some(Value::Object(delta)) = event.get("delta") {
             self.message.extend(delta.clone());
         }
-        if let Some(Value::Object(counts)) = event.get("usage") {
-            let usage = self.message.entry("usage").or_insert_with(|| json!({}));
-            if let Some(usage) = usage.as_object_mut() {
-                let counts = counts.iter().filter(|(_, it)| !it.is_null());
-                usage.extend(counts.map(|(name, it)| (name.clone(), it.clone())));
-            }
+        if let Some(counts) = event.get("usage") {
+            add_counts(self.message.entry("usage").or_insert(Value::Null), counts.clone());
         }
     }
 }

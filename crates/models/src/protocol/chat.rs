@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use graphrun_core::event::MessagePart;
 use serde_json::{Map, Value, json};
 
-use super::stream::{Fold, append, send};
+use super::stream::{Fold, add_counts, append, send};
 use crate::deltas::AnswerSink;
 
 /// The most choices and calls of a stream. Their numbers are the provider's.
@@ -47,13 +47,13 @@ impl Fold for ChatFold {
                 }
                 // Groq puts the usage of a stream elsewhere.
                 ("x_groq", value) => {
-                    if let Some(usage) = value.get("usage").filter(|it| it.is_object()) {
-                        self.body.insert("usage".to_owned(), usage.clone());
+                    if let Some(usage) = value.get("usage") {
+                        self.add_usage(usage.clone());
                     }
                 }
                 (_, Value::Null) => {}
                 // Each chunk of some servers has counts, and those of the last ones may be empty.
-                ("usage", Value::Object(usage)) if usage.is_empty() => {}
+                ("usage", usage) => self.add_usage(usage),
                 (_, value) => drop(self.body.insert(name, value)),
             }
         }
@@ -78,6 +78,10 @@ impl Fold for ChatFold {
 }
 
 impl ChatFold {
+    fn add_usage(&mut self, usage: Value) {
+        add_counts(self.body.entry("usage").or_insert(Value::Null), usage);
+    }
+
     fn add_choice(&mut self, choice: Value, deltas: &AnswerSink) {
         let Value::Object(choice) = choice else { return };
         let index = choice.get("index").and_then(Value::as_u64).unwrap_or(0);
@@ -170,18 +174,18 @@ impl Choice {
         let Value::Object(mut piece) = piece else { return };
         let index = piece.get("index").and_then(Value::as_u64);
         let id = piece.get("id").and_then(Value::as_str).filter(|it| !it.is_empty());
-        let has_name = piece
-            .get("function")
-            .and_then(|it| it.get("name"))
-            .and_then(Value::as_str)
-            .is_some_and(|it| !it.is_empty());
+        let has_name = text_in(&piece, "name").is_some();
+        let begins_anew = |it: &Call| begins_another_call(&it.call["function"], &piece);
         let same = |it: &Call| match (index, id) {
             // One server numbers all calls with zero, but each call has another id.
             (Some(index), Some(id)) => {
                 it.index == Some(index)
-                    && (it.call["id"] == id || it.call["id"].is_null() || !has_name)
+                    && (it.call["id"] == id
+                        || !has_name
+                        || it.call["id"].is_null() && !begins_anew(it))
             }
-            (Some(index), None) => it.index == Some(index),
+            // Another one has no ids, either.
+            (Some(index), None) => it.index == Some(index) && !begins_anew(it),
             (None, Some(id)) => it.call["id"] == id,
             (None, None) => false,
         };
@@ -196,6 +200,9 @@ impl Choice {
         });
         if at >= PARTS_MAX {
             self.calls.truncate(PARTS_MAX);
+            return;
+        }
+        if repeats_call(&self.calls[at].call["function"], &piece) {
             return;
         }
         let Some(call) = self.calls[at].call.as_object_mut() else { return };
@@ -219,6 +226,44 @@ impl Choice {
         fields.insert("message".to_owned(), Value::Object(message));
         Value::Object(fields)
     }
+}
+
+/// Returns whether a piece with a name is no piece of this call. The call has another name, or is whole already.
+fn begins_another_call(function: &Value, piece: &Map<String, Value>) -> bool {
+    let Some(name) = text_in(piece, "name") else { return false };
+    let known_name = function.get("name").and_then(Value::as_str);
+    if known_name.is_some_and(|it| it != name) {
+        return true;
+    }
+    let more = arguments_in(piece);
+    is_whole_call(function) && more.is_some() && more != function.get("arguments")
+}
+
+/// Returns whether a piece is this whole call again. A server that repeats a call in its last chunk does not make it twice.
+fn repeats_call(function: &Value, piece: &Map<String, Value>) -> bool {
+    let more = arguments_in(piece);
+    let is_same = more.is_some() && more == function.get("arguments");
+    is_same && text_in(piece, "name").is_some() && is_whole_call(function)
+}
+
+fn is_whole_call(function: &Value) -> bool {
+    function.get("arguments").is_some_and(|it| match it {
+        Value::String(text) => serde_json::from_str::<Value>(text).is_ok_and(|it| it.is_object()),
+        it => it.is_object(),
+    })
+}
+
+/// Returns the arguments in a piece, unless they are empty.
+fn arguments_in(piece: &Map<String, Value>) -> Option<&Value> {
+    let arguments = piece.get("function")?.get("arguments")?;
+    let is_empty = arguments.as_str().map_or(arguments.is_null(), |it| it.trim().is_empty());
+    (!is_empty).then_some(arguments)
+}
+
+/// Returns a text of the function in a piece, unless it is empty.
+fn text_in<'a>(piece: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    let text = piece.get("function")?.get(name)?.as_str();
+    text.filter(|it| !it.is_empty())
 }
 
 /// Adds a piece of a function: its name comes once or with each piece, its arguments in pieces.

@@ -1,14 +1,15 @@
 //! Google's `generateContent`.
 //!
-//! The model is a part of the path, and so is the choice of a stream. A call has no id: its result follows by name. The
-//! signature of the thoughts before a call is a field beside the call, and a request that repeats the call has it, too.
+//! The model is a part of the path, and so is the choice of a stream. A call may have no id: its result follows by name. The
+//! signature of the thoughts before a call is a field beside the call, and a request that repeats the call has it, too. It
+//! may also stand in a part without a call, which has its place among the calls.
 
 use graphrun_core::event::MessagePart;
 use serde_json::{Map, Value, json};
 
 use super::{
     Wire,
-    stream::{Fold, append, send},
+    stream::{Fold, add_counts, append, send},
 };
 use crate::{
     Attachment, ChatReply, ChatRequest, Finish, Message, ModelError, Protocol, Role, TokenUsage,
@@ -18,15 +19,18 @@ use crate::{
     failure,
     provider::{OutputMode, Parameter},
     reader::{Answer, Rest, text_of},
-    shape::{
-        Shape, add_extra, add_instruction, add_provider_data, split_instructions, wire_schema,
-    },
+    shape::{Shape, add_extra, add_instruction, split_instructions, wire_schema},
     stated::StatedUsage,
     structured::strict_schema,
 };
 
 /// The field of a call with the signature of the thoughts before it.
 const SIGNATURE: &str = "thoughtSignature";
+/// The provider's id of a call, in the data that graphrun keeps with it. Another id may be unique where this one is not.
+const CALL_ID: &str = "functionCallId";
+/// A signed part without a call, and the number of calls before it, in the record of reasoning.
+const SIGNED_PART: &str = "part";
+const CALLS_BEFORE: &str = "calls_before";
 
 pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
     let (mut body, mut config) = (Map::new(), Map::new());
@@ -111,15 +115,19 @@ fn thinking_config(model: &str, effort: &Value) -> Value {
 fn wire_contents(messages: &[Message], offered: &OfferedTools<'_>) -> Vec<Value> {
     let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in messages {
-        let Message { role, content, attachments, tool_calls, tool_call_id, .. } = message;
+        let Message { role, content, attachments, tool_calls, tool_call_id, thinking, .. } =
+            message;
         let mut parts: Vec<Value> = attachments.iter().map(file_part).collect();
         let role = match role {
             Role::Tool => {
                 let calls = messages.iter().flat_map(|it| &it.tool_calls);
                 let id = tool_call_id.as_deref().unwrap_or_default();
-                let name = calls.rev().find(|it| it.id == id);
-                let name = name.map(|it| offered.call_on_the_wire(it).0).unwrap_or_default();
-                let response = json!({"name": name, "response": {"result": content}});
+                let call = calls.rev().find(|it| it.id == id);
+                let name = call.map(|it| offered.call_on_the_wire(it).0).unwrap_or_default();
+                let mut response = json!({"name": name, "response": {"result": content}});
+                if let Some(id) = call.and_then(id_of) {
+                    response["id"] = id.clone();
+                }
                 parts.push(json!({"functionResponse": response}));
                 "user"
             }
@@ -130,12 +138,15 @@ fn wire_contents(messages: &[Message], offered: &OfferedTools<'_>) -> Vec<Value>
                 if *role == Role::Assistant { "model" } else { "user" }
             }
         };
-        for call in tool_calls {
-            let (name, args) = offered.call_on_the_wire(call);
-            let mut part = json!({"functionCall": {"name": name, "args": args}});
-            add_provider_data(&mut part, call);
-            parts.push(part);
+        let signed = |calls: usize| {
+            let here = thinking.iter().filter(move |it| it[CALLS_BEFORE] == calls);
+            here.map(|it| it[SIGNED_PART].clone())
+        };
+        for (at, call) in tool_calls.iter().enumerate() {
+            parts.extend(signed(at));
+            parts.push(wire_call(call, offered));
         }
+        parts.extend(signed(tool_calls.len()));
         match contents.last_mut() {
             _ if parts.is_empty() => {}
             Some((last, known)) if *last == role => known.extend(parts),
@@ -143,6 +154,18 @@ fn wire_contents(messages: &[Message], offered: &OfferedTools<'_>) -> Vec<Value>
         }
     }
     contents.into_iter().map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
+}
+
+fn wire_call(call: &ToolCall, offered: &OfferedTools<'_>) -> Value {
+    let (name, args) = offered.call_on_the_wire(call);
+    let mut part = json!({"functionCall": {"name": name, "args": args}});
+    if let Some(id) = id_of(call) {
+        part["functionCall"]["id"] = id.clone();
+    }
+    if let Some(signature) = call.extra.as_ref().and_then(|it| it.get(SIGNATURE)) {
+        part[SIGNATURE] = signature.clone();
+    }
+    part
 }
 
 fn file_part(file: &Attachment) -> Value {
@@ -156,17 +179,18 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
     // Without the choice of events, a stream is a list of replies.
     if let Value::Array(chunks) = body {
         let mut fold = GeminiFold::default();
-        let error = chunks.iter().find(|it| failure::has_error(it));
         for chunk in chunks {
             fold.add(chunk.clone(), &AnswerSink::default());
         }
-        return read(error.unwrap_or(&fold.body()));
+        return read(&fold.body());
     }
     let mut stated = StatedUsage::default();
     let usage = usage_of(body.get("usageMetadata"), &mut stated);
     let candidates = body.get("candidates").and_then(Value::as_array);
     if failure::has_error(body) {
-        return Err(failure::not_a_reply(body, Protocol::Gemini));
+        let answer = candidates.and_then(|it| it.first()).map(read_candidate).unwrap_or_default();
+        let error = failure::not_a_reply(body, Protocol::Gemini);
+        return Err(answer.fail(error, usage, None));
     }
     if let Some(word) = body.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
         let text = format!("the provider blocks the prompt ({})", failure::readable(word));
@@ -183,18 +207,7 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
     let Some(candidate) = candidates.first() else {
         return Err(ModelError::EmptyResponse { usage });
     };
-    let (mut answer, mut reasoning) = (Answer::default(), String::new());
-    let parts = candidate.pointer("/content/parts").and_then(Value::as_array);
-    for part in parts.into_iter().flatten() {
-        let text = part.get("text").and_then(Value::as_str).unwrap_or_default();
-        if part.get("thought").and_then(Value::as_bool) == Some(true) {
-            reasoning.push_str(text);
-        } else {
-            answer.text.push_str(text);
-        }
-        answer.tool_calls.extend(read_call(part));
-    }
-    answer.reasoning = Some(reasoning);
+    let answer = read_candidate(candidate);
     let finish = match candidate.get("finishReason").and_then(Value::as_str) {
         Some("STOP" | "FINISH_REASON_UNSPECIFIED") | None if answer.tool_calls.is_empty() => {
             Finish::Stop
@@ -206,15 +219,59 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
     answer.without_thoughts().conclude(Rest { usage, stated, finish, model, ..Rest::default() })
 }
 
+fn read_candidate(candidate: &Value) -> Answer {
+    let (mut answer, mut reasoning) = (Answer::default(), String::new());
+    let parts = candidate.pointer("/content/parts").and_then(Value::as_array);
+    for part in parts.into_iter().flatten() {
+        let text = part.get("text").and_then(Value::as_str).unwrap_or_default();
+        if is_thought(part) {
+            reasoning.push_str(text);
+        } else {
+            answer.text.push_str(text);
+        }
+        let call = read_call(part);
+        if let Some(signature) = part.get(SIGNATURE).filter(|_| call.is_none()) {
+            let kept = if is_thought(part) {
+                part.clone()
+            } else {
+                json!({"text": "", SIGNATURE: signature})
+            };
+            // The order of parts counts, and the calls are kept elsewhere.
+            let calls_before = answer.tool_calls.len();
+            answer.thinking.push(json!({CALLS_BEFORE: calls_before, SIGNED_PART: kept}));
+        }
+        answer.tool_calls.extend(call);
+    }
+    answer.reasoning = Some(reasoning);
+    answer
+}
+
+fn is_thought(part: &Value) -> bool {
+    part.get("thought").and_then(Value::as_bool) == Some(true)
+}
+
 fn read_call(part: &Value) -> Option<ToolCall> {
     let call = part.get("functionCall")?;
     let name = call.get("name")?.as_str().filter(|it| !it.is_empty())?;
+    let id = call.get("id").and_then(Value::as_str).filter(|it| !it.is_empty());
+    let mut extra = Map::new();
+    if let Some(signature) = part.get(SIGNATURE) {
+        extra.insert(SIGNATURE.to_owned(), signature.clone());
+    }
+    if let Some(id) = id {
+        extra.insert(CALL_ID.to_owned(), id.into());
+    }
     Some(ToolCall {
-        id: text_of(call.get("id")),
+        id: id.unwrap_or_default().to_owned(),
         name: name.to_owned(),
         arguments: text_of(call.get("args")),
-        extra: part.get(SIGNATURE).map(|it| json!({SIGNATURE: it})),
+        extra: (!extra.is_empty()).then_some(Value::Object(extra)),
     })
+}
+
+/// Returns the provider's own id of a call.
+fn id_of(call: &ToolCall) -> Option<&Value> {
+    call.extra.as_ref()?.get(CALL_ID)
 }
 
 /// Reads the counts of tokens. Those of thoughts are not part of the answer's.
@@ -252,6 +309,10 @@ impl Fold for GeminiFold {
     fn add(&mut self, event: Value, deltas: &AnswerSink) {
         let Value::Object(event) = event else { return };
         for (name, value) in event {
+            if name == "usageMetadata" {
+                add_counts(self.body.entry(name).or_insert(Value::Null), value);
+                continue;
+            }
             if name != "candidates" {
                 self.body.insert(name, value);
                 continue;
@@ -297,14 +358,17 @@ impl Fold for GeminiFold {
 impl GeminiFold {
     /// Adds a part. Each piece of a text is a part.
     fn add_part(&mut self, part: &Value, deltas: &AnswerSink) {
-        let is_thought = |it: &Value| it.get("thought").and_then(Value::as_bool) == Some(true);
         let kind = if is_thought(part) { MessagePart::Reasoning } else { MessagePart::Text };
         let has_text = send(deltas, kind, part.get("text"));
         self.has_content |= has_text || part.get("functionCall").is_some();
-        let text = part.get("text").and_then(Value::as_str);
+        // A signature belongs to its own piece.
+        let is_signed = |it: &Value| it.get(SIGNATURE).is_some();
+        let text = part.get("text").and_then(Value::as_str).filter(|_| !is_signed(part));
         match (text, self.parts.last_mut()) {
             (Some(text), Some(last))
-                if last["text"].is_string() && is_thought(last) == is_thought(part) =>
+                if last["text"].is_string()
+                    && !is_signed(last)
+                    && is_thought(last) == is_thought(part) =>
             {
                 append(&mut last["text"], text);
             }

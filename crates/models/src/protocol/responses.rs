@@ -143,9 +143,24 @@ fn text_part(text: &str) -> Value {
 
 pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
     let output = body.get("output").and_then(Value::as_array);
-    let Some(output) = output.filter(|_| !failure::has_error(body)) else {
-        return Err(failure::not_a_reply(body, Protocol::Responses));
+    let mut stated = StatedUsage::default();
+    let usage = read_usage(body.get("usage"), &mut stated);
+    let answer = output.map(|it| read_items(it)).unwrap_or_default();
+    if output.is_none() || failure::has_error(body) {
+        let error = failure::not_a_reply(body, Protocol::Responses);
+        return Err(answer.fail(error, usage, None));
+    }
+    let why = body.pointer("/incomplete_details/reason").and_then(Value::as_str);
+    let finish = match body.get("status").and_then(Value::as_str) {
+        None | Some("completed") if answer.tool_calls.is_empty() => Finish::Stop,
+        None | Some("completed") => Finish::ToolCalls,
+        Some(status) => Finish::Other(why.unwrap_or(status).to_owned()),
     };
+    let model = text_of(body.get("model"));
+    answer.without_thoughts().conclude(Rest { usage, stated, finish, model, ..Rest::default() })
+}
+
+fn read_items(output: &[Value]) -> Answer {
     let mut answer = Answer::default();
     let mut reasoning = String::new();
     for item in output {
@@ -157,6 +172,11 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
                 }
             }
             Some("function_call") => answer.tool_calls.extend(read_call(item)),
+            Some("message") | None if is_commentary(item) => {
+                let text = item.get("content").map(parts_text).unwrap_or_default();
+                reasoning.push_str(&text);
+                answer.thinking.push(kept_commentary(item, &text));
+            }
             Some("message") | None => {
                 for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
                     match part.get("type").and_then(Value::as_str) {
@@ -170,20 +190,18 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
         }
     }
     answer.reasoning = Some(reasoning);
-    let why = body.pointer("/incomplete_details/reason").and_then(Value::as_str);
-    let finish = match body.get("status").and_then(Value::as_str) {
-        None | Some("completed") if answer.tool_calls.is_empty() => Finish::Stop,
-        None | Some("completed") => Finish::ToolCalls,
-        Some(status) => Finish::Other(why.unwrap_or(status).to_owned()),
-    };
-    let mut stated = StatedUsage::default();
-    answer.without_thoughts().conclude(Rest {
-        usage: read_usage(body.get("usage"), &mut stated),
-        stated,
-        finish,
-        model: text_of(body.get("model")),
-        ..Rest::default()
-    })
+    answer
+}
+
+/// Returns whether a message is one before the answer, such as what the model is about to do.
+fn is_commentary(message: &Value) -> bool {
+    let phase = message.get("phase").and_then(Value::as_str);
+    phase.is_some_and(|it| it != "final_answer")
+}
+
+/// Returns a message before the answer as a later request has it.
+fn kept_commentary(message: &Value, text: &str) -> Value {
+    json!({"type": "message", "role": "assistant", "phase": message["phase"], "content": text})
 }
 
 /// Returns an item of reasoning as a later request has it.
@@ -211,6 +229,8 @@ pub(super) struct ResponsesFold {
     items: Vec<Value>,
     /// The text of the open message, for a stream that breaks off.
     text: String,
+    /// Whether the open message is one before the answer.
+    is_commentary: bool,
     has_content: bool,
     is_thinking: bool,
     is_over: bool,
@@ -221,6 +241,9 @@ impl Fold for ResponsesFold {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
         let delta = event.get("delta");
         match kind {
+            "response.output_text.delta" if self.is_commentary => {
+                self.has_content |= send(deltas, MessagePart::Reasoning, delta);
+            }
             "response.output_text.delta" | "response.refusal.delta" => {
                 self.has_content |= send(deltas, MessagePart::Text, delta);
                 self.text.push_str(delta.and_then(Value::as_str).unwrap_or_default());
@@ -230,9 +253,10 @@ impl Fold for ResponsesFold {
             }
             "response.output_item.added" => {
                 self.is_thinking = event.pointer("/item/type").is_some_and(|it| it == "reasoning");
+                self.is_commentary = event.get("item").is_some_and(is_commentary);
             }
             "response.output_item.done" => {
-                self.is_thinking = false;
+                (self.is_thinking, self.is_commentary) = (false, false);
                 self.has_content = true;
                 self.text.clear();
                 if let Some(item) = event.get("item").filter(|_| self.items.len() < ITEMS_MAX) {

@@ -11,6 +11,7 @@ use crate::{
     ChatReply, ModelError, TokenUsage,
     deltas::AnswerSink,
     failure::{Failure, read_json, readable},
+    reader::usage_of_part,
     sse::{SseItem, SseReader},
 };
 
@@ -153,6 +154,19 @@ impl IncomingReply {
         matches!(&self.form, Form::Stream(events) if events.has_begun)
     }
 
+    /// Ends the reply because of a failure, and returns the failure with the usage of the part that has arrived.
+    pub(crate) fn fail(self, error: ModelError) -> ModelError {
+        let Form::Stream(mut events) = self.form else { return error };
+        // The error of the reply is that of a provider that fails in the middle of its answer.
+        let broken = with_error(events.fold.body(), serde_json::json!({"error": "broken"}));
+        match self.protocol.read_reply(&broken) {
+            Err(found) if found.usage() != TokenUsage::default() => {
+                error.charged(found.usage(), found.cost_usd())
+            }
+            _ => error,
+        }
+    }
+
     /// Ends the reply, and returns it as the provider sends it at once.
     ///
     /// # Errors
@@ -185,7 +199,16 @@ impl IncomingReply {
             // It may contain an answer that the provider itself has checked and rejected.
             let text = error.to_string();
             let failure = Failure { status: 400, after: None, body: &text };
-            return Ok(failure.classify().map_or(error, |reply| completion(&reply)));
+            let classified = failure.classify();
+            let body = with_error(fold.body(), error);
+            return Ok(match classified {
+                Ok(reply) => {
+                    let mut whole = completion(&reply);
+                    whole["usage"] = body.get("usage").cloned().unwrap_or_default();
+                    whole
+                }
+                Err(_) => body,
+            });
         }
         if !has_begun {
             return Err(ModelError::EmptyResponse { usage: TokenUsage::default() });
@@ -196,12 +219,20 @@ impl IncomingReply {
             return Ok(body);
         }
         Err(match self.protocol.read_reply(&body) {
-            Ok(ChatReply { text, usage, .. }) => ModelError::StreamTruncated { text, usage },
-            Err(ModelError::EmptyResponse { usage }) => {
-                ModelError::StreamTruncated { text: String::new(), usage }
+            Ok(reply) => {
+                let usage = usage_of_part(reply.usage, reply.characters());
+                let broken = ModelError::StreamTruncated { text: reply.text, usage };
+                broken.charged(usage, reply.cost_usd)
             }
-            // The stream itself says why it ended.
-            Err(error) => error,
+            Err(error) => match error.reason() {
+                ModelError::EmptyResponse { .. } => {
+                    let usage = error.usage();
+                    let broken = ModelError::StreamTruncated { text: String::new(), usage };
+                    broken.charged(usage, error.cost_usd())
+                }
+                // The stream itself says why it ended.
+                _ => error,
+            },
         })
     }
 }
@@ -272,6 +303,52 @@ fn read_event(name: &str, data: &str) -> Option<Read> {
 /// Returns whether an event is an error by its own words.
 fn is_error(body: &Value) -> bool {
     ["type", "object"].iter().any(|it| body.get(*it).and_then(Value::as_str) == Some("error"))
+}
+
+/// Returns the reply as far as it has arrived, with the error that ended it beside it. The reply has the counts of the
+/// provider before the error.
+fn with_error(body: Value, error: Value) -> Value {
+    let (Value::Object(mut body), Value::Object(error)) = (body, error.clone()) else {
+        return error;
+    };
+    for (name, value) in error {
+        match name.as_str() {
+            "usage" | "usageMetadata" => {
+                add_counts(body.entry(name).or_insert(Value::Null), value);
+            }
+            // The event may repeat the form of a reply.
+            "choices" | "content" | "candidates" | "output" => {
+                body.entry(name).or_insert(value);
+            }
+            _ => drop(body.insert(name, value)),
+        }
+    }
+    Value::Object(body)
+}
+
+/// Adds the counts of a later event to those of earlier ones. Counts only grow during an answer, but some servers end with
+/// zeros, so the larger one of two numbers stays.
+pub(super) fn add_counts(place: &mut Value, counts: Value) {
+    match (place, counts) {
+        (Value::Object(known), Value::Object(counts)) => {
+            for (name, count) in counts {
+                add_counts(known.entry(name).or_insert(Value::Null), count);
+            }
+        }
+        (_, Value::Null) | (Value::Object(_), _) => {}
+        (place, counts) => {
+            let is_smaller =
+                number_of(place).zip(number_of(&counts)).is_some_and(|(known, new)| new < known);
+            if !is_smaller {
+                *place = counts;
+            }
+        }
+    }
+}
+
+/// Takes a number and its text.
+fn number_of(value: &Value) -> Option<f64> {
+    value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 
 fn garbage(data: &str) -> ModelError {

@@ -133,7 +133,12 @@ impl Entry {
             .usage
             .map_or_else(estimate, |usage| TokenUsage { calls: usage.calls.max(1), ..usage });
         match &reply.error {
-            Some(error) => Err(error.to_error(text, usage)),
+            Some(error) => {
+                let error = error.to_error(text, usage);
+                // Most failures cost nothing.
+                let is_charged = reply.usage.is_some_and(|it| it.total_tokens() > 0);
+                Err(if is_charged { error.charged(usage, None) } else { error })
+            }
             None => Ok(ChatReply {
                 text,
                 tool_calls: reply.tool_calls.iter().flatten().map(CallLine::to_call).collect(),

@@ -120,7 +120,7 @@ impl ReplyLine {
             }
             .without_usual_finish(),
             Err(error) => Self {
-                text: match error {
+                text: match error.reason() {
                     ModelError::Refused { text, .. }
                     | ModelError::Truncated { text, .. }
                     | ModelError::StreamTruncated { text, .. }
@@ -246,6 +246,7 @@ impl ErrorLine {
     }
 
     fn of(error: &ModelError) -> Self {
+        let error = error.reason();
         let kind = match error {
             ModelError::RateLimited { .. } => ErrorWord::RateLimited,
             ModelError::Overloaded { .. } => ErrorWord::Overloaded,
@@ -265,6 +266,8 @@ impl ErrorLine {
             ModelError::Program { .. } => ErrorWord::Program,
             ModelError::Transient { .. } => ErrorWord::Transient,
             ModelError::BadRequest { .. }
+            // Its reason is recorded.
+            | ModelError::Charged { .. }
             | ModelError::ReplyTooLarge { .. }
             | ModelError::NoRecording { .. }
             | ModelError::NotRecorded { .. } => ErrorWord::BadRequest,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::extract::{Wanted, extract_json};
+use super::extract::{Extracted, Wanted, extract_candidates};
 use super::schema::{SchemaCheck, answer_schema};
 use crate::{ChatModel, ChatRequest, Message, ModelError, OutputSchema, TokenUsage};
 
@@ -129,7 +129,9 @@ impl<T> StructuredChat<'_, T> {
                     }
                 },
                 // The model can repair it like any other invalid answer.
-                Err(error @ ModelError::UnknownTool { .. }) if may_repair => {
+                Err(error)
+                    if may_repair && matches!(error.reason(), ModelError::UnknownTool { .. }) =>
+                {
                     request.messages = repair_messages(&asked, "", &[error.to_string()]);
                 }
                 Err(error) => return Err(StructuredError::Model { error, usage }),
@@ -154,7 +156,7 @@ impl<T> fmt::Debug for StructuredChat<'_, T> {
 
 /// Returns a request for twice the tokens, if the answer was truncated at the limit of this request.
 pub fn with_doubled_max_tokens(request: &ChatRequest, error: &ModelError) -> Option<ChatRequest> {
-    let ModelError::Truncated { .. } = error else { return None };
+    let ModelError::Truncated { .. } = error.reason() else { return None };
     let max_tokens = request.settings.max_tokens?.saturating_mul(2);
     let mut longer = request.clone();
     longer.settings.max_tokens = Some(max_tokens);
@@ -204,16 +206,44 @@ impl AnswerParser {
         text: &str,
         check: &AnswerCheck<'_, T>,
     ) -> Result<ReadAnswer<T>, Vec<String>> {
-        let mut extracted = extract_json(text, self.wanted).map_err(|problem| vec![problem])?;
-        let mut warnings = extracted.warnings;
+        let candidates = extract_candidates(text, self.wanted).map_err(|it| vec![it])?;
+        let count = candidates.len();
+        // Of a draft and an answer, only the latter may fit. A value with deviations that the check accepts is the second
+        // choice. The model repairs the first value.
+        let (mut accepted, mut problems) = (None, None);
+        for (at, candidate) in candidates.into_iter().enumerate() {
+            match self.read_value(candidate, check) {
+                Ok(answer) if answer.deviations.is_empty() => {
+                    accepted = Some((at, answer));
+                    break;
+                }
+                Ok(answer) => accepted = accepted.or(Some((at, answer))),
+                Err(found) => problems = problems.or(Some(found)),
+            }
+        }
+        let Some((at, mut answer)) = accepted else { return Err(problems.unwrap_or_default()) };
+        if count > 1 {
+            let used = if at == 0 { "the first" } else { "the first that fits" };
+            let warning =
+                format!("the answer contains several JSON values that differ; only {used} is used");
+            answer.warnings.push(warning);
+        }
+        Ok(answer)
+    }
+
+    fn read_value<T>(
+        &self,
+        Extracted { mut value, mut warnings }: Extracted,
+        check: &(dyn Fn(Value) -> Result<T, Vec<String>> + Send + Sync),
+    ) -> Result<ReadAnswer<T>, Vec<String>> {
         let mut deviations = Vec::new();
         match &self.schema {
             Ok(schema) => {
-                schema.drop_placeholder_nulls(&mut extracted.value);
-                deviations = schema.problems(&extracted.value);
+                schema.drop_placeholder_nulls(&mut value);
+                deviations = schema.problems(&value);
             }
             Err(error) => warnings.push(format!("the schema cannot be checked: {error}")),
         }
-        Ok(ReadAnswer { value: check(extracted.value)?, warnings, deviations })
+        Ok(ReadAnswer { value: check(value)?, warnings, deviations })
     }
 }

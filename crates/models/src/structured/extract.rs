@@ -11,6 +11,9 @@ use serde_json::Value;
 
 use crate::thoughts::part_text;
 
+/// The most values of an answer that are compared with a schema.
+const CANDIDATES_MAX: usize = 16;
+
 /// A JSON value found in a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Extracted {
@@ -66,13 +69,26 @@ impl Wanted {
 /// # Errors
 /// Returns a description of the problem that the model can act on.
 pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
+    let mut found = extract_candidates(text, wanted)?;
+    let is_single = found.len() == 1;
+    let mut first = found.swap_remove(0);
+    if !is_single {
+        let warning = "the answer contains several JSON values that differ; only the first is used";
+        first.warnings.push(warning.to_owned());
+    }
+    Ok(first)
+}
+
+/// Returns the JSON values of the wanted kind in a model's answer, in their order and at least one. A value that repeats
+/// another one is left out.
+pub(super) fn extract_candidates(text: &str, wanted: Wanted) -> Result<Vec<Extracted>, String> {
     let parted = part_text(text.trim_start_matches('\u{feff}'));
     let text = parted.answer.trim();
     if text.is_empty() {
         return Err("the answer is empty".to_owned());
     }
     if let Ok(value) = read_json(text) {
-        return Ok(decode_twice(value, wanted));
+        return Ok(vec![decode_twice(value, wanted)]);
     }
     let mut found = Vec::new();
     let mut problem = None;
@@ -82,23 +98,26 @@ pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
             Err(message) => problem = problem.or(Some(message)),
         }
     }
-    let fitting = found.iter().position(|extracted| wanted.fits(&extracted.value));
+    let has_fitting = found.iter().any(|it| wanted.fits(&it.value));
     // A broken object is more likely the answer than `[1]` in the prose before it.
-    if let (None, Some(problem)) = (fitting, &problem) {
+    if let (false, Some(problem)) = (has_fitting, &problem) {
         return Err(problem.clone());
     }
-    let chosen = fitting.unwrap_or(0);
-    if chosen >= found.len() {
+    let mut candidates: Vec<Extracted> = Vec::new();
+    for extracted in found {
+        if !has_fitting && !candidates.is_empty() || candidates.len() == CANDIDATES_MAX {
+            break;
+        }
+        // A model that repeats its answer has one answer.
+        let is_known = || candidates.iter().any(|it| it.value == extracted.value);
+        if (wanted.fits(&extracted.value) || !has_fitting) && !is_known() {
+            candidates.push(extracted);
+        }
+    }
+    if candidates.is_empty() {
         return Err(problem.unwrap_or_else(|| "the answer contains no JSON".to_owned()));
     }
-    let mut extracted = found.swap_remove(chosen);
-    // A model that repeats its answer has one answer.
-    let differs = |it: &Extracted| wanted.fits(&it.value) && it.value != extracted.value;
-    if found.iter().any(differs) {
-        let warning = "the answer contains several JSON values that differ; only the first is used";
-        extracted.warnings.push(warning.to_owned());
-    }
-    Ok(extracted)
+    Ok(candidates)
 }
 
 /// Parses a text that contains JSON again, because some models encode a tool's arguments twice.

@@ -20,7 +20,7 @@ use graphrun_workflow::OnOverflow;
 use serde_json::Value;
 
 use super::tools::ERROR_PREFIX;
-use crate::call::{WatchedModel, characters};
+use crate::call::WatchedModel;
 
 /// How often a request is shortened. Each time, three quarters of its characters are left, at last a hundred-thousandth.
 const CUTS_MAX: u32 = 40;
@@ -97,7 +97,7 @@ impl<'a> FittingModel<'a> {
 
     /// Returns the request after this many cuts, or `None` if nothing more can be removed.
     fn shortened(&self, request: &ChatRequest, cuts: u32) -> Option<(ChatRequest, RemovedParts)> {
-        let all = characters(request);
+        let all = request.characters();
         let rest = (0..cuts).fold(all, |it, _| it / 4 * 3);
         let excess = usize::try_from(all - rest).unwrap_or(usize::MAX);
         let mut messages = request.messages.clone();
@@ -125,13 +125,14 @@ impl ChatModel for FittingModel<'_> {
             let current = sent.as_ref().map_or(request, |it| &it.0);
             let replied = self.model.chat(current).await;
             let is_cut = self.on_overflow == OnOverflow::Cut;
-            let Err(ModelError::ContextOverflow { .. }) = &replied else { return replied };
+            let reason = replied.as_ref().err().map(ModelError::reason);
+            let Some(ModelError::ContextOverflow { .. }) = reason else { return replied };
             if !is_cut || cuts == CUTS_MAX {
                 return replied;
             }
             cuts += 1;
             let next = self.shortened(request, cuts);
-            let Some((next, left_out)) = next.filter(|it| characters(&it.0) < characters(current))
+            let Some((next, left_out)) = next.filter(|it| it.0.characters() < current.characters())
             else {
                 return replied;
             };
