@@ -17,8 +17,8 @@ use super::{
     reader::{self, Data, Yaml},
     report::Report,
 };
-/// How often a file is laid out until nothing changes. A comment in brackets needs a second round: the first one moves it to
-/// a line of its own, which breaks the brackets around it.
+/// How often a file is laid out until nothing changes. A comment in brackets needs a second round, because the first one
+/// moves it to another line and so breaks the brackets around it.
 const ROUNDS_MAX: usize = 4;
 /// The width of a line. A list or a mapping in brackets that fits stays on its line.
 const WIDTH: usize = 120;
