@@ -568,15 +568,15 @@ fn completion_offers_only_fitting_names() {
         offers(when, "§"),
         "brief review tries via run usage remaining has( visits( usage( now( min( max( string( int("
     );
-    assert_eq!(offers(when, "review.§"), "verdict notes merge(");
+    assert_eq!(offers(when, "review.§"), "verdict notes size() keys() merge(");
     assert_eq!(
         offers(when, "review.verdict == §").split_once(" brief").unwrap().0,
         "\"approved\" \"rework\""
     );
     assert_eq!(offers(when, "review.verdict == \"re§"), "rework");
     assert_eq!(offers(when, "review.notes.exists(note, no§"), "note now(");
-    assert_eq!(offers(when, "review.notes.exists(note, note.§"), "text level merge(");
-    assert_eq!(offers(when, "review.notes.filter(note, note.§"), "text level merge(");
+    assert_eq!(offers(when, "review.notes.exists(note, note.§"), "text level size() keys() merge(");
+    assert_eq!(offers(when, "review.notes.filter(note, note.§"), "text level size() keys() merge(");
     assert_eq!(offers(when, "review.notes.exists(note, note.level == \"§"), "minor major");
     assert_eq!(
         offers(when, "review.notes.§"),
@@ -675,7 +675,10 @@ nodes:
     assert_eq!(editor.findings(&uri), [Value::Null; 0]);
     assert_eq!(editor.hover(&with("task.title", "task.tit§le")), "**task.title**: `string`");
     assert_eq!(editor.completions(&with("task.title", "ta§")), ["task", "tasks"]);
-    assert_eq!(editor.completions(&with("task.title", "task.§")), ["title", "size", "merge("]);
+    assert_eq!(
+        editor.completions(&with("task.title", "task.§")),
+        ["title", "size", "size()", "keys()", "merge("]
+    );
     assert_eq!(editor.completions(&with("task.title", "task.size == \"§")), ["small", "big"]);
     assert_eq!(editor.definition(&with("[Task]", "[Ta§sk]")), "2: Task");
     assert_eq!(editor.completions(&with("[Task]", "T§")), ["Task"]);

@@ -49,6 +49,11 @@ fn services_read_findings_with_paths_below_the_current_folder() {
     assert_eq!(at["artifactLocation"]["uri"], "graphs/wrong.yaml");
     let unread = place.run(["validate", "nowhere.yaml", "--output", "sarif"]);
     assert_eq!(unread.json()["runs"][0]["invocations"][0]["executionSuccessful"], false);
+    fs::write(place.path("latin.yaml"), b"graphrun: 1\nname: caf\xe9\n").unwrap();
+    for form in ["json", "sarif", "github"] {
+        let unread = place.run(["validate", "latin.yaml", "--output", form]);
+        assert!(unread.code == 2 && unread.stdout.contains("cannot be read"), "{unread}");
+    }
     let refused = place.run(["graph", &workflow("two_steps"), "--output", "sarif"]);
     assert!(refused.code == 2 && refused.stdout.is_empty(), "{refused}");
 }

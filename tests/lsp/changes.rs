@@ -113,6 +113,8 @@ fn a_rename_changes_every_place_and_nothing_else() {
         ("start: write", "judge", "there is `judge` already"),
         ("start: write", "end", "another meaning"),
         ("start: write", "a b", "a b"),
+        ("  tries", "via", "`via` means something else"),
+        ("  tries", "new-tries", "cannot contain `-`"),
         ("exhausted: fail", "x", "not declared"),
         ("graphrun", "x", "no name"),
     ] {

@@ -1,7 +1,7 @@
 //! The layout of a file: one form for each value, with the comments of the author.
 //!
-//! Only spaces, line breaks, and the quotes around texts change. A result that reads differently from the file, or that is
-//! laid out differently once more, is refused: a layout never changes what a workflow does.
+//! Only spaces, line breaks, and the quotes around texts change. A result that reads differently from the file, or that never
+//! stays as it is, is refused: a layout never changes what a workflow does.
 
 mod blanks;
 mod comments;
@@ -18,6 +18,9 @@ use super::{
     report::Report,
 };
 
+/// How often a file is laid out until nothing changes. A comment in brackets needs a second round, because the first one
+/// moves it to another line and so breaks the brackets around it.
+const ROUNDS_MAX: usize = 4;
 /// The width of a line. A list or a mapping in brackets that fits stays on its line.
 const WIDTH: usize = 120;
 /// A comment with this text keeps the layout of the value below it.
@@ -75,15 +78,19 @@ pub fn format_text(name: &str, text: &str) -> Result<String, Diagnostics> {
         let finding = Diagnostic::error("GR001", message).at(place, "left as it is");
         Diagnostics::from(finding.help("lay it out by hand, and report the file"))
     };
-    let laid_out = lay_out(text).map_err(|it| refused(&it))?;
-    let after = read(name, &laid_out).map_err(|_| refused("the result could not be read"))?;
-    if !is_same(&before, &after) {
-        return Err(refused("its values would change"));
+    let mut laid_out = text.to_owned();
+    for _ in 0..ROUNDS_MAX {
+        let again = lay_out(&laid_out).map_err(|it| refused(&it))?;
+        let after = read(name, &again).map_err(|_| refused("the result could not be read"))?;
+        if !is_same(&before, &after) {
+            return Err(refused("its values would change"));
+        }
+        if again == laid_out {
+            return Ok(laid_out);
+        }
+        laid_out = again;
     }
-    match lay_out(&laid_out) {
-        Ok(again) if again == laid_out => Ok(laid_out),
-        _ => Err(refused("the result is not stable")),
-    }
+    Err(refused("the result is not stable"))
 }
 
 fn lay_out(text: &str) -> Result<String, String> {
@@ -163,6 +170,22 @@ mod tests {
         let text = "a: {b:  1}\n# fmt-keep\nc:   {d:  1}\ne: {f: 1}\n";
         let laid_out = "a: { b: 1 }\n# fmt-keep\nc:   {d:  1}\ne: { f: 1 }\n";
         assert_eq!(format_text("a.yaml", text).unwrap(), laid_out);
+    }
+
+    #[test]
+    fn comments_and_commas_in_brackets_are_laid_out() {
+        for text in [
+            "k: { a: [ #c\n  ] }\n",
+            "k1:\n  k0: [ 'x' , #c2\n    'y' ]\n",
+            "k1: [\n    \"dq\" ,]\n",
+            "k: { #c\n  a: 1, # d\n  b: [ # e\n 'x' ] }\n",
+            "k: [\n  { a: 'x' }, # why\n  { b: \"y\" }\n]\n",
+        ] {
+            let laid_out = format_text("a.yaml", text).unwrap_or_else(|it| panic!("{text}{it}"));
+            assert_eq!(format_text("a.yaml", &laid_out).unwrap(), laid_out);
+            let comments = |it: &str| it.matches('#').count();
+            assert_eq!(comments(&laid_out), comments(text), "{laid_out}");
+        }
     }
 
     #[test]

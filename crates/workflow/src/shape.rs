@@ -179,7 +179,7 @@ impl Report {
             Data::Null => "nothing".to_owned(),
             Data::Scalar { text, plain: true } if text.chars().count() <= 20 => format!("`{text}`"),
             Data::Scalar { text, plain: true } if text.parse::<f64>().is_ok() => {
-                "a number with so many digits".to_owned()
+                format!("a number of {} digits", text.chars().filter(char::is_ascii_digit).count())
             }
             Data::Scalar { text, plain: false } if text.chars().count() <= 20 => {
                 format!("the text \"{text}\"")

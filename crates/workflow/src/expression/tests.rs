@@ -494,7 +494,7 @@ fn a_missing_value_has_a_reason() {
         ("any.a.b.sum()", "`sum` needs numbers, got `\"two\"`"),
         ("any.a.b.join('')", "`join` needs texts, got `1`"),
         ("any.a.b.flatten()", "`flatten` needs lists, got `1`"),
-        ("any.a.b.keys()", "`keys` needs a map, got `[1,\"two\"]`"),
+        ("any.a.b.keys()", "`keys` needs a record or a map, got `[1,\"two\"]`"),
         ("any.a.merge(any.a.b)", "`merge` needs a record or a map, got `[1,\"two\"]`"),
         ("any.a.b.slice(0, any.a)", "`slice` needs a whole number, got `{\"b\":[1,\"two\"]}`"),
         ("any.a.b.toMap(it, it, 1)", "`toMap` needs a text, got `1`"),

@@ -18,6 +18,8 @@ pub(super) const COUNT: &str = "$count";
 pub(super) const TEXT: &str = "$text";
 /// Makes a list of a lazy value, which would be computed again at each access.
 pub(super) const LIST: &str = "$list";
+/// Makes null of a part that is absent.
+pub(super) const PART: &str = "$part";
 /// Refuses the step of a slice that the engine would panic at.
 pub(super) const STEP: &str = "$step";
 /// The operator `+`.
@@ -41,6 +43,12 @@ pub(super) fn register(environment: &mut Environment<'_>) {
         meter(state).steps(value.as_str().map_or(0, str::len) as u64).map(|()| value)
     });
     environment.add_filter(LIST, |state: &mut State<'_, '_>, value: Value| settled(state, value));
+    environment.add_filter(
+        PART,
+        |value: Value| {
+            if value.is_undefined() { Value::from(()) } else { value }
+        },
+    );
     environment.add_filter(STEP, step);
     environment.add_filter(PLUS, plus);
     environment.add_filter(TIMES, times);
@@ -92,6 +100,7 @@ fn register_tests(environment: &mut Environment<'_>) {
     }
     environment.add_test("defined", |value: &Value| !is_absent(value));
     environment.add_test("undefined", is_absent);
+    environment.add_test("none", is_absent);
 }
 
 /// Null is an absent value, as in expressions.

@@ -11,7 +11,7 @@ use minijinja::machinery::{
 
 use super::{
     checker::{Meaning, PromptChecker},
-    guards::{number_of, outside_of_chain},
+    guards::{asks_presence, number_of, outside_of_chain},
     names::TESTS,
     operations::Tested,
     shapes::{alternatives, any_of, as_list, either, is_shape, tuple, tuple_items, values_of_map},
@@ -367,7 +367,7 @@ impl<'t> PromptChecker<'_, 't> {
         let args = self.arguments(&it.args);
         self.known("test", it.name, TESTS, span);
         // These tests may use an undefined name.
-        let asks = matches!(it.name, "defined" | "undefined");
+        let asks = asks_presence(it.name);
         let ty = self.maybe_undefined(&it.expr, asks);
         if self.problems.len() == known {
             let tested = Tested { expression: Some(&it.expr), ty: &ty };

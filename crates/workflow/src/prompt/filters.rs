@@ -266,6 +266,11 @@ impl PromptChecker<'_, '_> {
             _ => None,
         });
         let Some(name) = filter else { return Type::List(Type::Any.into()) };
+        if matches!(item, Type::Optional(_)) && !matches!(name, "default" | "d") {
+            let message = format!("an item may be absent, and `{name}` needs a value");
+            self.problem("GR026", of.span, message, "may be absent").help =
+                Some(format!("leave it out first: `… | select | map(\"{name}\")`"));
+        }
         let (args, types) = (&of.args[1..], &of.types[1..]);
         let inner = Application { name, input: item, args, types, span: of.span };
         let part = inner.attribute().and_then(|it| self.attribute_path(it));

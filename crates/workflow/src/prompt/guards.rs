@@ -26,12 +26,8 @@ impl PromptChecker<'_, '_> {
     pub(super) fn learn(&self, condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
         defined.extend(self.names_set_under(condition, outcome));
         match condition {
-            // A part of a value that is absent is undefined, which is not none.
-            Expr::Test(it) if it.name == "none" && !outcome && matches!(it.expr, Expr::Var(_)) => {
-                learn_path(&it.expr, defined);
-            }
             Expr::Test(it) if (it.name == "defined") == outcome => {
-                let asks = matches!(it.name, "defined" | "undefined");
+                let asks = asks_presence(it.name);
                 // `a.b is defined` proves `a` as well.
                 if asks {
                     learn_path(&it.expr, defined);
@@ -287,6 +283,11 @@ impl PromptChecker<'_, '_> {
             _ => None,
         }
     }
+}
+
+/// Whether a test asks whether a value is there.
+pub(super) fn asks_presence(test: &str) -> bool {
+    matches!(test, "defined" | "undefined" | "none")
 }
 
 fn is_loop(expression: &Expr<'_>) -> bool {

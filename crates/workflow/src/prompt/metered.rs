@@ -22,7 +22,7 @@ use minijinja::{
 };
 
 use super::{
-    builtins::{COUNT, LIST, PLUS, STEP, TEXT, TIMES},
+    builtins::{COUNT, LIST, PART, PLUS, STEP, TEXT, TIMES},
     expressions::LOOP,
 };
 
@@ -265,17 +265,22 @@ impl<'a> Copy<'a> {
             Expr::Call(it) => Expr::Call(self.call(it)),
             Expr::List(it) => counted(
                 COUNT,
-                Expr::List(Spanned::new(List { items: self.exprs(&it.items) }, span)),
+                Expr::List(Spanned::new(List { items: self.parts(&it.items) }, span)),
             ),
             Expr::Tuple(it) => counted(
                 COUNT,
-                Expr::Tuple(Spanned::new(Tuple { items: self.exprs(&it.items) }, span)),
+                Expr::Tuple(Spanned::new(Tuple { items: self.parts(&it.items) }, span)),
             ),
             Expr::Map(it) => {
-                let copy = Map { keys: self.exprs(&it.keys), values: self.exprs(&it.values) };
+                let copy = Map { keys: self.exprs(&it.keys), values: self.parts(&it.values) };
                 counted(COUNT, Expr::Map(Spanned::new(copy, span)))
             }
         }
+    }
+
+    /// Copies the parts of a list or a mapping. A part that is absent is null, as in the lists and records of the state.
+    fn parts(&mut self, parts: &[Expr<'a>]) -> Vec<Expr<'a>> {
+        self.exprs(parts).into_iter().map(|it| counted(PART, it)).collect()
     }
 
     fn binary(&mut self, it: &BinOp<'a>, span: Span) -> Expr<'a> {

@@ -146,8 +146,15 @@ fn attempt(source: &str, operands: &[Operand]) -> Result<Type, Failure> {
         let values: Vec<Value> = operands.iter().map(|it| it.sample(&unknown)).collect();
         match without_panic(|| performed(source, &values)) {
             // With a value of another kind, the result may be of another type.
-            Ok(_) if !operands.iter().all(Operand::is_known) => return Ok(Type::Any),
-            Ok(ty) => return attempt_variants(source, operands, &values).map(|()| ty),
+            Ok(_) if !operands.iter().all(Operand::is_known) => {
+                let absent = attempt_variants(source, operands, &values, &unknown);
+                return match absent {
+                    // Others depend on the unknown parts.
+                    Err(failure) if failure.when == When::Absent => Err(failure),
+                    _ => Ok(Type::Any),
+                };
+            }
+            Ok(ty) => return attempt_variants(source, operands, &values, &unknown).map(|()| ty),
             // How large a value is depends on others than its type.
             Err(error) if error.kind() == ErrorKind::OutOfFuel => return Ok(Type::Any),
             Err(error) => error.detail().unwrap_or_default().clone_into(&mut reason),
@@ -157,19 +164,24 @@ fn attempt(source: &str, operands: &[Operand]) -> Result<Type, Failure> {
 }
 
 /// Tries an operation that works with samples of its operands with other values of each: without their optional parts,
-/// empty, and the values of an enum.
-fn attempt_variants(source: &str, operands: &[Operand], samples: &[Value]) -> Result<(), Failure> {
+/// empty, the values of an enum, and the types that a part may have. `unknown` is in the place of unknown parts.
+fn attempt_variants(
+    source: &str,
+    operands: &[Operand],
+    samples: &[Value],
+    unknown: &serde_json::Value,
+) -> Result<(), Failure> {
     for (at, operand) in operands.iter().enumerate() {
         let Operand::Of(ty) = operand else { continue };
-        let usual = sample(ty.required(), &json!(1), Variant::Full);
+        let usual = sample(ty.required(), unknown, Variant::Full);
         let variants = [
             (Variant::Omitted, FailingValues::Absent),
             (Variant::Null, FailingValues::Absent),
             (Variant::Empty, FailingValues::Empty),
         ];
-        let values = (1..longest_enum(ty)).map(|it| (Variant::Value(it), FailingValues::Value));
+        let values = (1..values_count(ty)).map(|it| (Variant::Value(it), FailingValues::Value));
         for (variant, when) in variants.into_iter().chain(values) {
-            let value = sample(ty.required(), &json!(1), variant);
+            let value = sample(ty.required(), unknown, variant);
             if value == usual {
                 continue;
             }
@@ -187,13 +199,18 @@ fn attempt_variants(source: &str, operands: &[Operand], samples: &[Value]) -> Re
     Ok(())
 }
 
-/// The number of values of the longest enum in a type, of those that are tried one by one.
-fn longest_enum(ty: &Type) -> usize {
+/// The largest number of values of an enum in a type, or of types of a part of it, of those that are tried one by one.
+fn values_count(ty: &Type) -> usize {
+    let types = alternatives(ty);
+    if types.len() > 1 {
+        let inside = types.iter().map(|it| values_count(it)).max();
+        return types.len().max(inside.unwrap_or(0));
+    }
     match ty {
         Type::Enum(values) if values.len() <= ENUM_VALUES_MAX => values.len(),
-        Type::List(inner) | Type::Map(inner) | Type::Optional(inner) => longest_enum(inner),
+        Type::List(inner) | Type::Map(inner) | Type::Optional(inner) => values_count(inner),
         Type::Record(record) => {
-            record.fields.iter().map(|it| longest_enum(&it.ty)).max().unwrap_or(0)
+            record.fields.iter().map(|it| values_count(&it.ty)).max().unwrap_or(0)
         }
         _ => 0,
     }
@@ -258,7 +275,7 @@ enum Variant {
     Null,
     /// Lists, maps and texts are empty.
     Empty,
-    /// Enums have one of their later values.
+    /// Enums have one of their later values, and parts of several types have one of the later types.
     Value(usize),
 }
 
@@ -289,7 +306,9 @@ fn sample(ty: &Type, unknown: &serde_json::Value, variant: Variant) -> serde_jso
         Type::Map(_) if is_empty => json!({}),
         Type::Map(value) => json!({"x": sample(value, unknown, variant)}),
         Type::Record(_) if alternatives(ty).len() > 1 => {
-            alternatives(ty).first().map_or(json!(1), |it| sample(it, unknown, variant))
+            let types = alternatives(ty);
+            let at = if let Variant::Value(at) = variant { at % types.len() } else { 0 };
+            types.get(at).map_or(json!(1), |it| sample(it, unknown, variant))
         }
         Type::Record(record) => {
             let is_there =

@@ -388,7 +388,8 @@ fn names(yaml: &Yaml) -> impl Iterator<Item = &str> {
 fn as_spec(yaml: &Yaml) -> bool {
     // A misspelt key still marks a specification, and so does a key whose value cannot be a type.
     let is_flag = |it: &Yaml| {
-        let is_number = |it: &str| it.replace('_', "").parse::<f64>().is_ok();
+        let is_number =
+            |it: &str| it.replace('_', "").parse::<f64>().is_ok() || range::is_endless(it);
         it.text().is_some_and(|it| it.parse::<bool>().is_ok() || is_number(it))
     };
     let is_reducer = |it: &Yaml| it.text().is_some_and(|it| reducer_names().contains(&it));

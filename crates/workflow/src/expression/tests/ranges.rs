@@ -61,7 +61,7 @@ fn the_range_of_a_number_is_computed() {
         ("list.size() > 2 ? list.size() : 3", "at least 3"),
         ("n < 0 ? 0 : (n > 10 ? 10 : n)", "0 to 10"),
         ("n < 0 ? 0 : (n > 4 + 6 ? 10 : n)", "0 to 10"),
-        ("n < 0 ? 0 : (n + 1 > 10 ? 10 : n + 1)", "1 to 10"),
+        ("n < 0 ? 1 : (n + 1 > 10 ? 10 : n + 1)", "1 to 10"),
         ("n < 0 ? -1 : (n < 10 ? (n > 5 ? n : 7) : 9)", "-1 to 9"),
         ("n > 0 ? (yes || n > 5 ? n : 3) : 1", "at least 1"),
         ("grade != 1 ? grade : 2", "2 to 6"),
