@@ -178,7 +178,7 @@ pub enum ModelError {
     #[error("{error}")]
     Charged {
         /// The failure.
-        error: Box<ModelError>,
+        error: Box<Self>,
         /// The usage of the call.
         usage: TokenUsage,
         /// The cost in US dollars, if the provider states it.
