@@ -150,7 +150,7 @@ fn attempt(source: &str, operands: &[Operand]) -> Result<Type, Failure> {
                 let absent = attempt_variants(source, operands, &values, &unknown);
                 return match absent {
                     // Others depend on the unknown parts.
-                    Err(failure) if failure.when == When::Absent => Err(failure),
+                    Err(failure) if failure.when == FailingValues::Absent => Err(failure),
                     _ => Ok(Type::Any),
                 };
             }
