@@ -210,8 +210,8 @@ async fn the_first_value_that_fits_is_the_answer() {
         _ => Err(vec!["not jade".to_owned()]),
     };
     let schema = colour_schema();
-    let asked = request("Which colour?");
-    let answer = ask_structured(&model, asked, &schema, &check, 0, &mut |_| ()).await.unwrap();
+    let chat = StructuredChat { model: &model, schema: &schema, check: &check, repairs_max: 0 };
+    let answer = chat.ask(request("Which colour?"), &mut |_| ()).await.unwrap();
     assert_eq!(answer.value["colour"], "jade");
 }
 

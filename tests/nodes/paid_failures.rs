@@ -14,7 +14,7 @@ use graphrun::{
     nodes::{ModelSource, Services, factory},
     registry,
     state::Update,
-    storage::MemoryStorage,
+    storage::InMemoryStorage,
     workflow::parse,
 };
 use serde_json::json;
@@ -84,7 +84,7 @@ struct Process {
 }
 
 impl Process {
-    fn start(models: Models, dies_at: usize, storage: &Arc<MemoryStorage>) -> Self {
+    fn start(models: Models, dies_at: usize, storage: &Arc<InMemoryStorage>) -> Self {
         let text = "graphrun: 1\nname: w\nstate: { text: string }\nmodels: { m: [lab/a, lab/b] }\nagents: { a: { \
                     model: m, max_tokens: 100 } }\nstart: a\nlimits: { tokens: 20000 }\nnodes:\n  a: { agent: a, prompt: { \
                     text: What? }, writes: text, retry: { attempts: 3, initial: 1ms }, then: end }\n";
@@ -105,7 +105,7 @@ async fn killed_at_the_second_request(
     first: &[(&'static str, Reply)],
     second: &[(&'static str, Reply)],
 ) -> (RunEnd, Vec<(&'static str, Option<u32>)>) {
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     let info = RunInfo::new("w");
     let id = info.id.clone();
     let mut seen = Vec::new();
@@ -171,7 +171,7 @@ async fn a_paid_failure_before_a_fallback_is_paid_for_once() {
 #[tokio::test]
 async fn the_next_attempt_repeats_paid_failures_that_may_pass() {
     let limited = || Err(ModelError::RateLimited { after: None, message: "slow down".into() });
-    let storage = Arc::new(MemoryStorage::default());
+    let storage = Arc::new(InMemoryStorage::default());
     for (failure, expected) in [
         // It may pass, and so the next attempt asks the model again.
         (Err(ModelError::EmptyResponse { usage: PAID }), vec!["lab/a", "lab/b", "lab/a"]),
