@@ -225,11 +225,11 @@ fn runs_reach_every_kind_of_bound() {
         ("after one", 50),
         ("after several", 5),
         ("attempts", 15),
-        ("reset rounds", 5),
         ("deferred", 10),
         ("fails", 10),
         ("last", 50),
         ("one round", 50),
+        ("reset rounds", 5),
         ("super-steps", 10),
     ];
     assert_eq!(kinds.keys().copied().collect::<Vec<_>>(), least.map(|(kind, _)| kind));

@@ -326,7 +326,8 @@ impl Database {
         let flags = [flag, memory].into_iter().flatten().collect::<String>();
         let continues = ["resume", "retry", "approve", "reject"].contains(&verb);
         let permissions = self.permissions.iter().filter(|_| continues);
-        let permissions: String = permissions.map(|it| format!(" {it}")).collect();
+        let permissions: Vec<String> = permissions.map(|it| format!(" {it}")).collect();
+        let permissions = permissions.concat();
         Some(format!("graphrun {verb} {}{flags}{permissions}", shell_word(run)))
     }
 

@@ -95,8 +95,11 @@ impl Run<'_> {
     /// Drives the run until it stops or suspends without a question to ask here, and returns its
     /// report.
     pub(super) async fn drive(&self, begin: Begin) -> Result<StoppedRun, CliError> {
+        let is_turn = matches!(begin, Begin::Turn(..));
         let (end, stopped) = self.drive_to_stop(begin, &mut listen()?).await?;
-        self.report(end.as_ref(), stopped).await
+        self.warn_of_late_messages(end.as_ref()).await?;
+        // Only a thread may go on in another process. The state of any other run is read again, and not kept twice.
+        self.report(end.filter(|_| is_turn).as_ref(), stopped).await
     }
 
     /// Drives the run until it stops or suspends without a question to ask here.
@@ -270,7 +273,6 @@ impl Run<'_> {
             None => RunReport::read(checkpointer, &self.id, self.database).await?,
         };
         let report = report.with_artifacts(self.reports.paths());
-        self.warn_of_late_messages(end).await?;
         let was_stopped = matches!(report.status, Status::Interrupted | Status::Paused);
         let exit = stopped.filter(|_| was_stopped).map_or(report.exit(), Signal::exit);
         Ok(StoppedRun { report, exit, database: self.database.clone() })

@@ -53,7 +53,9 @@ impl ItemWriters {
             let page = checkpointer.entries(run, after, ENTRIES_AT_ONCE, Detail::Whole).await?;
             let Some(last) = page.last() else { return Ok(all) };
             after = last.number;
-            page.into_iter().for_each(|it| all.add(it.entry));
+            for logged in page {
+                all.add(logged.entry);
+            }
         }
     }
 

@@ -159,7 +159,7 @@ fn a_fork_pauses_at_breakpoints_and_uses_the_configured_lease() {
     let wrong = place.run(["fork", &from, "--pause-after", "nobody"]);
     assert!(wrong.code == 2 && wrong.stderr.contains("no such node"), "{wrong}");
     let wrong = place.run_with(["fork", &from], [("GRAPHRUN_LEASE", "soon")]);
-    assert!(wrong.code == 2 && wrong.stderr.contains("GRAPHRUN_LEASE is `soon`"), "{wrong}");
+    assert!(wrong.code == 5 && wrong.stderr.contains("GRAPHRUN_LEASE is `soon`"), "{wrong}");
 }
 
 #[test]

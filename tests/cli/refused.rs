@@ -121,7 +121,7 @@ fn an_invalid_database_is_refused_with_the_layer_that_named_it() {
     let by_variable = place.run_with(["runs", "list"], [("GRAPHRUN_DB", "runs.db")]);
     assert!(by_flag.stderr.starts_with("error: --db is `mysql://host/db`"), "{by_flag}");
     assert!(by_variable.stderr.starts_with("error: GRAPHRUN_DB is `runs.db`"), "{by_variable}");
-    assert_eq!((by_flag.code, by_variable.code), (2, 2));
+    assert_eq!((by_flag.code, by_variable.code), (2, 5));
 }
 
 #[test]

@@ -247,8 +247,8 @@ fn a_signature_in_a_later_piece_of_a_text_is_kept() {
         piece(json!({"text": "al.", "thoughtSignature": "c2ln"})),
         json!({"candidates": [{"finishReason": "STOP"}]}),
     ];
-    let stream: String = events.iter().map(|it| format!("data: {it}\n\n")).collect();
-    let reply = Protocol::Gemini.read_text(&stream).unwrap();
+    let lines: Vec<String> = events.iter().map(|it| format!("data: {it}\n\n")).collect();
+    let reply = Protocol::Gemini.read_text(&lines.concat()).unwrap();
     assert_eq!(reply.text, "Teal.");
     assert_eq!(reply.thinking[0]["part"], json!({"text": "", "thoughtSignature": "c2ln"}));
 }

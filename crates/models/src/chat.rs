@@ -215,6 +215,7 @@ pub struct ChatReply {
     pub session: Option<String>,
 }
 
+#[cfg(feature = "openai")]
 impl ChatReply {
     /// Returns the characters that the model has written: its answer, its reasoning and the arguments of its calls.
     pub(crate) fn characters(&self) -> u64 {

@@ -37,7 +37,7 @@ impl Args {
                 let trace = draw_trace(&report, globals.stdout);
                 let questions = draw_questions(&report, &database, globals.stdout);
                 let answers = draw_answers(&report, globals.stdout);
-                text += &format!("\n{trace}{answers}{questions}");
+                text.extend(["\n", &trace, &answers, &questions]);
             }
             print_result(&text).map_err(CliError::write)?;
             Ok(Exit::Done)

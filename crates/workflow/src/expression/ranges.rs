@@ -92,9 +92,10 @@ pub(super) fn single(of: NumberRange) -> Option<f64> {
 /// Returns the range of the whole numbers of another range without one of them, which is narrower if that one is an end.
 pub(super) fn without(of: NumberRange, value: f64) -> NumberRange {
     let is_only = of.min == of.max;
+    let is_end = |end: &f64| !is_only && end.total_cmp(&value).is_eq();
     NumberRange {
-        min: of.min.map(|it| if it == value && !is_only { it + 1.0 } else { it }),
-        max: of.max.map(|it| if it == value && !is_only { it - 1.0 } else { it }),
+        min: of.min.map(|it| if is_end(&it) { it + 1.0 } else { it }),
+        max: of.max.map(|it| if is_end(&it) { it - 1.0 } else { it }),
     }
 }
 
