@@ -98,7 +98,8 @@ impl Run<'_> {
         let is_turn = matches!(begin, Begin::Turn(..));
         let (end, stopped) = self.drive_to_stop(begin, &mut listen()?).await?;
         self.warn_of_late_messages(end.as_ref()).await?;
-        // Only a thread may go on in another process. The state of any other run is read again, and not kept twice.
+        // Another process can continue a thread, and no other run. Without a thread, the report reads the state again, so this
+        // copy is dropped.
         self.report(end.filter(|_| is_turn).as_ref(), stopped).await
     }
 

@@ -93,6 +93,17 @@ fn what_people_add_reaches_runs_and_a_list_has_pages() {
 }
 
 #[test]
+fn a_key_in_an_added_text_is_replaced() {
+    let place = Place::new();
+    let key = format!("ghp_{}", "Zx81kQpLw93MfTbVn27RcHd40JyGsE65uAoX");
+    let added = place.run(["memory", "add", "insights", &format!("the token {key} is old")]);
+    assert_eq!(added.code, 0, "{added}");
+    assert!(added.stderr.contains("seems to contain a key"), "{added}");
+    let exported = place.run(["memory", "export"]).stdout;
+    assert!(exported.contains("is old") && !exported.contains(&key), "{exported}");
+}
+
+#[test]
 fn an_entry_without_a_text_or_a_tier_is_refused() {
     let place = Place::new();
     for (tier, text, says) in [

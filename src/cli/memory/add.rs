@@ -8,6 +8,7 @@ use super::super::{
     exit::Exit,
     globals::{Globals, Output},
     json::{not_json, to_json},
+    keys::redact_given,
     runtime::block_on,
     terminal::{print_message, print_result},
     who::who,
@@ -36,7 +37,9 @@ impl Args {
         block_on(async {
             globals.expect_output("memory add", &[Output::Text, Output::Json])?;
             let Self { tier, text, value, module } = self;
-            let value = value.or_else(|| text.map(Value::String)).unwrap_or_default();
+            let argument = if value.is_some() { "--value" } else { "TEXT" };
+            let mut value = value.or_else(|| text.map(Value::String)).unwrap_or_default();
+            redact_given(argument, &mut value);
             let name = who();
             let source = Source::Person { name };
             let entry = NewEntry::of(tier, value, source);

@@ -309,7 +309,7 @@ impl Fold for AnthropicFold {
 }
 
 impl AnthropicFold {
-    /// Gives a new block a place of its own, if its number is that of an earlier one.
+    /// Moves a new block to another place, if its number is that of an earlier one.
     fn move_if_used(&mut self, index: Option<usize>) {
         let Some(index) = index else { return };
         let place = self.moved.get(&index).copied().unwrap_or(index);

@@ -103,7 +103,7 @@ impl<'y> TypeReader<'_, 'y> {
         part
     }
 
-    /// Reports a type whose part at this place, with so many levels of its own, is nested too deep.
+    /// Reports a type that is nested too deep: the part at this place has this many levels itself.
     fn check_depth(&mut self, levels: usize, at: &Range<usize>) -> Option<()> {
         if self.depth + levels <= DEPTH_MAX {
             return Some(());
