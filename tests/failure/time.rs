@@ -117,17 +117,14 @@ async fn g13_the_time_limit_leads_to_exhausted_with_finished_tasks() {
     assert_eq!(end.position.visits.get(&name("slow")), Some(&0), "it has not run");
 }
 
-/// Each item needs the one before it.
+/// The last of three items needs the one before it.
 #[derive(Debug)]
-struct OneByOne;
+struct LastAfterSecond;
 
-impl ItemOrder for OneByOne {
+impl ItemOrder for LastAfterSecond {
     fn needs(&self, items: &[&Value], _: &RouteView<'_>) -> Result<ItemNeeds, RouteError> {
-        Ok(ItemNeeds {
-            keys: items.iter().map(ToString::to_string).collect(),
-            needs: (0..items.len()).map(|it| it.checked_sub(1).into_iter().collect()).collect(),
-            missing: None,
-        })
+        let keys = items.iter().map(ToString::to_string).collect();
+        Ok(ItemNeeds { keys, needs: vec![vec![], vec![], vec![1]], missing: None })
     }
 
     fn reads(&self) -> ItemReads {
@@ -138,23 +135,45 @@ impl ItemOrder for OneByOne {
 #[tokio::test(start_paused = true)]
 async fn g13_an_item_released_at_the_time_limit_does_not_start() {
     let (begun, saved) = (Begun::default(), Saved::new());
-    let items = ItemPolicy { order: Some(Arc::new(OneByOne)), ..ItemPolicy::default() };
+    let list = Arc::clone(&begun);
+    let item = node_fn(move |_: Nothing, ctx: NodeContext| {
+        let list = Arc::clone(&list);
+        async move {
+            let name = format!("item {}", ctx.task.index);
+            list.lock().unwrap().push((name.clone(), ctx.attempt));
+            if ctx.task.index == 0 {
+                // The driver sets its timer again after this, so that it notices the limit after the second item has ended.
+                sleep(Duration::from_secs(1)).await;
+                let tokens = TokenUsage { calls: 1, ..TokenUsage::default() };
+                let usage = Usage { tokens, cost_usd: None };
+                ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
+                sleep(Duration::from_secs(60)).await;
+            } else {
+                sleep(Duration::from_secs(10)).await;
+            }
+            noted(name)
+        }
+    });
+    let items = ItemPolicy { order: Some(Arc::new(LastAfterSecond)), ..ItemPolicy::default() };
     let schedule = Schedule { items: Some(items), ..Schedule::default() };
     let graph = GraphBuilder::new::<Team>("ordered")
         .node("start", notes_its_way())
-        .node("item", takes(10, &[], &begun).with_policies(Policies::from(schedule)))
+        .node("item", item.with_policies(Policies::from(schedule)))
         .node("flush", notes_its_way())
         .edge(START, "start")
         .route("start", ["item"], |_: &Nothing| {
-            [0, 1].map(|it| Dispatch::new(name("item"), json!(it))).to_vec()
+            [0, 1, 2].map(|it| Dispatch::new(name("item"), json!(it))).to_vec()
         })
         .edge("item", "end")
         .edge("flush", "end")
         .limits(Limits { exhausted: Some(Target::Node(name("flush"))), ..seconds(10) });
     let graph = compiled(graph);
-    let end = saved.start(&saved.engine(&graph)).await;
+    // In a task of its own, the driver waits for its turn like the items.
+    let driver = async move { saved.start(&saved.engine(&graph)).await };
+    let end = tokio::spawn(driver).await.unwrap();
     assert_eq!(end.status, Status::Done, "{:?}", end.reason);
-    assert_eq!(names(&begun), began(&[("item", 1)]), "the first ends with the limit");
+    assert!(notes(&end.state).contains(&"item 1".to_owned()), "{:?}", notes(&end.state));
+    assert_eq!(names(&begun), began(&[("item 0", 1), ("item 1", 1)]));
 }
 
 #[tokio::test(start_paused = true)]
