@@ -1,0 +1,301 @@
+//! The worktree and the branch of a run.
+
+use super::*;
+
+#[tokio::test]
+async fn a_run_works_on_its_own_branch_and_leaves_the_checkout_alone() {
+    let home = Home::new();
+    home.write("b.txt", "of the user, not committed\n");
+    let before = home.git(&["status", "--porcelain", "--branch"]);
+    let (folder, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    assert_eq!(fs::read_to_string(open.path().join("a.txt")).unwrap(), "one\n");
+    assert!(!open.path().join("b.txt").exists());
+    replace_files(open.path(), &[file("src/new.txt", "two\n")]).unwrap();
+    let commit = open.commit(request("Add a file", "r1/1/commit/0")).await.unwrap();
+    assert!(commit.changed);
+    assert_eq!(home.git(&["rev-parse", "graphrun/r1"]), commit.id);
+    assert_eq!(home.git(&["show", "graphrun/r1:src/new.txt"]), "two");
+    let message = home.git(&["log", "-1", "--format=%an%n%B", "graphrun/r1"]);
+    assert_eq!(message, "graphrun\nAdd a file\n\nGraphrun-Run: r1\nGraphrun-Task: r1/1/commit/0");
+    assert_eq!(home.git(&["rev-parse", "main"]), folder.base);
+    assert_eq!(home.git(&["status", "--porcelain", "--branch"]), before);
+}
+
+#[tokio::test]
+async fn readers_share_a_folder_and_keep_writers_out() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let one = folders.keep("repo").await.unwrap();
+    let other = folders.keep("repo").await.unwrap();
+    assert_eq!(fs::read_to_string(one.path().join("a.txt")).unwrap(), "one\n");
+    let writers = folders.clone();
+    let mut writer = tokio::spawn(async move { writers.open("repo").await.map(drop) });
+    drop(one);
+    // The lock is the kernel's, so a writer that could pass would do so without a wait.
+    let waits = tokio::time::timeout(Duration::from_millis(300), &mut writer).await;
+    assert!(waits.is_err(), "a writer has the folder of a reader");
+    drop(other);
+    writer.await.unwrap().unwrap();
+    // A folder with a writer is not kept for a reader.
+    let open = folders.open("repo").await.unwrap();
+    let mut reader = tokio::spawn(async move { folders.keep("repo").await.map(drop) });
+    let waits = tokio::time::timeout(Duration::from_millis(300), &mut reader).await;
+    assert!(waits.is_err(), "a reader has the folder of a writer");
+    drop(open);
+    reader.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn only_a_folder_without_a_nested_git_is_mounted() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let kept = folders.keep("repo").await.unwrap();
+    assert!(kept.path().join(".git").exists() && kept.is_mountable().await.unwrap());
+    for nested in ["below/.git", ".Git", "below/deep/.GIT"] {
+        let path = kept.path().join(nested);
+        fs::create_dir_all(&path).unwrap();
+        assert!(!kept.is_mountable().await.unwrap(), "{nested}");
+        fs::remove_dir(path).unwrap();
+    }
+    assert!(kept.is_mountable().await.unwrap());
+    symlink("/etc", kept.path().join("link")).unwrap();
+    assert!(kept.is_mountable().await.unwrap());
+    assert!(kept.has(Path::new("a.txt"), b"one\n"));
+    assert!(!kept.has(Path::new("a.txt"), b"one") && !kept.has(Path::new("link/passwd"), b""));
+}
+
+#[tokio::test]
+async fn a_task_that_runs_again_makes_no_second_commit() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("x", "1")]).unwrap();
+    // A message that pretends to be the commit of the next task.
+    let lie = request("x\n\nGraphrun-Task: r1/2/commit/0\nend", "r1/1/commit/0");
+    let first = open.commit(lie).await.unwrap();
+    replace_files(open.path(), &[file("x", "2")]).unwrap();
+    assert_eq!(open.commit(lie).await.unwrap(), first);
+    let second = open.commit(request("x", "r1/2/commit/0")).await.unwrap();
+    assert!(second.changed && second.id != first.id);
+    assert_eq!(home.git(&["rev-list", "--count", "main..graphrun/r1"]), "2");
+    let third = open.commit(request("x", "r1/3/commit/0")).await.unwrap();
+    assert_eq!((third.id, third.changed), (second.id, false));
+}
+
+#[tokio::test]
+async fn two_runs_do_not_meet() {
+    let home = Home::new();
+    let (_, one) = home.start("r1").await;
+    let (_, two) = home.start("r2").await;
+    let (one, two) = (one.open("repo").await.unwrap(), two.open("repo").await.unwrap());
+    replace_files(one.path(), &[file("x", "1")]).unwrap();
+    assert!(!two.path().join("x").exists());
+    one.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    assert!(!two.commit(request("x", "r2/1/commit/0")).await.unwrap().changed);
+    let taken = home.asked("r3", "graphrun/r1").find().await.unwrap_err();
+    assert!(matches!(taken, FolderError::BranchTaken { .. }), "{taken}");
+}
+
+#[tokio::test]
+async fn a_branch_above_or_below_the_branch_of_a_run_is_found_before_the_start() {
+    let home = Home::new();
+    home.git(&["branch", "lifecycle"]);
+    home.git(&["branch", "auto/one"]);
+    for (branch, in_the_way) in [
+        ("lifecycle/task-1", "lifecycle"),
+        ("lifecycle/a/b", "lifecycle"),
+        ("auto", "auto/one"),
+        ("auto/one/x", "auto/one"),
+    ] {
+        match home.asked("r1", branch).find().await {
+            Err(FolderError::BranchInTheWay { existing, .. }) => assert_eq!(existing, in_the_way),
+            other => panic!("{branch}: {other:?}"),
+        }
+    }
+    for branch in ["lifecycles/x", "life", "auto/two", "au"] {
+        home.asked("r1", branch).find().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn two_runs_that_start_with_one_name_of_a_branch_do_not_share_it() {
+    let home = Home::new();
+    let one = RunFolders::new("r1", [home.asked("r1", "auto").find().await.unwrap()]);
+    let two = RunFolders::new("r2", [home.asked("r2", "auto").find().await.unwrap()]);
+    one.open("repo").await.unwrap();
+    let taken = two.open("repo").await.unwrap_err();
+    assert!(matches!(taken, FolderError::BranchTaken { .. }), "{taken}");
+    one.open("repo").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lost_worktree_is_made_again_from_the_branch() {
+    let home = Home::new();
+    let (folder, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("x", "1")]).unwrap();
+    open.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    drop(open);
+    fs::remove_dir_all(folder.worktree.parent().unwrap()).unwrap();
+    let again = RunFolders::new("r1", [folder.clone()]);
+    assert_eq!(
+        fs::read_to_string(again.open("repo").await.unwrap().path().join("x")).unwrap(),
+        "1"
+    );
+    // A checkout that a kill has interrupted: its missing files must not look removed.
+    fs::remove_file(folder.worktree.with_extension("ready")).unwrap();
+    fs::remove_file(folder.worktree.join("x")).unwrap();
+    let open = again.open("repo").await.unwrap();
+    assert!(!open.commit(request("x", "r1/2/commit/0")).await.unwrap().changed);
+    drop(open);
+    // The lock of a killed git.
+    let own = home.repository().join(".git/worktrees/repo/index.lock");
+    fs::write(&own, "").unwrap();
+    let open = again.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("x", "2")]).unwrap();
+    assert!(open.commit(request("x", "r1/3/commit/0")).await.unwrap().changed);
+    drop(open);
+    fs::remove_dir_all(&folder.worktree).unwrap();
+    home.git(&["worktree", "prune"]);
+    home.git(&["branch", "-D", "graphrun/r1"]);
+    let gone = again.open("repo").await.unwrap_err();
+    assert!(matches!(gone, FolderError::BranchGone { .. }), "{gone}");
+}
+
+#[tokio::test]
+async fn a_removed_run_leaves_its_branch_only_if_it_has_commits() {
+    let home = Home::new();
+    for (run, commits) in [("r1", false), ("r2", true)] {
+        let (folder, folders) = home.start(run).await;
+        let open = folders.open("repo").await.unwrap();
+        replace_files(open.path(), &[file("x", "1")]).unwrap();
+        if commits {
+            open.commit(request("x", &format!("{run}/1/commit/0"))).await.unwrap();
+        }
+        drop(open);
+        folder.remove(run).await.unwrap();
+        assert!(!folder.worktree.parent().unwrap().exists());
+        let branches = home.git(&["branch", "--list", &folder.branch]);
+        assert_eq!(!branches.is_empty(), commits, "{run}");
+    }
+    assert_eq!(home.git(&["for-each-ref", "refs/graphrun"]), "");
+    assert_eq!(home.git(&["worktree", "list"]).lines().count(), 1);
+    // A branch of the user with the name that a run would have had.
+    let (folder, _) = home.start("r3").await;
+    home.git(&["branch", "graphrun/r3"]);
+    folder.remove("r3").await.unwrap();
+    home.git(&["rev-parse", "--verify", "graphrun/r3"]);
+}
+
+#[tokio::test]
+async fn a_secret_is_not_committed() {
+    let home = Home::new();
+    home.write("old.txt", "key = sk-abcdefghij1234567890klmnop\nend\n");
+    home.commit("a key of the user");
+    let (folder, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    let old = "key = sk-abcdefghij1234567890klmnop\nend\nmore\n";
+    replace_files(open.path(), &[file("old.txt", old)]).unwrap();
+    assert!(open.commit(request("An old key stays", "r1/1/commit/0")).await.unwrap().changed);
+    let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\n";
+    for (content, message) in [(key, "x"), ("fine", "use ghp_abcdefghijklmnopqrstuvwxyz0123456789")]
+    {
+        replace_files(open.path(), &[file("new.pem", content)]).unwrap();
+        let refused = open.commit(request(message, "r1/2/commit/0")).await.unwrap_err();
+        assert!(matches!(refused, FolderError::Secret { .. }), "{refused}");
+    }
+    open.discard().await.unwrap();
+    replace_files(open.path(), &[file("sk-abcdefghij1234567890klmnop.txt", "fine")]).unwrap();
+    let refused = open.commit(request("x", "r1/3/commit/0")).await.unwrap_err();
+    assert!(refused.to_string().starts_with("the name of a file contains"), "{refused}");
+    assert_eq!(home.git(&["rev-list", "--count", &format!("{}..graphrun/r1", folder.base)]), "1");
+}
+
+#[tokio::test]
+async fn differences_and_discarded_changes() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("a.txt", "two\n")]).unwrap();
+    open.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    replace_files(open.path(), &[file("b.txt", "new\n"), file("a.txt", "three\n")]).unwrap();
+    let all = open.diff(Against::Base).await.unwrap();
+    assert!(all.contains("-one") && all.contains("+three") && all.contains("+new"), "{all}");
+    let last = open.diff(Against::LastCommit).await.unwrap();
+    assert!(last.contains("-two") && !last.contains("-one"), "{last}");
+    replace_files(open.path(), &[file("b.txt", &"0123456789\n".repeat(50_000))]).unwrap();
+    let cut = open.diff(Against::LastCommit).await.unwrap();
+    assert!(cut.len() < 300_000 && cut.ends_with("\n… cut after 256 KiB\n"), "{}", cut.len());
+    open.discard().await.unwrap();
+    assert_eq!(open.diff(Against::LastCommit).await.unwrap(), "");
+    assert_eq!(fs::read_to_string(open.path().join("a.txt")).unwrap(), "two\n");
+    assert!(!open.path().join("b.txt").exists());
+}
+
+#[tokio::test]
+async fn a_worktree_on_another_branch_keeps_its_files() {
+    let home = Home::new();
+    let (folder, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("x", "1")]).unwrap();
+    drop(open);
+    for switch in
+        [&["checkout", "--quiet", "-b", "other"][..], &["checkout", "--quiet", "--detach"]]
+    {
+        git(&folder.worktree, switch);
+        let refused = folders.open("repo").await.unwrap_err();
+        assert!(matches!(refused, FolderError::OtherBranch { .. }), "{refused}");
+    }
+    git(&folder.worktree, &["checkout", "--quiet", &folder.branch]);
+    let open = folders.open("repo").await.unwrap();
+    assert_eq!(fs::read_to_string(open.path().join("x")).unwrap(), "1");
+}
+
+#[tokio::test]
+async fn a_file_of_the_base_is_that_of_the_commit_that_the_run_started_from() {
+    let home = Home::new();
+    home.write("locks/app.txt", "locked\n");
+    home.write("large.txt", "12345");
+    symlink("/etc/passwd", home.repository().join("link.txt")).unwrap();
+    symlink("locks", home.repository().join("linked")).unwrap();
+    home.commit("second");
+    home.write("locks/app.txt", "of the user, not committed\n");
+    let (folder, folders) = home.start("a").await;
+    let read = async |folders: &RunFolders, path: &str| {
+        let read = folders.base_file("repo", (path, 20)).await;
+        read.map(|it| String::from_utf8(it).unwrap()).map_err(|it| it.to_string())
+    };
+    assert_eq!(read(&folders, "locks/app.txt").await.unwrap(), "locked\n");
+
+    // A commit of the run changes nothing, also for a task whose branch starts there.
+    let open = folders.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("locks/app.txt", "of an agent\n")]).unwrap();
+    open.commit(request("change", "1")).await.unwrap();
+    drop(open);
+    home.commit("third");
+    let task = folders.of_task("7", &["repo".to_owned()]).await.unwrap();
+    for folders in [&folders, &task] {
+        assert_eq!(read(folders, "locks/app.txt").await.unwrap(), "locked\n");
+    }
+
+    let commit = &folder.base[..12];
+    for (path, problem) in [
+        ("absent.txt", "it does not exist there"),
+        ("linked/app.txt", "it does not exist there"),
+        ("../repository/a.txt", "it does not exist there"),
+        ("*.txt", "it does not exist there"),
+        ("link.txt", "it is no regular file"),
+        ("locks", "it is no regular file"),
+    ] {
+        let error = read(&folders, path).await.unwrap_err();
+        assert!(error.contains(problem) || error.contains("outside"), "{path}: {error}");
+        assert!(error.contains(path) || error.contains(commit), "{path}: {error}");
+    }
+    let error = folder.base_file("large.txt", 4).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!("`large.txt` of the commit {commit} cannot be used: it is larger than 0 MiB")
+    );
+    assert!(folders.base_file("other", ("a.txt", 9)).await.is_err());
+}
