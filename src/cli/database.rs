@@ -370,8 +370,13 @@ impl Database {
 
 fn no_place(url: &str, layer: &str) -> CliError {
     let url = without_secrets(url);
+    let help = if url.contains(':') {
+        "graphrun supports `sqlite:PATH`, `postgres://…` and `memory:`".to_owned()
+    } else {
+        format!("a file is `sqlite:{url}`; there are also `postgres://…` and `memory:`")
+    };
     CliError::setting(layer, format!("{layer} is `{url}`, which is not the URL of a database"))
-        .with_help("graphrun supports `sqlite:PATH`, `postgres://…` and `memory:`")
+        .with_help(help)
 }
 
 #[cfg(feature = "postgres")]

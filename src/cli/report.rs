@@ -143,10 +143,11 @@ impl RunReport {
             saved.summary.status = end.status;
             saved.summary.reason.clone_from(&end.reason);
             saved.position = end.position.clone();
-            saved.values.retain(|name, _| end.state.get(name.as_str()).is_some());
-            for (name, value) in &mut saved.values {
-                *value = end.state.get(name.as_str()).cloned().unwrap_or_default();
-            }
+            let values = end.state.iter();
+            let named = |(name, value): (&str, &Value)| {
+                Some((ChannelName::parse(name).ok()?, value.clone()))
+            };
+            saved.values = values.filter_map(named).collect();
             saved.records.clear();
         }
         Ok(Self { answers, ..Self::new(saved, trace, &events, database) })

@@ -145,7 +145,10 @@ async fn an_agent_changes_files_of_its_folder_and_no_others() {
             tool(15, "fs.patch", &json!({"path": "b.txt", "patch": "@@ -1 +1 @@\n-three\n"})),
             tool(16, "fs.patch", &json!({"path": "link", "patch": "@@ -1 +1 @@\n-outside\n"})),
         ]),
-        calls([tool(13, "fs.read", &json!({"path": "src/new.txt"}))]),
+        calls([
+            tool(13, "fs.read", &json!({"path": "src/new.txt"})),
+            tool(17, "fs.rm", &json!({"path": "link"})),
+        ]),
         says("done"),
     ]);
     let ended = home.run(AGENT, json!({}), model.services()).await;
@@ -168,6 +171,7 @@ async fn an_agent_changes_files_of_its_folder_and_no_others() {
         "error: `b.txt` is not changed: hunk 1 is not in the file as it is; read the file again",
         "error: `link` cannot be read: it leads out of the folder",
         "{\"text\":\"new\\n\"",
+        "{\"path\":\"link\",\"bytes\":0}",
     ]
     .into_iter()
     .enumerate()
@@ -179,7 +183,7 @@ async fn an_agent_changes_files_of_its_folder_and_no_others() {
     assert_eq!((home.read("src/new.txt").as_deref(), home.read("old.txt")), (Some("new\n"), None));
     assert_eq!(fs::read_to_string(home.0.path().join("outside")).unwrap(), "outside\n");
     assert!(home.repository().join("old.txt").exists(), "the checkout of the user changed");
-    assert!(fs::symlink_metadata(home.worktree().join("link")).unwrap().is_symlink());
+    assert!(fs::symlink_metadata(home.worktree().join("link")).is_err(), "only the link is gone");
 }
 
 #[tokio::test]

@@ -201,8 +201,8 @@ impl CompiledGraph {
     /// let start = graph.start_index();
     /// let loops: Vec<_> = tarjan_scc(net).into_iter().filter(|it| it.len() > 1).collect();
     /// assert_eq!(loops[0].len(), 2);
-    /// let before_judge = dominators::simple_fast(net, start)
-    ///     .immediate_dominator(graph.index(&graph.definition().edges[0].targets()[0].node().unwrap()).unwrap());
+    /// let judge = net.node_indices().find(|it| name(*it) == "judge").expect("it is a node");
+    /// let before_judge = dominators::simple_fast(net, start).immediate_dominator(judge);
     /// assert_eq!(before_judge.map(name).as_deref(), Some("draft"));
     /// assert!(Dot::new(net).to_string().contains("exhausted"));
     /// # Ok::<(), graphrun_core::diagnostic::Diagnostics>(())

@@ -115,6 +115,10 @@ fn refused(path: &str, error: &WriteError) -> ToolError {
     ToolError::permanent(match error {
         WriteError::Refused(refused) => format!("the file was not accepted: {refused}"),
         WriteError::InTheWay { expected, .. } => format!("`{shown}` is not a regular {expected}"),
+        // The paths of the host are none of the model's business.
+        WriteError::Root { source, .. } | WriteError::Write { source, .. } => {
+            format!("`{shown}` cannot be changed: {source}")
+        }
         error => format!("`{shown}` cannot be changed: {error}"),
     })
 }

@@ -1,4 +1,4 @@
-//! `fs.rm`: removes a file.
+//! `fs.rm`: removes a file, or a link itself.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::tool::{BuiltIn, Make, Needs, ToolError};
 
 pub(super) const TOOL: BuiltIn = BuiltIn {
     name: "fs.rm",
-    about: "Removes a file of the folder of the node.",
+    about: "Removes a file of the folder of the node. Of a link it removes the link itself.",
     needs: Needs::Folder,
     make: Make::OfFiles(|_| writing_tool(&TOOL, remove)),
 };
@@ -27,7 +27,9 @@ struct Remove {
 
 fn remove(root: &Path, input: &Remove) -> Result<Changed, ToolError> {
     let Remove { path } = input;
-    if !Folder::open(root).is_ok_and(|it| it.has_file(path.as_ref())) {
+    let is_file_or_link =
+        |it: Folder| it.has_file(path.as_ref()) || it.link_target(path.as_ref()).is_ok();
+    if !Folder::open(root).is_ok_and(is_file_or_link) {
         return Err(ToolError::permanent(format!("there is no file `{path}`")));
     }
     remove_files(root, std::slice::from_ref(path)).map_err(|error| refused(path, &error))?;
