@@ -168,7 +168,7 @@ async fn g13_an_item_released_at_the_time_limit_does_not_start() {
         .edge("flush", "end")
         .limits(Limits { exhausted: Some(Target::Node(name("flush"))), ..seconds(10) });
     let graph = compiled(graph);
-    // In a task of its own, the driver waits for its turn like the items.
+    // In a separate task, the driver runs after the items that were woken before it.
     let driver = async move { saved.start(&saved.engine(&graph)).await };
     let end = tokio::spawn(driver).await.unwrap();
     assert_eq!(end.status, Status::Done, "{:?}", end.reason);

@@ -24,17 +24,9 @@ use super::{
     services,
 };
 
-const PAID: TokenUsage = TokenUsage {
-    input_tokens: 5_000,
-    output_tokens: 1_000,
-    calls: 1,
-    estimated: false,
-    cached_input_tokens: 0,
-    cache_write_input_tokens: 0,
-    reasoning_output_tokens: 0,
-    context_tokens: None,
-    context_window: None,
-};
+fn paid() -> TokenUsage {
+    TokenUsage { input_tokens: 5_000, output_tokens: 1_000, calls: 1, ..TokenUsage::default() }
+}
 
 /// A model that stops its process at one of its requests, counted from 1.
 #[derive(Debug)]
@@ -130,7 +122,7 @@ async fn killed_at_the_second_request(
 }
 
 fn truncated() -> Reply {
-    Err(ModelError::Truncated { text: "Te".into(), usage: PAID })
+    Err(ModelError::Truncated { text: "Te".into(), usage: paid() })
 }
 
 #[tokio::test]
@@ -148,10 +140,10 @@ async fn a_paid_failure_before_a_fallback_is_paid_for_once() {
     let (finish, text) = ("error".to_owned(), String::new());
     let broken = || ModelError::Transient { after: None, message: "up".into() };
     for failure in [
-        ModelError::Incomplete { finish, text, usage: PAID },
-        ModelError::EmptyResponse { usage: PAID },
-        ModelError::StreamTruncated { text: "z".repeat(5_000), usage: PAID },
-        broken().charged(PAID, Some(0.3)),
+        ModelError::Incomplete { finish, text, usage: paid() },
+        ModelError::EmptyResponse { usage: paid() },
+        ModelError::StreamTruncated { text: "z".repeat(5_000), usage: paid() },
+        broken().charged(paid(), Some(0.3)),
     ] {
         let answer = says("teal");
         let first = [("lab/a", Err(failure.clone())), ("lab/b", answer.clone())];
@@ -174,7 +166,7 @@ async fn the_next_attempt_repeats_paid_failures_that_may_pass() {
     let storage = Arc::new(InMemoryStorage::default());
     for (failure, expected) in [
         // It may pass, and so the next attempt asks the model again.
-        (Err(ModelError::EmptyResponse { usage: PAID }), vec!["lab/a", "lab/b", "lab/a"]),
+        (Err(ModelError::EmptyResponse { usage: paid() }), vec!["lab/a", "lab/b", "lab/a"]),
         // The same request would be truncated again.
         (truncated(), vec!["lab/a", "lab/a", "lab/b", "lab/a"]),
     ] {
