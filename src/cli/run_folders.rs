@@ -142,11 +142,22 @@ pub(super) async fn remove(info: &RunInfo, database: &Database) {
     }
     let Ok(origin) = Origin::of(info) else { return };
     for folder in &origin.folders {
-        if let Err(error) = folder.remove(info.id.as_str()).await {
-            let why = Failure::of(ErrorKind::Folder, &error).message;
-            let path = folder.worktree.display();
-            print_message(&format!("the worktree `{path}` of {} stays: {why}", info.name));
-        }
+        let message = match folder.remove(info.id.as_str()).await {
+            Ok(()) => continue,
+            Err(FolderError::RepositoryGone { path }) => format!(
+                "the repository `{}` of {} does not exist, so its branch `{}` stays; if it was moved, \
+                 `git worktree prune` there forgets the worktree",
+                path.display(),
+                info.name,
+                folder.branch
+            ),
+            Err(error) => {
+                let why = Failure::of(ErrorKind::Folder, &error).message;
+                let path = folder.worktree.display();
+                format!("the worktree `{path}` of {} stays: {why}", info.name)
+            }
+        };
+        print_message(&message);
     }
 }
 

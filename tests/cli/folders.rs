@@ -90,6 +90,13 @@ fn a_removed_run_takes_its_worktree_with_it() {
     fs::remove_dir_all(place.path(".graphrun")).unwrap();
     let told = doctor();
     assert!(told.contains("worktrees without a run") && told.contains("run-three/repo"), "{told}");
+
+    done(&place.run(execute(&workflow, "four")));
+    fs::rename(place.path("repo"), place.path("moved")).unwrap();
+    let removed = place.run(["runs", "rm", "four"]);
+    assert_eq!(removed.code, 0, "{removed}");
+    let expected = "does not exist, so its branch `graphrun/four` stays";
+    assert!(removed.stderr.replace("\n  ", " ").contains(expected), "{removed}");
 }
 
 #[test]

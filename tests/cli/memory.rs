@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use graphrun::memory::EntryId;
 use serde_json::{Value, json};
 
 use crate::cli::program::{Ended, Place};
@@ -93,7 +94,7 @@ fn what_people_add_reaches_runs_and_a_list_has_pages() {
 }
 
 #[test]
-fn a_key_in_an_added_text_is_replaced() {
+fn keys_in_added_and_imported_texts_are_replaced() {
     let place = Place::new();
     let key = format!("ghp_{}", "Zx81kQpLw93MfTbVn27RcHd40JyGsE65uAoX");
     let added = place.run(["memory", "add", "insights", &format!("the token {key} is old")]);
@@ -101,6 +102,21 @@ fn a_key_in_an_added_text_is_replaced() {
     assert!(added.stderr.contains("seems to contain a key"), "{added}");
     let exported = place.run(["memory", "export"]).stdout;
     assert!(exported.contains("is old") && !exported.contains(&key), "{exported}");
+
+    // A file can come from another program.
+    let text = format!("the token {key} is new");
+    let id = EntryId::of("insights", None, &text);
+    let first = exported.lines().next().unwrap();
+    let mut line: Value = serde_json::from_str(first).unwrap();
+    (line["entry"]["text"], line["entry"]["id"]) = (json!(text), json!(id));
+    fs::write(place.path("more.jsonl"), line.to_string()).unwrap();
+    let imported = place.run(["memory", "import", "more.jsonl"]);
+    assert_eq!(imported.code, 0, "{imported}");
+    assert!(imported.stderr.contains("`line 1` seems to contain a key"), "{imported}");
+    let exported = place.run(["memory", "export"]).stdout;
+    assert!(exported.contains("is new") && !exported.contains(&key), "{exported}");
+    fs::write(place.path("again.jsonl"), &exported).unwrap();
+    assert_eq!(place.run(["memory", "import", "again.jsonl"]).code, 0, "its id follows its text");
 }
 
 #[test]

@@ -217,7 +217,8 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// Fails when git fails or a file cannot be removed.
+    /// Fails when git fails or a file cannot be removed. Without the repository, the worktree is removed, and the error says
+    /// that the branch is not.
     pub async fn remove(&self, run: &str) -> Result<(), FolderError> {
         let held = lock(&self.beside("lock")).await?;
         if self.repository.is_dir() {
@@ -240,7 +241,7 @@ impl RunFolder {
         if let Some(parent) = self.worktree.parent() {
             let _ = fs::remove_dir(parent);
         }
-        Ok(())
+        self.check_repository()
     }
 
     /// Removes the branch and its mark.

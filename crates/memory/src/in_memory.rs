@@ -174,7 +174,7 @@ fn ranked<'e>(entries: Vec<&'e Entry>, query: &str) -> Vec<&'e Entry> {
         entries.sort_by(|a, b| by_age(a, b));
         return entries;
     }
-    let texts: Vec<Vec<String>> = entries.iter().map(|it| all_words(&it.text).collect()).collect();
+    let texts: Vec<Vec<String>> = entries.iter().map(|it| all_words(&it.text)).collect();
     let length = |it: &Vec<String>| count(it.len());
     let average = texts.iter().map(length).sum::<f64>() / count(texts.len().max(1));
     let mut scores = vec![0.0; texts.len()];

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use unicode_normalization::UnicodeNormalization as _;
 
 use super::{
     Approval, Batch, Entry, NewEntry, StoreError,
@@ -162,10 +163,11 @@ pub(crate) fn nearest<T, I: Ord>(mut found: Vec<(f64, I, T)>) -> Vec<T> {
     found.into_iter().map(|(.., item)| item).take(CANDIDATES_MAX).collect()
 }
 
-/// Returns the words of a text in lower case, in their order.
-pub(crate) fn all_words(text: &str) -> impl Iterator<Item = String> {
-    let words = text.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
-    words.map(str::to_lowercase)
+/// Returns the words of a text in lower case, in their order. A letter is the same with its accent as a second character.
+pub(crate) fn all_words(text: &str) -> Vec<String> {
+    let composed: String = text.nfc().collect();
+    let words = composed.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
+    words.map(str::to_lowercase).collect()
 }
 
 /// Returns the words of a text in lower case, each once, in their order.

@@ -455,6 +455,11 @@ async fn words_are_found_by_their_stem(home: &Home) {
     home.put("2", vec![new("the Café is closed")], at(0)).await;
     assert_eq!(home.texts(insights().query("cafe")).await.len(), 1);
     assert_eq!(home.texts(insights().query("the")).await.len(), 1, "no word is left out");
+    // An accent can be a character after its letter, as in file names of some systems.
+    home.put("3", vec![new("a re\u{301}sume\u{301} of one page")], at(0)).await;
+    for query in ["r\u{e9}sum\u{e9}", "re\u{301}sume\u{301}", "resume"] {
+        assert_eq!(home.texts(insights().query(query)).await.len(), 1, "{query}");
+    }
 }
 
 /// Both databases find the same entries in the same order.

@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use super::{
     super::{
         error::CliError,
         exit::Exit,
         globals::{Globals, Output},
+        keys::redact_given,
         runtime::block_on,
         terminal::print_message,
         words::count,
@@ -39,7 +42,7 @@ impl Args {
             let (mut entries, mut problems) = (Vec::new(), Vec::new());
             for (number, line) in (1..).zip(text.lines()).filter(|(_, it)| !it.trim().is_empty()) {
                 match read(line) {
-                    Ok(entry) => entries.push(entry),
+                    Ok(entry) => entries.push(without_keys(number, entry)),
                     Err(problem) => problems.push(format!("line {number}: {problem}")),
                 }
             }
@@ -87,4 +90,16 @@ fn read(line: &str) -> Result<Entry, String> {
     }
     entry.check().map_err(|error| error.to_string())?;
     Ok(entry)
+}
+
+/// Redacts keys in an entry, as `memory add` does. The id follows the text.
+fn without_keys(line: usize, mut entry: Entry) -> Entry {
+    let mut texts = json!([entry.text, entry.value]);
+    redact_given(&format!("line {line}"), &mut texts);
+    if let Some(text) = texts[0].as_str() {
+        text.clone_into(&mut entry.text);
+    }
+    entry.value = entry.value.map(|_| texts[1].take());
+    entry.id = EntryId::of(&entry.tier, entry.module.as_deref(), &entry.text);
+    entry
 }
