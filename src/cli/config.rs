@@ -22,7 +22,7 @@ use super::{
     values::{parse_count, parse_dollars, parse_duration},
 };
 use crate::{
-    llm::{ContextWindows, Prices, Providers},
+    models::{ContextWindows, Prices, Providers},
     workflow::HostPermission,
 };
 

@@ -12,6 +12,7 @@ use super::{
     options::RunOptions,
     prepare,
     runtime::block_on,
+    stdin_lines::StdinLines,
 };
 
 /// Run a workflow to its end, its first question or its first limit
@@ -51,12 +52,11 @@ impl Args {
             let place = RunPlace { globals, database: &database, checkpointer };
             let (run, info) = self.new.prepare(&place, new, thread).await?;
             let info = Box::new(info);
-            run.drive(match self.thread {
+            let begin = match self.thread {
                 Some(_) => Begin::Turn(info, input),
                 None => Begin::Start(info, input),
-            })
-            .await?
-            .print(globals)
+            };
+            run.drive(begin, &mut StdinLines::default()).await?.print(globals)
         })
     }
 }

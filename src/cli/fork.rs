@@ -14,6 +14,7 @@ use super::{
     run_at::RunAt,
     runtime::block_on,
     set::{SetArgs, SetKind},
+    stdin_lines::StdinLines,
 };
 use crate::{
     checkpoint::ForkSource,
@@ -102,7 +103,8 @@ impl Args {
                 return Ok(Exit::Done);
             }
             let run = Run { globals, database: &database, checkpointer, engine, id, name, reports };
-            run.drive(Begin::Resume(Answers::default())).await?.print(globals)
+            let begin = Begin::Resume(Answers::default());
+            run.drive(begin, &mut StdinLines::default()).await?.print(globals)
         })
     }
 }

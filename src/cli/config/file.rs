@@ -7,7 +7,7 @@ use toml_edit::{Document, Item, Key as Name, TableLike};
 use super::{ConfigValue, KEYS, ValueKind};
 use crate::{
     diagnostic::did_you_mean,
-    llm::{Price, ProviderSettings},
+    models::{Price, ProviderSettings},
     workflow::{Approval, HostPermission, parse_shape},
 };
 

@@ -21,7 +21,7 @@ use crate::{
         user_folders::{UserFolders, is_absent},
     },
     data_limit::DataLimit,
-    llm::{ContextWindows, Price, Prices, Providers, full_name},
+    models::{ContextWindows, Price, Prices, Providers, full_name},
 };
 
 /// The key of the cost limit.

@@ -19,7 +19,7 @@ use crate::{
         options::RunOptions,
         prepare::LoadedWorkflow,
         report::RunReport,
-        report_files::Moment,
+        report_files::WriteOccasion,
         terminal::print_message,
     },
     engine::{Answers, RunError, ShutdownHandle},
@@ -137,7 +137,8 @@ impl Attempt {
             Ok(_) | Err(RunError::AlreadyEnded(_)) => (),
             Err(error) => return Err(error.into()),
         }
-        for warning in run.reports.write(place.checkpointer.as_ref(), id, Moment::Stop).await {
+        for warning in run.reports.write(place.checkpointer.as_ref(), id, WriteOccasion::Stop).await
+        {
             let line = format!("warning: {warning}");
             print_message(&place.globals.stderr.loud(&line));
         }
