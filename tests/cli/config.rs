@@ -131,10 +131,18 @@ fn all_cost_limits_are_refused_together() {
     let inner = TWICE.replace("name: twice", "name: inner").replace("usd: 10", "usd: 2");
     fs::write(place.path("inner.yaml"), inner).unwrap();
     let outer = TWICE.replace("writes: second, then: end }", "writes: second, then: call }")
-        + "  call: { use: inner.yaml, with: { brief: second }, out: { first: second }, then: end }\n";
+        + "  call: { use: { workflow: inner.yaml, in: { brief: second }, out: { first: second } }, then: end }\n";
     fs::write(place.path("twice.yaml"), outer).unwrap();
     let args = ["execute", "twice.yaml", "-i", "brief=x"];
-    insta::assert_snapshot!(place.run_with(args, [("OPENAI_API_KEY", "none")]), @"");
+    insta::assert_snapshot!(place.run_with(args, [("OPENAI_API_KEY", "none")]), @r#"
+    exit 5
+    stdout:
+    stderr:
+    error: a cost limit cannot be enforced, because prices are unknown; nothing was started
+      - the run: 10.00 USD, with `openai/tiny`
+      - a run of `call`: 2.00 USD, with `openai/tiny`
+    help: write `[prices."openai/tiny"]` with `input_per_million` and `output_per_million` in `graphrun.toml`, or limit the run with `--max-tokens` and remove `usd` from its limits
+    "#);
 }
 
 #[test]
