@@ -10,7 +10,7 @@ use super::{
     exit::Exit,
     globals::{Globals, Output},
     input::{self, InputFlag},
-    new_run::{NewRun, NewRunArgs, RunPlace, parse_thread},
+    new_run::{NewRun, NewRunArgs, RunStorage, parse_thread},
     options::RunOptions,
     prepare,
     runtime::block_on,
@@ -61,8 +61,8 @@ impl Args {
             let new = NewRun { path, loaded, models, options, input: None };
             let thread = self.thread.as_deref();
             let checkpointer = database.create()?;
-            let place = RunPlace { globals, database: &database, checkpointer };
-            let (run, info) = self.new.prepare(&place, new, thread).await?;
+            let storage = RunStorage { globals, database: &database, checkpointer };
+            let (run, info) = self.new.prepare(&storage, new, thread).await?;
             let output = workflow.output.iter().map(ChannelName::to_string).collect();
             let chat = Chat { run, info, workflow, field, given: self.input, output };
             chat.talk().await

@@ -8,7 +8,7 @@ use super::{
     exit::Exit,
     globals::{Globals, Output},
     input::{self, InputFlag},
-    new_run::{NewRun, NewRunArgs, RunPlace, parse_thread},
+    new_run::{NewRun, NewRunArgs, RunStorage, parse_thread},
     options::RunOptions,
     prepare,
     runtime::block_on,
@@ -49,8 +49,8 @@ impl Args {
             let new = NewRun { path, loaded, models, options, input: Some(&input) };
             let thread = self.thread.as_deref();
             let checkpointer = database.create()?;
-            let place = RunPlace { globals, database: &database, checkpointer };
-            let (run, info) = self.new.prepare(&place, new, thread).await?;
+            let storage = RunStorage { globals, database: &database, checkpointer };
+            let (run, info) = self.new.prepare(&storage, new, thread).await?;
             let info = Box::new(info);
             let begin = match self.thread {
                 Some(_) => Begin::Turn(info, input),

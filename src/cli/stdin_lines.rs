@@ -12,8 +12,8 @@ pub(super) struct StdinLines {
     is_requested: bool,
 }
 
-/// A thread that reads lines, as a read cannot be interrupted. It reads a line only when one is requested: until then,
-/// the input belongs to whatever else may read it.
+/// A thread that reads lines, as a read cannot be interrupted. It reads a line only when one is requested, and leaves the
+/// rest of the input to other readers.
 #[derive(Debug)]
 struct LineReader {
     requests: mpsc::Sender<()>,
