@@ -26,7 +26,7 @@ use graphrun::{
     diagnostic::SourceFile,
     engine::Engine,
     event::Status,
-    llm::{ChatModel, Config, ModelError, OpenAiCompatible, Secret},
+    models::{ChatModel, Config, ModelError, OpenAiCompatible, Secret},
     nodes::{ModelSource, Services, factory},
     registry,
     storage::SqliteStorage,

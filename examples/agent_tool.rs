@@ -1,6 +1,6 @@
 //! An agent that calls a function of the library user before it answers.
 //!
-//! `cargo run --example agent_tool`. The model is a recording; `graphrun::llm::from_env` replaces
+//! `cargo run --example agent_tool`. The model is a recording; `graphrun::models::from_env` replaces
 //! it with a real one.
 
 use std::{error::Error, path::Path, sync::Arc};
@@ -8,7 +8,7 @@ use std::{error::Error, path::Path, sync::Arc};
 use graphrun::{
     compile::compile,
     engine::Engine,
-    llm::{ChatModel, ModelError, Replay},
+    models::{ChatModel, ModelError, Replay},
     nodes::{ModelSource, Services, factory},
     registry,
     tool::{ToolContext, ToolError, tool_fn},

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, error::Error, fs, path::Path, process::ExitCode};
 
-use graphrun::llm::{ChatReply, Failure, ModelError, Protocol};
+use graphrun::models::{ChatReply, Failure, ModelError, Protocol};
 use serde_json::Value;
 
 /// A recorded reply.

@@ -32,7 +32,7 @@
 //! # }
 //! ```
 //!
-//! The modules below stand in reading order, and each uses only those above it. To see how a run
+//! `ARCHITECTURE.md` lists the crates, lowest first. To see how a run
 //! works, read [`engine::machine`] and then `engine/driver.rs`.
 
 // Tests, examples and benches may; the library may not.
@@ -47,7 +47,7 @@ pub use graphrun_guard::{beneath, data_limit, redact};
 #[cfg(feature = "mcp")]
 pub use graphrun_mcp as mcp;
 pub use graphrun_memory as memory;
-pub use graphrun_models as llm;
+pub use graphrun_models as models;
 pub use graphrun_nodes as nodes;
 pub use graphrun_sandbox as sandbox;
 pub use graphrun_storage as storage;

@@ -28,7 +28,7 @@ use graphrun::{
         Attempts, Bounds, Command, GraphBuilder, IntoNode, Item, Node, NodeContext, NodeError,
         Policies, Question, START, Target, dispatch, node_fn,
     },
-    llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
+    models::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
     nodes::{Cache, CachedNode, ModelSource, Services, factory},
     registry,
     results::{CachedResult, ResultKey, ResultStore},

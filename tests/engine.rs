@@ -25,7 +25,7 @@ use graphrun::{
         Limits, Node, NodeContext, NodeDescription, NodeError, Policies, Question, START, Schedule,
         Target, node_fn,
     },
-    llm::TokenUsage,
+    models::TokenUsage,
     state::{State, Update},
     storage::InMemoryStorage,
 };

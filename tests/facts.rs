@@ -19,7 +19,7 @@ use graphrun::{
     event::{Status, Usage},
     graph::Limits,
     id::{NodeName, RunId},
-    llm::TokenUsage,
+    models::TokenUsage,
     nodes::{Services, factory},
     registry,
     state::{State, Update},

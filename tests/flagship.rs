@@ -10,7 +10,7 @@ use graphrun::{
     diagnostic::Diagnostics,
     engine::{Engine, RunEnd},
     event::{Event, RunEvent, Status},
-    llm::Replay,
+    models::Replay,
     nodes::TestStatus,
     nodes::{Services, factory},
     registry,

@@ -25,7 +25,7 @@ use graphrun::{
         Trigger, Visits,
     },
     id::{ChannelName, NodeName, RunId},
-    llm::TokenUsage,
+    models::TokenUsage,
     state::{State, Update},
 };
 use proptest::prelude::*;

@@ -13,7 +13,7 @@ use graphrun::{
     diagnostic::CODES,
     event::{self, Event, Report, RunEvent, Status, Usage},
     id::{NodeName, RunId, Step, TaskId},
-    llm::TokenUsage,
+    models::TokenUsage,
     registry,
     state::Schema,
     team::TeamState,

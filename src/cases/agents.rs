@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     diagnostic::Place,
     id::NodeName,
-    llm::{ChatModel, ChatReply, ChatRequest, EmbeddingModel, Finish, ModelError, ToolCall},
+    models::{ChatModel, ChatReply, ChatRequest, EmbeddingModel, Finish, ModelError, ToolCall},
     nodes::{ModelSource, ToolSource},
     state::{Update, validator_for},
     tool::{Tool, ToolContext, ToolError},

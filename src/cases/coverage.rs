@@ -48,7 +48,7 @@ pub enum PartKind {
     /// A join is complete.
     Join,
     /// One target of a route.
-    Way,
+    RouteTarget,
     /// A failure is caught.
     Catch,
     /// A bound is used up.
@@ -62,7 +62,7 @@ enum PartKey {
     Node(NodeName),
     Skip(NodeName),
     Edge(usize),
-    Way(usize, usize),
+    RouteTarget(usize, usize),
     Catch(NodeName, usize),
     DefaultCatch(usize),
     Exhausted(NodeName),
@@ -154,8 +154,8 @@ impl Coverage {
                 }
                 Edge::Route { from, route, .. } => {
                     for (way, it) in route.targets().iter().enumerate() {
-                        let part = part(PartKind::Way, from, &it.to, it.label.clone());
-                        self.add(PartKey::Way(at, way), part);
+                        let part = part(PartKind::RouteTarget, from, &it.to, it.label.clone());
+                        self.add(PartKey::RouteTarget(at, way), part);
                     }
                 }
                 // The graph does not contain the choices that the code of a node makes.
@@ -176,7 +176,7 @@ impl Coverage {
     /// Adds the parts that a run took.
     pub(super) fn follow(&mut self, graph: &Graph, trail: &Trail) {
         for &(edge, way) in &trail.ways {
-            self.take(&PartKey::Way(edge, way));
+            self.take(&PartKey::RouteTarget(edge, way));
         }
         let mut finished = BTreeSet::new();
         let mut tasks: BTreeMap<TaskId, &TaskRecord> = BTreeMap::new();
@@ -374,7 +374,7 @@ impl PartKind {
             Self::Skip => "skip",
             Self::Edge => "edge",
             Self::Join => "join",
-            Self::Way => "way",
+            Self::RouteTarget => "route target",
             Self::Catch => "catch",
             Self::Exhausted => "exhausted",
             Self::Limit => "limit",

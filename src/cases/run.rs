@@ -22,7 +22,7 @@ use crate::{
     event::{Event, EventSink, RunEvent, Status},
     graph::{Graph, with_causes},
     id::{ChannelName, NodeName, RunId, TaskId},
-    llm::{ChatModel, EmbeddingModel, EmbeddingReplay, ModelError, Replay},
+    models::{ChatModel, EmbeddingModel, EmbeddingReplay, ModelError, Replay},
     nodes::{ModelSource, Services},
     storage::InMemoryStorage,
     workflow::case_file::Case,

@@ -12,6 +12,7 @@ use super::{
     keys::redact_given,
     question_text::QuestionText,
     signals::{Signal, Signals},
+    stdin_lines::StdinLines,
     terminal::{Paint, print_message},
     words::clean,
 };
@@ -114,6 +115,7 @@ pub(super) fn read(
 /// Fails when the terminal cannot be read.
 pub(super) async fn ask(
     open: &[OpenQuestion],
+    lines: &mut StdinLines,
     signals: &mut Signals,
     paint: Paint,
 ) -> io::Result<AskOutcome> {
@@ -123,7 +125,7 @@ pub(super) async fn ask(
         print_message(&show(node, question, paint));
         loop {
             let line = tokio::select! {
-                line = tokio::task::spawn_blocking(read_line) => line??,
+                line = lines.next() => line.transpose()?,
                 signal = signals.next() => return Ok(AskOutcome::Stopped(signal)),
                 () = until(deadline) => {
                     print_message(&paint.faint("  too late: the deadline has passed"));
@@ -225,13 +227,6 @@ fn show(node: &NodeName, question: &Question, paint: Paint) -> String {
     };
     lines.push(paint.faint(request));
     lines.join("\n")
-}
-
-/// Reads one line; none at the end of the input.
-fn read_line() -> io::Result<Option<String>> {
-    let mut line = String::new();
-    let length = io::stdin().read_line(&mut line)?;
-    Ok((length > 0).then(|| line.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
 /// Returns the choice with the typed number, or else the typed text.

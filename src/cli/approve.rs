@@ -10,7 +10,8 @@ use super::{
     globals::{Globals, Output},
     options::RunOptions,
     origin::Origin,
-    resume::resume_run,
+    resume::ResumedRun,
+    stdin_lines::StdinLines,
     words::shell_word,
     yes_no::Verdict,
 };
@@ -83,7 +84,8 @@ fn give(
         })?;
         Ok(BTreeMap::from([(question.question.key.clone(), answer)]))
     };
-    resume_run(run, globals, |origin: Origin| origin.with_options(options), answers)?.print(globals)
+    let resumed = ResumedRun { run, globals, lines: &mut StdinLines::default() };
+    resumed.resume(|origin: Origin| origin.with_options(options), answers)?.print(globals)
 }
 
 /// Returns the open question that the arguments name.

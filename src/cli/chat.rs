@@ -1,23 +1,20 @@
 //! `graphrun chat WORKFLOW`: each line is a turn of a thread.
 
-use std::{
-    io::{self, BufRead as _},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use serde_json::Value;
-use tokio::sync::mpsc;
 
 use super::{
-    drive::{Begin, Run, listen},
+    drive::{Begin, DriveOutcome, Run, listen},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
     input::{self, InputFlag},
-    new_run::{NewRun, NewRunArgs, RunPlace, parse_thread},
+    new_run::{NewRun, NewRunArgs, RunStorage, parse_thread},
     options::RunOptions,
     prepare,
     runtime::block_on,
+    stdin_lines::StdinLines,
     terminal::{print_message, print_result},
 };
 use crate::{
@@ -64,8 +61,8 @@ impl Args {
             let new = NewRun { path, loaded, models, options, input: None };
             let thread = self.thread.as_deref();
             let checkpointer = database.create()?;
-            let place = RunPlace { globals, database: &database, checkpointer };
-            let (run, info) = self.new.prepare(&place, new, thread).await?;
+            let storage = RunStorage { globals, database: &database, checkpointer };
+            let (run, info) = self.new.prepare(&storage, new, thread).await?;
             let output = workflow.output.iter().map(ChannelName::to_string).collect();
             let chat = Chat { run, info, workflow, field, given: self.input, output };
             chat.talk().await
@@ -88,7 +85,7 @@ struct Chat<'a> {
 
 impl Chat<'_> {
     async fn talk(&self) -> Result<Exit, CliError> {
-        let (mut lines, mut signals) = (Lines::new(), listen()?);
+        let (mut lines, mut signals) = (StdinLines::default(), listen()?);
         print_message(&format!("thread {}; end with Ctrl-D", self.run.name));
         let mut before = self.saved().await?;
         loop {
@@ -107,16 +104,14 @@ impl Chat<'_> {
             flags.push(InputFlag::Text { key: self.field.clone(), text: line });
             let input = input::read(&flags, &self.workflow.schema, &self.workflow.input)?;
             let turn = Begin::Turn(Box::new(self.info.clone()), input);
-            let (end, stopped) = self.run.drive_to_stop(turn, &mut signals).await?;
-            match end {
-                Some(end) if end.status == Status::Done => {
+            match self.run.drive_to_stop(turn, &mut lines, &mut signals).await? {
+                DriveOutcome::Stopped { end, .. } if end.status == Status::Done => {
                     let reply = self.reply(before.as_ref(), &end.state);
                     print_result(&reply).map_err(CliError::write)?;
                     before = Some(end.state);
                 }
-                end => {
-                    let stopped = self.run.report(end.as_ref(), stopped).await?;
-                    return stopped.print(self.run.globals);
+                outcome => {
+                    return self.run.report(&outcome).await?.print(self.run.globals);
                 }
             }
         }
@@ -183,33 +178,5 @@ fn field(wanted: Option<&str>, workflow: &Workflow) -> Result<String, CliError> 
                 None => error,
             })
         }
-    }
-}
-
-/// The lines of stdin. A thread reads them, as a read cannot be interrupted; and only one when it is asked for, as a
-/// turn may ask a question at the terminal.
-struct Lines {
-    wanted: mpsc::Sender<()>,
-    read: mpsc::Receiver<io::Result<String>>,
-}
-
-impl Lines {
-    fn new() -> Self {
-        let (wanted, mut asked) = mpsc::channel(1);
-        let (sender, read) = mpsc::channel(1);
-        std::thread::spawn(move || {
-            while asked.blocking_recv().is_some() {
-                let Some(line) = io::stdin().lock().lines().next() else { return };
-                if sender.blocking_send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { wanted, read }
-    }
-
-    async fn next(&mut self) -> Option<io::Result<String>> {
-        self.wanted.send(()).await.ok()?;
-        self.read.recv().await
     }
 }

@@ -22,7 +22,7 @@ use super::{
     values::{parse_count, parse_dollars, parse_duration},
 };
 use crate::{
-    llm::{ContextWindows, Prices, Providers},
+    models::{ContextWindows, Prices, Providers},
     workflow::HostPermission,
 };
 
@@ -71,7 +71,7 @@ const KEYS: &[Key] = &[
 /// The settings from the environment and the files.
 #[derive(Debug, Default)]
 pub(super) struct Config {
-    said: BTreeMap<&'static str, ConfigValue>,
+    settings: BTreeMap<&'static str, ConfigValue>,
     /// The prices of models.
     pub(super) prices: Prices,
     /// The prices without those of an untrusted file.
@@ -108,7 +108,7 @@ pub(super) struct ConfigValue {
 impl Config {
     /// Returns the value of a key from the first layer that sets it.
     pub(super) fn get(&self, name: &str) -> Option<&ConfigValue> {
-        self.said.get(name)
+        self.settings.get(name)
     }
 
     /// Returns the settings that are ignored because the user does not trust the folder.
@@ -150,7 +150,7 @@ impl Config {
         let line = |(name, it): (&&str, &ConfigValue)| {
             format!("{name} = {} ({})", without_secrets(&it.text), it.layer)
         };
-        self.said.iter().map(line).collect()
+        self.settings.iter().map(line).collect()
     }
 
     /// Completes the options of a run with settings where no flag is given.

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
     memory::{InMemoryStore, SqliteStore, Store, StoreError},
-    redact,
+    redact::{self, names_a_secret},
     results::ResultStore,
     storage::{InMemoryStorage, MemoryResults, SqliteStorage},
 };
@@ -393,7 +393,7 @@ fn postgres(_: &str, layer: &str) -> Result<DatabaseLocation, CliError> {
         .with_help("build it with `cargo install --path . --features postgres`"))
 }
 
-/// Returns a URL without password and parameters.
+/// Returns a URL without its password, and without its parameters if one of them has the name of a secret.
 pub(super) fn without_secrets(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let rest = match rest.rsplit_once('@') {
@@ -404,10 +404,18 @@ pub(super) fn without_secrets(url: &str) -> String {
         None => rest.to_owned(),
     };
     let rest = match rest.split_once('?') {
-        Some((before, query)) if query.contains("password") => format!("{before}?…"),
+        Some((before, query)) if query.split(['&', ';', '#']).any(holds_a_secret) => {
+            format!("{before}?…")
+        }
         _ => rest,
     };
     format!("{scheme}://{rest}")
+}
+
+/// Returns whether a parameter of a URL has the name of a secret. PostgreSQL has `sslpassword`, too.
+fn holds_a_secret(parameter: &str) -> bool {
+    let name = parameter.split_once('=').map_or(parameter, |it| it.0);
+    names_a_secret(name) || name.to_ascii_lowercase().ends_with("password")
 }
 
 impl fmt::Debug for Url {
@@ -532,6 +540,10 @@ mod tests {
             ("postgress://me:secret@db/app", "postgress://me:…@db/app"),
             ("mysql://me:se@cret@db", "mysql://me:…@db"),
             ("http://db/app?user=me&password=secret", "http://db/app?…"),
+            ("http://db/app?user=me&PassWord=secret", "http://db/app?…"),
+            ("http://db/app?a=b&api_key=secret", "http://db/app?…"),
+            ("http://db/app?auth_token=secret", "http://db/app?…"),
+            ("http://db/app?sslpassword=secret", "http://db/app?…"),
             ("http://me@db/app?a=b", "http://me@db/app?a=b"),
         ] {
             assert_eq!(without_secrets(url), shown);

@@ -32,7 +32,7 @@ use super::{
 use crate::{
     folders,
     graph::{ErrorKind, Failure},
-    llm::Providers,
+    models::Providers,
     sandbox::{Job, Outcome, PythonEnvironment, Sandbox, find_tool},
     workflow::Program,
 };

@@ -19,8 +19,9 @@ use super::{
     origin::Origin,
     progress::{Caption, Views},
     report::RunReport,
-    report_files::{Moment, ReportFiles},
+    report_files::{ReportFiles, WriteOccasion},
     signals::{Signal, Signals},
+    stdin_lines::StdinLines,
     summary,
     terminal::{print_message, print_result},
     who::who,
@@ -29,7 +30,7 @@ use super::{
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo, open_questions},
     engine::{Answers, Engine, ReviseError, RunEnd, RunError, ShutdownHandle},
-    event::{Deltas, EventSink, MessageDelta, Status},
+    event::{Deltas, EventSink, Events, MessageDelta, RunEvent, Status},
     id::{NodeName, RunId},
     state::Update,
 };
@@ -73,6 +74,35 @@ pub(super) enum Begin {
     Retry(Option<NodeName>),
 }
 
+/// How a run ended in this process.
+#[derive(Debug)]
+pub(super) enum DriveOutcome {
+    /// It stopped or suspended, perhaps because of a signal.
+    Stopped { end: Box<RunEnd>, signal: Option<Signal> },
+    /// It had already ended, so this process has done nothing with it.
+    AlreadyEnded,
+}
+
+/// An engine that drives a run.
+type EngineTask = AbortOnDropHandle<Result<RunEnd, RunError>>;
+
+/// An engine at work, with the views that show it.
+#[derive(Debug)]
+struct Drive<'r> {
+    run: &'r Run<'r>,
+    views: Views,
+    events: Events,
+    /// The pieces of models' answers, if a view shows them.
+    deltas: Option<Deltas>,
+    shutdown: ShutdownHandle,
+    /// The first signal.
+    signal: Option<Signal>,
+    /// Whether the engine has saved an entry.
+    is_saved: bool,
+    /// Whether an event has changed the reports since they were written.
+    is_due: bool,
+}
+
 /// Listens to the signals that stop a run.
 ///
 /// # Errors
@@ -94,36 +124,51 @@ pub(super) fn unwind<T>(error: JoinError) -> T {
 impl Run<'_> {
     /// Drives the run until it stops or suspends without a question to ask here, and returns its
     /// report.
-    pub(super) async fn drive(&self, begin: Begin) -> Result<StoppedRun, CliError> {
+    pub(super) async fn drive(
+        &self,
+        begin: Begin,
+        lines: &mut StdinLines,
+    ) -> Result<StoppedRun, CliError> {
         let is_turn = matches!(begin, Begin::Turn(..));
-        let (end, stopped) = self.drive_to_stop(begin, &mut listen()?).await?;
-        self.warn_of_late_messages(end.as_ref()).await?;
-        // Another process can continue a thread, and no other run. Without a thread, the report reads the state again, so this
-        // copy is dropped.
-        self.report(end.filter(|_| is_turn).as_ref(), stopped).await
+        let outcome = self.drive_to_stop(begin, lines, &mut listen()?).await?;
+        if let DriveOutcome::Stopped { end, .. } = &outcome {
+            self.warn_of_late_messages(end).await?;
+        }
+        match outcome {
+            // Another process can continue a thread, and no other run. The report reads the state again, so this copy is
+            // dropped.
+            DriveOutcome::Stopped { end, signal } if !is_turn => {
+                drop(end);
+                self.report_from_storage(signal).await
+            }
+            outcome => self.report(&outcome).await,
+        }
     }
 
     /// Drives the run until it stops or suspends without a question to ask here.
     pub(super) async fn drive_to_stop(
         &self,
         mut begin: Begin,
+        lines: &mut StdinLines,
         signals: &mut Signals,
-    ) -> Result<(Option<RunEnd>, Option<Signal>), CliError> {
-        let mut stopped = None;
+    ) -> Result<DriveOutcome, CliError> {
         loop {
-            let (end, signal) = self.drive_once(begin, signals).await?;
-            stopped = stopped.or(signal);
-            let waits = end.as_ref().is_some_and(|it| !it.questions.is_empty());
-            if !waits || stopped.is_some() || !self.globals.can_ask() {
-                return Ok((end, stopped));
+            let end = match self.drive_once(begin, signals).await? {
+                DriveOutcome::Stopped { end, signal: None } => end,
+                outcome => return Ok(outcome),
+            };
+            if end.questions.is_empty() || !self.globals.can_ask() {
+                return Ok(DriveOutcome::Stopped { end, signal: None });
             }
-            match self.ask(signals).await? {
+            let signal = match self.ask(lines, signals).await? {
                 AskOutcome::Answers(by_name) => {
                     begin = Begin::Resume(Answers { by_name, by: Some(who()) });
+                    continue;
                 }
-                AskOutcome::Closed => return Ok((end, None)),
-                AskOutcome::Stopped(signal) => return Ok((end, Some(signal))),
-            }
+                AskOutcome::Closed => None,
+                AskOutcome::Stopped(signal) => Some(signal),
+            };
+            return Ok(DriveOutcome::Stopped { end, signal });
         }
     }
 
@@ -135,26 +180,50 @@ impl Run<'_> {
         }
     }
 
-    /// Drives the run until it stops or suspends; returns none if it had already finished.
+    /// Drives the run until it stops or suspends.
     async fn drive_once(
         &self,
         begin: Begin,
         signals: &mut Signals,
-    ) -> Result<(Option<RunEnd>, Option<Signal>), CliError> {
-        let mut views = Views::new(self.globals, &self.caption());
-        let (stop, mut sink) = (ShutdownHandle::default(), EventSink::default());
-        let mut events = sink.subscribe();
-        let mut deltas = Views::want_deltas(self.globals).then(|| sink.subscribe_deltas());
-        let (engine, id, stopping) = (self.engine.clone(), self.id.clone(), stop.clone());
-        // On a worker thread of its nodes, so that a step mostly wakes no other thread.
-        let mut run = AbortOnDropHandle::new(tokio::spawn(async move {
+    ) -> Result<DriveOutcome, CliError> {
+        let mut sink = EventSink::default();
+        let mut drive = Drive::new(self, &mut sink);
+        let task = self.start(begin, sink, drive.shutdown.clone());
+        let result = drive.follow(task, signals).await;
+        let Drive { mut views, is_saved, signal, .. } = drive;
+        if is_reported(&result, is_saved) {
+            self.write_reports(WriteOccasion::Stop, &mut views).await;
+        }
+        let shown = views.close();
+        let written = |status: Status| {
+            shown.map_err(|error| self.globals.unwritten(&self.name, status, self.database, error))
+        };
+        match result {
+            Ok(end) => {
+                written(end.status)?;
+                Ok(DriveOutcome::Stopped { end: Box::new(end), signal })
+            }
+            Err(RunError::AlreadyEnded(status)) => {
+                written(status)?;
+                print_message(&format!("run {} is {} already", self.name, status.as_str()));
+                Ok(DriveOutcome::AlreadyEnded)
+            }
+            Err(error) if is_saved => Err(self.failure(error)),
+            Err(error) => Err(self.refused(error).await),
+        }
+    }
+
+    /// Starts the engine on a worker thread of its nodes, so that a step mostly wakes no other thread.
+    fn start(&self, begin: Begin, sink: EventSink, shutdown: ShutdownHandle) -> EngineTask {
+        let (engine, id) = (self.engine.clone(), self.id.clone());
+        AbortOnDropHandle::new(tokio::spawn(async move {
             match begin {
                 Begin::Start(info, input) => {
                     engine
                         .run(input)
                         .with_info(*info)
                         .with_events(sink)
-                        .with_shutdown(&stopping)
+                        .with_shutdown(&shutdown)
                         .await
                 }
                 Begin::Turn(info, input) => {
@@ -162,7 +231,7 @@ impl Run<'_> {
                         .turn(info.name.clone(), input)
                         .with_info(*info)
                         .with_events(sink)
-                        .with_shutdown(&stopping)
+                        .with_shutdown(&shutdown)
                         .await
                 }
                 Begin::Resume(answers) => {
@@ -170,80 +239,19 @@ impl Run<'_> {
                         .resume(&id)
                         .with_answers(answers)
                         .with_events(sink)
-                        .with_shutdown(&stopping)
+                        .with_shutdown(&shutdown)
                         .await
                 }
                 Begin::Retry(node) => {
-                    engine.retry(&id).only(node).with_events(sink).with_shutdown(&stopping).await
+                    engine.retry(&id).only(node).with_events(sink).with_shutdown(&shutdown).await
                 }
             }
-        }));
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let (mut end, mut is_open, mut is_saved, mut first) = (None, true, false, None);
-        let mut is_due = false;
-        while is_open || end.is_none() {
-            tokio::select! {
-                biased;
-                event = events.recv(), if is_open => match event {
-                    Some(event) => {
-                        // The engine saves entries before it emits their events.
-                        is_saved = true;
-                        // The pieces of an answer come before the event of its end.
-                        let waiting = deltas.iter_mut().flat_map(waiting_deltas);
-                        waiting.for_each(|it| views.show_delta(&it));
-                        views.show(&event);
-                        is_due |= self.reports.are_changed_by(&event.event);
-                    }
-                    None => is_open = false,
-                },
-                result = &mut run, if end.is_none() => end = Some(result.unwrap_or_else(unwind)),
-                signal = signals.next() => {
-                    if first.is_none() {
-                        views.note(&self.globals.stderr.loud(signal.announcement()));
-                        first = Some(signal);
-                        stop.drain();
-                    } else {
-                        views.note(&self.globals.stderr.loud("stopping at once"));
-                        stop.abort();
-                    }
-                }
-                _ = ticks.tick() => views.tick(),
-                // After all events that wait: a report shows the last of their steps.
-                () = std::future::ready(()), if is_due => {
-                    is_due = false;
-                    self.write_reports(Moment::Step, &mut views).await;
-                }
-                // Last: a model that sends many pieces must not keep the others waiting.
-                Some(delta) = next_delta(&mut deltas) => views.show_delta(&delta),
-            }
-        }
-        if is_reported(end.as_ref(), is_saved) {
-            self.write_reports(Moment::Stop, &mut views).await;
-        }
-        let shown = views.close();
-        let written = |status: Status| {
-            shown.map_err(|error| self.globals.unwritten(&self.name, status, self.database, error))
-        };
-        match end {
-            Some(Ok(end)) => {
-                written(end.status)?;
-                Ok((Some(end), first))
-            }
-            Some(Err(RunError::AlreadyEnded(status))) => {
-                written(status)?;
-                print_message(&format!("run {} is {} already", self.name, status.as_str()));
-                Ok((None, first))
-            }
-            Some(Err(error)) if is_saved => Err(self.failure(error)),
-            Some(Err(error)) => Err(self.refused(error).await),
-            None => Ok((None, first)),
-        }
+        }))
     }
 
     /// Writes the reports of the workflow. One that cannot be written is a warning.
-    async fn write_reports(&self, moment: Moment, views: &mut Views) {
-        for warning in self.reports.write(self.checkpointer.as_ref(), &self.id, moment).await {
+    async fn write_reports(&self, occasion: WriteOccasion, views: &mut Views) {
+        for warning in self.reports.write(self.checkpointer.as_ref(), &self.id, occasion).await {
             let line = self.globals.stderr.loud(&format!("warning: {warning}"));
             match self.globals.progress {
                 Progress::Silent => print_message(&line),
@@ -253,36 +261,49 @@ impl Run<'_> {
     }
 
     /// Asks the open questions at the terminal.
-    async fn ask(&self, signals: &mut Signals) -> Result<AskOutcome, CliError> {
+    async fn ask(
+        &self,
+        lines: &mut StdinLines,
+        signals: &mut Signals,
+    ) -> Result<AskOutcome, CliError> {
         let saved = self.checkpointer.load(&self.id).await?;
         let open = open_questions(&saved.position, &saved.records);
-        answer::ask(&open, signals, self.globals.stderr)
+        answer::ask(&open, lines, signals, self.globals.stderr)
             .await
             .map_err(|error| CliError::new(Exit::Paused, "cannot read the terminal").because(error))
     }
 
-    /// Reads the report of the run after it stopped like this, with the exit code.
-    pub(super) async fn report(
-        &self,
-        end: Option<&RunEnd>,
-        stopped: Option<Signal>,
-    ) -> Result<StoppedRun, CliError> {
-        let checkpointer = self.checkpointer.as_ref();
-        // The turn of a thread may have joined a run that another process has begun meanwhile.
-        let report = match end {
-            Some(end) => RunReport::read_end(checkpointer, end, self.database).await?,
-            None => RunReport::read(checkpointer, &self.id, self.database).await?,
-        };
+    /// Returns the report of the run after it stopped like this, with the exit code.
+    pub(super) async fn report(&self, outcome: &DriveOutcome) -> Result<StoppedRun, CliError> {
+        match outcome {
+            // The turn of a thread may have joined a run that another process has begun meanwhile.
+            DriveOutcome::Stopped { end, signal } => {
+                let checkpointer = self.checkpointer.as_ref();
+                let report = RunReport::read_end(checkpointer, end, self.database).await?;
+                Ok(self.stopped(report, *signal))
+            }
+            DriveOutcome::AlreadyEnded => self.report_from_storage(None).await,
+        }
+    }
+
+    /// Returns the report of the saved run, with the exit code.
+    async fn report_from_storage(&self, signal: Option<Signal>) -> Result<StoppedRun, CliError> {
+        let report = RunReport::read(self.checkpointer.as_ref(), &self.id, self.database).await?;
+        Ok(self.stopped(report, signal))
+    }
+
+    fn stopped(&self, report: RunReport, signal: Option<Signal>) -> StoppedRun {
         let report = report.with_artifacts(self.reports.paths());
         let was_stopped = matches!(report.status, Status::Interrupted | Status::Paused);
-        let exit = stopped.filter(|_| was_stopped).map_or(report.exit(), Signal::exit);
-        Ok(StoppedRun { report, exit, database: self.database.clone() })
+        let exit = signal.filter(|_| was_stopped).map_or(report.exit(), Signal::exit);
+        StoppedRun { report, exit, database: self.database.clone() }
     }
 
     /// Warns of messages that no step has read, if the run is over.
-    async fn warn_of_late_messages(&self, end: Option<&RunEnd>) -> Result<(), CliError> {
-        let is_over = |it: &&RunEnd| matches!(it.status, Status::Done | Status::Failed);
-        let Some(end) = end.filter(is_over) else { return Ok(()) };
+    async fn warn_of_late_messages(&self, end: &RunEnd) -> Result<(), CliError> {
+        if !matches!(end.status, Status::Done | Status::Failed) {
+            return Ok(());
+        }
         let read = end.position.people.last_message;
         let late = self.checkpointer.inbox(&end.run, read).await?;
         if let Ok(late @ 1..) = u64::try_from(late.len()) {
@@ -330,6 +351,75 @@ impl Run<'_> {
     }
 }
 
+impl<'r> Drive<'r> {
+    fn new(run: &'r Run<'r>, sink: &mut EventSink) -> Self {
+        Self {
+            run,
+            views: Views::new(run.globals, &run.caption()),
+            events: sink.subscribe(),
+            deltas: Views::want_deltas(run.globals).then(|| sink.subscribe_deltas()),
+            shutdown: ShutdownHandle::default(),
+            signal: None,
+            is_saved: false,
+            is_due: false,
+        }
+    }
+
+    /// Shows the events of the engine and passes signals on to it, until it has ended.
+    async fn follow(
+        &mut self,
+        mut task: EngineTask,
+        signals: &mut Signals,
+    ) -> Result<RunEnd, RunError> {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut is_open = true;
+        loop {
+            tokio::select! {
+                biased;
+                event = self.events.recv(), if is_open => match event {
+                    Some(event) => self.show(&event),
+                    None => is_open = false,
+                },
+                // After its last event.
+                result = &mut task, if !is_open => return result.unwrap_or_else(unwind),
+                signal = signals.next() => self.stop(signal),
+                _ = ticks.tick() => self.views.tick(),
+                // After all events that wait: a report shows the last of their steps.
+                () = std::future::ready(()), if self.is_due => {
+                    self.is_due = false;
+                    self.run.write_reports(WriteOccasion::Step, &mut self.views).await;
+                }
+                // Last: a model that sends many pieces must not keep the others waiting.
+                Some(delta) = next_delta(&mut self.deltas) => self.views.show_delta(&delta),
+            }
+        }
+    }
+
+    fn show(&mut self, event: &RunEvent) {
+        // The engine saves entries before it emits their events.
+        self.is_saved = true;
+        // The pieces of an answer come before the event of its end.
+        let waiting = self.deltas.iter_mut().flat_map(waiting_deltas);
+        waiting.for_each(|it| self.views.show_delta(&it));
+        self.views.show(event);
+        self.is_due |= self.run.reports.are_changed_by(&event.event);
+    }
+
+    /// Stops the engine: at the first signal after its running nodes, at the next one at once.
+    fn stop(&mut self, signal: Signal) {
+        let paint = self.run.globals.stderr;
+        if self.signal.is_none() {
+            self.views.note(&paint.loud(signal.announcement()));
+            self.signal = Some(signal);
+            self.shutdown.drain();
+        } else {
+            self.views.note(&paint.loud("stopping at once"));
+            self.shutdown.abort();
+        }
+    }
+}
+
 impl StoppedRun {
     /// Prints the result, and the command to resume the run if it can continue. Returns the exit code.
     ///
@@ -362,12 +452,12 @@ impl StoppedRun {
 }
 
 /// Returns whether the reports of a run are written after it has stopped here: if it is one of this process, or over.
-fn is_reported(end: Option<&Result<RunEnd, RunError>>, is_saved: bool) -> bool {
-    match end {
-        Some(Ok(_) | Err(RunError::AlreadyEnded(_))) => true,
+fn is_reported(result: &Result<RunEnd, RunError>, is_saved: bool) -> bool {
+    match result {
+        Ok(_) | Err(RunError::AlreadyEnded(_)) => true,
         // Another process writes them now.
-        Some(Err(RunError::Checkpoint(CheckpointError::Overtaken { .. }))) | None => false,
-        Some(Err(_)) => is_saved,
+        Err(RunError::Checkpoint(CheckpointError::Overtaken { .. })) => false,
+        Err(_) => is_saved,
     }
 }
 

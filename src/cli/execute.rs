@@ -8,10 +8,11 @@ use super::{
     exit::Exit,
     globals::{Globals, Output},
     input::{self, InputFlag},
-    new_run::{NewRun, NewRunArgs, RunPlace, parse_thread},
+    new_run::{NewRun, NewRunArgs, RunStorage, parse_thread},
     options::RunOptions,
     prepare,
     runtime::block_on,
+    stdin_lines::StdinLines,
 };
 
 /// Run a workflow to its end, its first question or its first limit
@@ -48,15 +49,14 @@ impl Args {
             let new = NewRun { path, loaded, models, options, input: Some(&input) };
             let thread = self.thread.as_deref();
             let checkpointer = database.create()?;
-            let place = RunPlace { globals, database: &database, checkpointer };
-            let (run, info) = self.new.prepare(&place, new, thread).await?;
+            let storage = RunStorage { globals, database: &database, checkpointer };
+            let (run, info) = self.new.prepare(&storage, new, thread).await?;
             let info = Box::new(info);
-            run.drive(match self.thread {
+            let begin = match self.thread {
                 Some(_) => Begin::Turn(info, input),
                 None => Begin::Start(info, input),
-            })
-            .await?
-            .print(globals)
+            };
+            run.drive(begin, &mut StdinLines::default()).await?.print(globals)
         })
     }
 }

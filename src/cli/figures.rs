@@ -6,7 +6,7 @@ use super::{
     config::Config,
     words::{clean, cost, tokens},
 };
-use crate::llm::{KnownModel, Price, TokenPrice, full_name};
+use crate::models::{KnownModel, Price, TokenPrice, full_name};
 
 /// The figures of a model.
 #[derive(Clone, Debug, Serialize)]

@@ -6,7 +6,7 @@ use super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
-    new_run::NewRunArgs,
+    new_run::{NewOrigin, NewRunArgs},
     options::RunOptions,
     origin::Origin,
     prepare,
@@ -14,6 +14,7 @@ use super::{
     run_at::RunAt,
     runtime::block_on,
     set::{SetArgs, SetKind},
+    stdin_lines::StdinLines,
 };
 use crate::{
     checkpoint::ForkSource,
@@ -54,15 +55,10 @@ impl Args {
                 .with(globals.settings(&origin.options)?)?;
             let workflow = &loaded.workflow;
             let set = self.set.read(&workflow.schema, SetKind::Whole)?;
-            let (origin, info) = self
-                .new
-                .begin(
-                    (&origin.workflow, workflow),
-                    origin.options,
-                    (&database, checkpointer.as_ref()),
-                    (None, None),
-                )
-                .await?;
+            let (path, options) = (&*origin.workflow, origin.options);
+            let new = NewOrigin { path, workflow, options, thread: None, input: None };
+            let (origin, info) =
+                self.new.create_origin(new, &database, checkpointer.as_ref()).await?;
             let reports = loaded.reports(&origin.out);
             let graph = if self.no_run {
                 prepare::check(&origin.workflow)
@@ -102,7 +98,8 @@ impl Args {
                 return Ok(Exit::Done);
             }
             let run = Run { globals, database: &database, checkpointer, engine, id, name, reports };
-            run.drive(Begin::Resume(Answers::default())).await?.print(globals)
+            let begin = Begin::Resume(Answers::default());
+            run.drive(begin, &mut StdinLines::default()).await?.print(globals)
         })
     }
 }

@@ -9,7 +9,7 @@ use super::{
     database::Database,
     error::CliError,
     exit::Exit,
-    known_databases::{Content, Stranger},
+    known_databases::{DatabaseKind, UntrustedFile},
     options::{RunOptions, Settings},
     terminal::Paint,
     terminal_env::TerminalEnv,
@@ -228,10 +228,11 @@ impl Globals {
     pub(super) fn memory(&self) -> Result<Database, CliError> {
         let memory = self.memory_to_read()?;
         if let Some(path) = memory.file_of_folder()
-            && let Some(stranger) = Stranger::find(path)?
-            && !(self.can_ask() && trust::ask_about_database(path, stranger, Content::Memory)?)
+            && let Some(untrusted) = UntrustedFile::find(path)?
+            && !(self.can_ask()
+                && trust::ask_about_database(path, untrusted, DatabaseKind::Memory)?)
         {
-            return Err(stranger.refusal(path, Content::Memory));
+            return Err(untrusted.refusal(path, DatabaseKind::Memory));
         }
         Ok(memory)
     }
@@ -245,10 +246,10 @@ impl Globals {
     pub(super) fn database(&self) -> Result<Database, CliError> {
         let database = self.database_to_read()?;
         if let Some(path) = database.file_of_folder()
-            && let Some(stranger) = Stranger::find(path)?
-            && !(self.can_ask() && trust::ask_about_database(path, stranger, Content::Runs)?)
+            && let Some(untrusted) = UntrustedFile::find(path)?
+            && !(self.can_ask() && trust::ask_about_database(path, untrusted, DatabaseKind::Runs)?)
         {
-            return Err(stranger.refusal(path, Content::Runs));
+            return Err(untrusted.refusal(path, DatabaseKind::Runs));
         }
         Ok(database)
     }

@@ -30,7 +30,7 @@ pub(super) struct Args {
     /// The workflow to draw
     #[arg(value_name = "WORKFLOW.yaml")]
     workflow: PathBuf,
-    /// The format of the drawing [default: ascii, or json with `--output json`]
+    /// The format of the drawing [default: text, or json with `--output json`]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
     /// Draw this run over the workflow, finished or not, by its name or id
@@ -41,7 +41,8 @@ pub(super) struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// A list, for a terminal
-    Ascii,
+    #[value(alias = "ascii")]
+    Text,
     /// For Markdown
     Mermaid,
     /// For Graphviz
@@ -69,7 +70,7 @@ impl Args {
 fn print(drawing: &Drawing, format: Format, globals: &Globals) -> Result<Exit, CliError> {
     let charset = if globals.is_ascii_only() { Charset::Ascii } else { Charset::Unicode };
     let text = match format {
-        Format::Ascii => drawing.to_listing(charset),
+        Format::Text => drawing.to_listing(charset),
         Format::Mermaid => drawing.to_mermaid(),
         Format::Dot => drawing.to_dot(),
         Format::Svg => drawing.to_svg(),
@@ -88,7 +89,7 @@ fn format(format: Option<Format>, globals: &Globals) -> Result<Format, CliError>
             let message = "`--output json` contradicts `--format`";
             Err(CliError::usage(message).with_help("omit one of them"))
         }
-        (format, _) => Ok(format.unwrap_or(Format::Ascii)),
+        (format, _) => Ok(format.unwrap_or(Format::Text)),
     }
 }
 

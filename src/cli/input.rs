@@ -24,7 +24,7 @@ use crate::{
     data_limit::DataLimit,
     diagnostic::did_you_mean,
     id::ChannelName,
-    llm::Attachment,
+    models::Attachment,
     state::{Channel, Compact, Schema, Type, Update, read_json, read_json_fields},
     workflow::kind::file_type,
 };

@@ -53,7 +53,7 @@ struct KnownDatabase {
 
 /// Why a database needs the user's consent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stranger {
+pub(super) enum UntrustedFile {
     /// It is not in the list.
     Database,
     /// SQLite did not create the file with this ending beside it.
@@ -62,12 +62,12 @@ pub(super) enum Stranger {
 
 /// What a database holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Content {
+pub(super) enum DatabaseKind {
     Runs,
     Memory,
 }
 
-impl Content {
+impl DatabaseKind {
     /// Returns the flag and the variable that name such a database.
     fn names(self) -> (&'static str, &'static str) {
         match self {
@@ -85,7 +85,7 @@ impl Content {
     }
 }
 
-impl Stranger {
+impl UntrustedFile {
     /// Checks the database at a path. Returns none for a missing file, for a database of this user,
     /// and where no list can be kept.
     ///
@@ -113,7 +113,7 @@ impl Stranger {
     }
 
     /// Returns the error with its remedy.
-    pub(super) fn refusal(self, path: &Path, content: Content) -> CliError {
+    pub(super) fn refusal(self, path: &Path, kind: DatabaseKind) -> CliError {
         match self {
             Self::Database => {
                 let message = format!(
@@ -121,11 +121,11 @@ impl Stranger {
                     path.display()
                 );
                 let url = shell_word(&format!("sqlite:{}", path.display())).into_owned();
-                let (flag, variable) = content.names();
+                let (flag, variable) = kind.names();
                 CliError::new(Exit::Unusable, message)
                     .with_help(format!(
                         "if it comes from another author, do not use it: {}",
-                        content.danger()
+                        kind.danger()
                     ))
                     .with_help(format!(
                         "if it is yours, such as a copy, run `graphrun trust` once, or name it \

@@ -25,7 +25,7 @@ use super::{
     terminal::{Paint, print_result},
     words::{clean, table},
 };
-use crate::llm::{
+use crate::models::{
     ChatModel as _, ChatRequest, ConfigError, EmbeddingModel as _, EmbeddingRequest, Message,
     ModelError, Provider, Providers, RequestSettings,
 };

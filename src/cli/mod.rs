@@ -97,6 +97,7 @@ mod runtime;
 mod set;
 mod signals;
 mod state_file;
+mod stdin_lines;
 mod steps;
 mod summary;
 #[cfg(feature = "otel")]

@@ -11,7 +11,7 @@ use crate::{
     cases::Recorded,
     graph::{ErrorKind, Failure},
     id::NodeName,
-    llm::{
+    models::{
         ChatModel, ChatReply, ChatRequest, Config, ConfigError, EmbeddingClient, EmbeddingModel,
         EmbeddingRecorder, ModelError, OpenAiCompatible, ProviderSettings,
         Providers as KnownProviders, Recorder, RecordingError, RecordingFile, Replay,

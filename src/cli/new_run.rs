@@ -35,7 +35,7 @@ pub(super) struct NewRunArgs {
 
 /// Where runs are kept.
 #[derive(Debug)]
-pub(super) struct RunPlace<'a> {
+pub(super) struct RunStorage<'a> {
     pub(super) globals: &'a Globals,
     pub(super) database: &'a Database,
     pub(super) checkpointer: Arc<dyn Checkpointer>,
@@ -47,6 +47,17 @@ pub(super) struct NewRun<'a> {
     pub(super) loaded: LoadedWorkflow,
     pub(super) models: Arc<dyn ModelSource>,
     pub(super) options: RunOptions,
+    /// The input, if it is known before the run is prepared.
+    pub(super) input: Option<&'a Update>,
+}
+
+/// How a run starts, for its origin.
+pub(super) struct NewOrigin<'a> {
+    pub(super) path: &'a Path,
+    pub(super) workflow: &'a Workflow,
+    pub(super) options: RunOptions,
+    /// The thread that the run continues or begins.
+    pub(super) thread: Option<&'a str>,
     /// The input, if it is known before the run is prepared.
     pub(super) input: Option<&'a Update>,
 }
@@ -64,17 +75,16 @@ impl NewRunArgs {
     /// Fails when the database or the output folder cannot be used, or the workflow does not compile.
     pub(super) async fn prepare<'g>(
         self,
-        place: &RunPlace<'g>,
+        storage: &RunStorage<'g>,
         new: NewRun<'_>,
         thread: Option<&str>,
     ) -> Result<(Run<'g>, RunInfo), CliError> {
         let NewRun { path, loaded, models, options, input } = new;
-        let RunPlace { globals, database, checkpointer } = place;
+        let RunStorage { globals, database, checkpointer } = storage;
         let (globals, database, checkpointer) = (*globals, *database, Arc::clone(checkpointer));
-        let workflow = (path, &loaded.workflow);
-        let database_of_run = (database, checkpointer.as_ref());
-        let (origin, info) =
-            self.begin(workflow, options, database_of_run, (thread, input)).await?;
+        let workflow = &loaded.workflow;
+        let new = NewOrigin { path, workflow, options, thread, input };
+        let (origin, info) = self.create_origin(new, database, checkpointer.as_ref()).await?;
         let folders = (&info.id, &origin.folders[..]);
         let remedy = format!(
             "or install them by `graphrun prepare {}` with the same input",
@@ -96,13 +106,13 @@ impl NewRunArgs {
     }
 
     /// Gives the run a name and an id, and saves how it was started. A thread that exists already keeps these.
-    pub(super) async fn begin(
+    pub(super) async fn create_origin(
         self,
-        (path, workflow): (&Path, &Workflow),
-        options: RunOptions,
-        (database, checkpointer): (&Database, &dyn Checkpointer),
-        (thread, input): (Option<&str>, Option<&Update>),
+        new: NewOrigin<'_>,
+        database: &Database,
+        checkpointer: &dyn Checkpointer,
     ) -> Result<(Origin, RunInfo), CliError> {
+        let NewOrigin { path, workflow, options, thread, input } = new;
         let name = match thread {
             Some(thread) => match checkpointer.find(thread).await {
                 Ok(found) => return known(found.info, workflow, options),

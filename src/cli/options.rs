@@ -22,7 +22,7 @@ use crate::{
     engine::machine::Breakpoints,
     graph::Limits,
     id::NodeName,
-    llm::{ContextWindows, Prices, Providers},
+    models::{ContextWindows, Prices, Providers},
     sandbox::NetworkHost,
     workflow::HostPermission,
 };
@@ -63,7 +63,8 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "HOST")]
     #[serde(skip)]
     pub(super) allow_http: Vec<String>,
-    /// The same, also for a host on this machine or in a private network, and without encryption
+    /// Let tools of the workflow send requests to this host by `http` or `https`, also on this machine or in a private
+    /// network; can be given several times, and holds for this process only
     #[arg(long, value_name = "HOST")]
     #[serde(skip)]
     pub(super) allow_http_private: Vec<String>,
@@ -72,7 +73,8 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "HOST")]
     #[serde(skip)]
     pub(super) allow_network: Vec<NetworkHost>,
-    /// The same, also for a host on this machine or in a private network
+    /// Let sandboxes of the workflow reach this host by `https`, also on this machine or in a private network, also with
+    /// the secrets of agents in them; can be given several times, and holds for this process only
     #[arg(long, value_name = "HOST")]
     #[serde(skip)]
     pub(super) allow_network_private: Vec<NetworkHost>,

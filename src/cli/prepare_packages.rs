@@ -46,7 +46,8 @@ pub(super) struct Args {
     /// Let the installers reach this host, too, if a registry keeps its files there; can be given several times
     #[arg(long, value_name = "HOST")]
     allow_network: Vec<NetworkHost>,
-    /// The same, also for a host on this machine or in a private network, and for the registry itself
+    /// Let the installers reach this host, also on this machine or in a private network, and also if it is the registry
+    /// itself; can be given several times
     #[arg(long, value_name = "HOST")]
     allow_network_private: Vec<NetworkHost>,
     /// Install nothing, and remove the packages and Python environments that no run has used for this time, as in `30d`; at

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::error::CliError;
 use crate::{
-    llm::{RecordingFile, Replay},
+    models::{RecordingFile, Replay},
     tool::{McpCaller, ServerTool, ToolContext, ToolError},
 };
 

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::error::CliError;
 use crate::{
-    llm::{RecordingFile, Replay},
     memory::{Batch, Embedding, Entry, EntryId, Listing, Search, Store, StoreError},
+    models::{RecordingFile, Replay},
 };
 
 /// A store whose searches go through a recording.

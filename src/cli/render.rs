@@ -51,7 +51,7 @@ pub(super) struct Args {
 }
 
 /// A checkpoint before a step in which the node runs.
-struct Moment {
+struct RenderPoint {
     run: RunId,
     checkpoint: Checkpoint,
 }
@@ -66,11 +66,11 @@ impl Args {
             if graph.node(&self.node).is_none() {
                 return Err(unknown(&self.node, &graph));
             }
-            let moment = match &self.run {
+            let point = match &self.run {
                 Some(run) => self.of_run(run, &graph, globals).await?,
                 None => self.of_start(&graph)?,
             };
-            let preview = self.preview(&graph, moment)?;
+            let preview = self.preview(&graph, point)?;
             let text = match globals.output {
                 Output::Json => to_json(&preview)?,
                 _ => drawn(&preview)?,
@@ -86,7 +86,7 @@ impl Args {
         run: &str,
         graph: &CompiledGraph,
         globals: &Globals,
-    ) -> Result<Moment, CliError> {
+    ) -> Result<RenderPoint, CliError> {
         let checkpointer = globals.database_to_read()?.open_for(run)?;
         let summary = checkpointer.find(run).await?;
         let (info, node) = (&summary.info, &self.node);
@@ -125,11 +125,11 @@ impl Args {
                 .because(error)
         })?;
         let checkpoint = Checkpoint { position: found.position, state };
-        Ok(Moment { run: info.id.clone(), checkpoint })
+        Ok(RenderPoint { run: info.id.clone(), checkpoint })
     }
 
     /// Returns the state at the start of a run with the input, with the node next.
-    fn of_start(&self, graph: &CompiledGraph) -> Result<Moment, CliError> {
+    fn of_start(&self, graph: &CompiledGraph) -> Result<RenderPoint, CliError> {
         let input = input::read(&self.input, graph.schema(), &graph.definition().input)?;
         let run = RunId::parse("render").expect("it is a valid id");
         let begun = Machine::start(graph.clone(), RunSettings::default(), run.clone(), input);
@@ -142,15 +142,15 @@ impl Args {
             None => vec![Activation::by_edge(self.node.clone(), Trigger::Start)],
         };
         let state = machine.state().as_ref().clone();
-        Ok(Moment { run, checkpoint: Checkpoint { position, state } })
+        Ok(RenderPoint { run, checkpoint: Checkpoint { position, state } })
     }
 
     fn preview(
         &self,
         graph: &CompiledGraph,
-        moment: Moment,
+        point: RenderPoint,
     ) -> Result<Map<String, Value>, CliError> {
-        let (node, Moment { run, checkpoint }) = (&self.node, moment);
+        let (node, RenderPoint { run, checkpoint }) = (&self.node, point);
         let (step, frontier) = (checkpoint.position.step.next(), &checkpoint.position.frontier);
         let tasks = (0..).zip(frontier).filter(|(_, it)| it.node == *node);
         let tasks: Vec<TaskId> = tasks.map(|(index, _)| TaskId { step, index }).collect();

@@ -21,7 +21,7 @@ use crate::{
 
 /// When reports are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
+pub(super) enum WriteOccasion {
     /// After a step.
     Step,
     /// When the run has stopped, however it ended.
@@ -80,16 +80,19 @@ impl ReportFiles {
         written.paths.iter().map(|it| it.display().to_string()).collect()
     }
 
-    /// Renders the reports of a moment from the last checkpoint, and writes those that have changed. Returns a new
+    /// Renders the reports of an occasion from the last checkpoint, and writes those that have changed. Returns a new
     /// warning for each that cannot be written.
     pub(super) async fn write(
         &self,
         checkpointer: &dyn Checkpointer,
         run: &RunId,
-        moment: Moment,
+        occasion: WriteOccasion,
     ) -> Vec<String> {
-        let files: Vec<&ReportFile> =
-            self.files.iter().filter(|it| it.each_step || moment == Moment::Stop).collect();
+        let files: Vec<&ReportFile> = self
+            .files
+            .iter()
+            .filter(|it| it.each_step || occasion == WriteOccasion::Stop)
+            .collect();
         if files.is_empty() {
             return Vec::new();
         }

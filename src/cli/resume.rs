@@ -22,6 +22,7 @@ use super::{
     questions::QuestionLine,
     run_folders,
     runtime::block_on,
+    stdin_lines::StdinLines,
     terminal::print_message,
     who::who,
 };
@@ -39,10 +40,7 @@ pub(super) struct Args {
     /// The name or the id of the run
     #[arg(required_unless_present = "due")]
     run: Option<String>,
-    /// Resume only what can continue by itself: paused runs whose wait or deadline is over; all of
-    /// them, if no run is named. Then `--output json` prints one object with `runs`: for each run
-    /// its `run`, `name`, `outcome` (`resumed`, `skipped` or `refused`), `exit`, `error` and
-    /// `report`; and the exit code is the worst of them
+    /// Resume only paused runs whose wait or deadline is over; all of them if no run is named
     #[arg(long, conflicts_with = "answer")]
     due: bool,
     /// The answer to an open question, by the key that `runs show` prints
@@ -55,6 +53,15 @@ pub(super) struct Args {
     options: RunOptions,
 }
 
+/// A saved run that a command continues.
+#[derive(Debug)]
+pub(super) struct ResumedRun<'a> {
+    /// Its name or its id.
+    pub(super) run: &'a str,
+    pub(super) globals: &'a Globals,
+    pub(super) lines: &'a mut StdinLines,
+}
+
 impl Args {
     /// Resumes a run with its original options; flags replace them.
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
@@ -63,13 +70,14 @@ impl Args {
         let answers = |open: &[OpenQuestion], asked: &[AskedQuestion], _: &Database| {
             if answer.is_empty() { Ok(BTreeMap::new()) } else { answer::read(&answer, open, asked) }
         };
-        let resume = |run: &str| {
+        let mut lines = StdinLines::default();
+        let mut resume = |run: &str| {
             let options = options.clone();
             let wanted = |origin: Origin| {
                 let origin = if no_pause { origin.without_pauses() } else { origin };
                 origin.with_options(options)
             };
-            resume_run(run, globals, wanted, answers)
+            ResumedRun { run, globals, lines: &mut lines }.resume(wanted, answers)
         };
         match run {
             Some(run) if due => match due::check(&run, globals)? {
@@ -82,26 +90,78 @@ impl Args {
     }
 }
 
-/// Resumes a run: `wanted` adjusts its options, and `answers` computes the answers from the open
-/// questions and all questions.
-pub(super) fn resume_run(
-    run: &str,
-    globals: &Globals,
-    wanted: impl FnOnce(Origin) -> Origin,
-    answers: impl FnOnce(
-        &[OpenQuestion],
-        &[AskedQuestion],
-        &Database,
-    ) -> Result<BTreeMap<String, Value>, CliError>,
-) -> Result<StoppedRun, CliError> {
-    drive_saved(run, globals, wanted, |saved, journal, database| {
-        let asked = asked_questions(journal);
-        let mut open = open_questions(&saved.position, &saved.records);
-        open.extend(replaceable_questions(&saved.position, &saved.records, &asked));
-        let by_name = answers(&open, &asked, database)?;
-        print_answers(&open, &by_name, run, globals)?;
-        Ok(Begin::Resume(Answers { by_name, by: Some(who()) }))
-    })
+impl ResumedRun<'_> {
+    /// Resumes the run: `wanted` adjusts its options, and `answers` computes the answers from the open
+    /// questions and all questions.
+    pub(super) fn resume(
+        self,
+        wanted: impl FnOnce(Origin) -> Origin,
+        answers: impl FnOnce(
+            &[OpenQuestion],
+            &[AskedQuestion],
+            &Database,
+        ) -> Result<BTreeMap<String, Value>, CliError>,
+    ) -> Result<StoppedRun, CliError> {
+        let Self { run, globals, .. } = self;
+        self.drive(wanted, |saved, journal, database| {
+            let asked = asked_questions(journal);
+            let mut open = open_questions(&saved.position, &saved.records);
+            open.extend(replaceable_questions(&saved.position, &saved.records, &asked));
+            let by_name = answers(&open, &asked, database)?;
+            print_answers(&open, &by_name, run, globals)?;
+            Ok(Begin::Resume(Answers { by_name, by: Some(who()) }))
+        })
+    }
+
+    /// Drives the run; `begin` is computed from the saved run.
+    pub(super) fn drive(
+        self,
+        wanted: impl FnOnce(Origin) -> Origin,
+        begin: impl FnOnce(&SavedRun, &[JournalEntry], &Database) -> Result<Begin, CliError>,
+    ) -> Result<StoppedRun, CliError> {
+        let Self { run, globals, lines } = self;
+        let database = globals.database()?;
+        let checkpointer = database.open_for(run)?;
+        block_on(async {
+            let info = checkpointer.find(run).await?.info;
+            let origin = wanted(Origin::of(&info)?);
+            let database = database.with_permissions(origin.permissions.clone());
+            let saved = checkpointer.load(&info.id).await?;
+            let journal = checkpointer.journal_without_values(&info.id).await?;
+            let begin = begin(&saved, &journal, &database)?;
+            // A workflow that no longer loads is not a usage error of `resume`.
+            let broken = |error: CliError| {
+                error
+                    .with_exit(Exit::NotResumable)
+                    .with_help("the run was started from this file; restore it to resume the run")
+            };
+            let settings = globals.settings(&origin.options)?;
+            let loaded = prepare::load(&origin.workflow).map_err(broken)?.with(settings)?;
+            let models = loaded.connect()?;
+            let folders = (&info.id, &origin.folders[..]);
+            // `graphrun prepare` reads the current commit, and this run may have started from an earlier one.
+            dependencies::provide(&loaded.workflow, folders, &origin.options, None).await?;
+            loaded.check_out(&origin.out)?;
+            let services = (loaded.cache(&database)?, loaded.memory(globals)?);
+            let reports = loaded.reports(&origin.out);
+            let graph = loaded.compile(models, &origin.out, services).map_err(broken)?;
+            print_warnings(graph.warnings(), globals.stderr);
+            let pauses = origin.options.pauses(&graph);
+            let engine = globals.engine(graph, checkpointer.clone())?;
+            let engine = engine.with_wait_max(origin.options.wait_max());
+            let engine = origin.provide_folders(engine, &info.id);
+            let engine = engine.provide(run_folders::homes(&database, &info.id));
+            let (id, name) = (info.id, info.name);
+            let mut run =
+                Run { globals, database: &database, checkpointer, engine, id, name, reports };
+            if pauses.is_err() {
+                // The new version may have renamed the nodes of breakpoints, among others.
+                run.check_compatibility().await?;
+            }
+            run.engine = run.engine.with_breakpoints(pauses?);
+            run.drive(begin, lines).await
+        })
+    }
 }
 
 /// Prints each answer below its question, so that a person sees what an approval was given to.
@@ -119,53 +179,4 @@ fn print_answers(
         print_message(&lines.join("\n"));
     }
     Ok(())
-}
-
-/// Drives a saved run; `begin` is computed from the saved run.
-pub(super) fn drive_saved(
-    run: &str,
-    globals: &Globals,
-    wanted: impl FnOnce(Origin) -> Origin,
-    begin: impl FnOnce(&SavedRun, &[JournalEntry], &Database) -> Result<Begin, CliError>,
-) -> Result<StoppedRun, CliError> {
-    let database = globals.database()?;
-    let checkpointer = database.open_for(run)?;
-    block_on(async {
-        let info = checkpointer.find(run).await?.info;
-        let origin = wanted(Origin::of(&info)?);
-        let database = database.with_permissions(origin.permissions.clone());
-        let saved = checkpointer.load(&info.id).await?;
-        let journal = checkpointer.journal_without_values(&info.id).await?;
-        let begin = begin(&saved, &journal, &database)?;
-        // A workflow that no longer loads is not a usage error of `resume`.
-        let broken = |error: CliError| {
-            error
-                .with_exit(Exit::NotResumable)
-                .with_help("the run was started from this file; restore it to resume the run")
-        };
-        let settings = globals.settings(&origin.options)?;
-        let loaded = prepare::load(&origin.workflow).map_err(broken)?.with(settings)?;
-        let models = loaded.connect()?;
-        let folders = (&info.id, &origin.folders[..]);
-        // `graphrun prepare` reads the current commit, and this run may have started from an earlier one.
-        dependencies::provide(&loaded.workflow, folders, &origin.options, None).await?;
-        loaded.check_out(&origin.out)?;
-        let services = (loaded.cache(&database)?, loaded.memory(globals)?);
-        let reports = loaded.reports(&origin.out);
-        let graph = loaded.compile(models, &origin.out, services).map_err(broken)?;
-        print_warnings(graph.warnings(), globals.stderr);
-        let pauses = origin.options.pauses(&graph);
-        let engine = globals.engine(graph, checkpointer.clone())?;
-        let engine = engine.with_wait_max(origin.options.wait_max());
-        let engine = origin.provide_folders(engine, &info.id);
-        let engine = engine.provide(run_folders::homes(&database, &info.id));
-        let (id, name) = (info.id, info.name);
-        let mut run = Run { globals, database: &database, checkpointer, engine, id, name, reports };
-        if pauses.is_err() {
-            // The new version may have renamed the nodes of breakpoints, among others.
-            run.check_compatibility().await?;
-        }
-        run.engine = run.engine.with_breakpoints(pauses?);
-        run.drive(begin).await
-    })
 }

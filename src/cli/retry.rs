@@ -7,7 +7,8 @@ use super::{
     globals::{Globals, Output},
     options::RunOptions,
     origin::Origin,
-    resume,
+    resume::ResumedRun,
+    stdin_lines::StdinLines,
 };
 use crate::{engine::check_retry, id::NodeName};
 
@@ -29,7 +30,8 @@ impl Args {
         globals.expect_output("retry", &[Output::Text, Output::Json, Output::Jsonl])?;
         let Self { run, node, options } = self;
         let wanted = |origin: Origin| origin.with_options(options);
-        let stopped = resume::drive_saved(&run, globals, wanted, |saved, _, database| {
+        let resumed = ResumedRun { run: &run, globals, lines: &mut StdinLines::default() };
+        let stopped = resumed.drive(wanted, |saved, _, database| {
             // Errors are reported before anything is connected.
             let name = &saved.summary.info.name;
             check_retry(saved, node.as_ref()).map_err(|it| refused(it, name, database))?;

@@ -41,12 +41,12 @@ pub(super) fn draw(report: &RunReport, database: &Database, paint: Paint) -> Str
         rows.push(row(paint, if at == 0 { "branch" } else { "" }, clean(&text)));
     }
     if report.usage.tokens.calls > 0 {
-        rows.push(row(paint, "models", took(&report.usage)));
+        rows.push(row(paint, "models", usage_text(&report.usage)));
         rows.extend(
             report
                 .by_node
                 .iter()
-                .map(|(node, usage)| row(paint, "", format!("{node}: {}", took(usage)))),
+                .map(|(node, usage)| row(paint, "", format!("{node}: {}", usage_text(usage)))),
         );
     }
     if let Some(command) = database.command("runs state", &report.name) {
@@ -147,7 +147,7 @@ fn row(paint: Paint, title: &str, text: String) -> Vec<String> {
     vec![format!("  {}", paint.faint(title)), text]
 }
 
-fn took(usage: &Usage) -> String {
+fn usage_text(usage: &Usage) -> String {
     let calls = count(usage.tokens.calls, "call");
     format!("{calls}, {}, {}", tokens(usage.total_tokens()), cost(usage.cost_usd))
 }

@@ -16,7 +16,7 @@ use super::{
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
-    known_databases::{self, Content, Stranger},
+    known_databases::{self, DatabaseKind, UntrustedFile},
     terminal::{print_message, print_result},
     trusted_folders::TrustedFolders,
     user_folders::UserFolders,
@@ -24,8 +24,8 @@ use super::{
 };
 
 /// The databases of a folder that need trust.
-const DATABASES: [(&str, Content); 2] =
-    [(PATH_DEFAULT, Content::Runs), (MEMORY_DEFAULT, Content::Memory)];
+const DATABASES: [(&str, DatabaseKind); 2] =
+    [(PATH_DEFAULT, DatabaseKind::Runs), (MEMORY_DEFAULT, DatabaseKind::Memory)];
 
 /// Trust the settings in the `graphrun.toml` of a folder until it changes
 #[derive(Debug, clap::Args)]
@@ -67,7 +67,7 @@ impl Args {
         let folder =
             fs::canonicalize(&self.folder).map_err(|error| CliError::read(&self.folder, error))?;
         let file = FolderFile::read(&folder)?;
-        let databases = DATABASES.map(|(path, content)| (folder.join(path), content));
+        let databases = DATABASES.map(|(path, kind)| (folder.join(path), kind));
         let is_there =
             |(it, _): &(PathBuf, _)| fs::canonicalize(it).is_ok_and(|found| found == *it);
         let databases: Vec<_> = databases.into_iter().filter(is_there).collect();
@@ -81,15 +81,15 @@ impl Args {
             );
         }
         let file = file.filter(|it| !trusted.trusts(&folder, &it.text));
-        let (had_file, mut strangers) = (trusted.lists(&folder), Vec::new());
-        for (database, content) in databases {
-            match Stranger::find(&database)? {
-                Some(log @ Stranger::Log(_)) => return Err(log.refusal(&database, content)),
-                Some(Stranger::Database) => strangers.push((database, content)),
+        let (had_file, mut untrusted) = (trusted.lists(&folder), Vec::new());
+        for (database, kind) in databases {
+            match UntrustedFile::find(&database)? {
+                Some(log @ UntrustedFile::Log(_)) => return Err(log.refusal(&database, kind)),
+                Some(UntrustedFile::Database) => untrusted.push((database, kind)),
                 None => (),
             }
         }
-        if file.is_none() && strangers.is_empty() {
+        if file.is_none() && untrusted.is_empty() {
             print_message(&match known_databases::trusted()? {
                 _ if had_file => format!("`{}` is trusted already", folder.display()),
                 all if all.iter().any(|it| it.starts_with(folder.join(".graphrun"))) => {
@@ -114,14 +114,14 @@ impl Args {
         for setting in &settings {
             print_message(&format!("  {}", clean(setting)));
         }
-        for (database, content) in &strangers {
-            print_message(&about_database(database, *content));
+        for (database, kind) in &untrusted {
+            print_message(&about_database(database, *kind));
         }
         if !self.yes && !confirm(&format!("Trust `{}`?", folder.display())) {
             print_message("nothing was changed");
             return Ok(Exit::Usage);
         }
-        for (database, _) in strangers {
+        for (database, _) in untrusted {
             known_databases::trust(&database)?;
             print_message(&format!(
                 "`{}` is trusted until another file takes its place",
@@ -144,13 +144,13 @@ impl Args {
 /// Fails when the list of databases cannot be changed.
 pub(super) fn ask_about_database(
     path: &Path,
-    stranger: Stranger,
-    content: Content,
+    untrusted: UntrustedFile,
+    kind: DatabaseKind,
 ) -> Result<bool, CliError> {
-    if stranger != Stranger::Database {
+    if untrusted != UntrustedFile::Database {
         return Ok(false);
     }
-    print_message(&about_database(path, content));
+    print_message(&about_database(path, kind));
     if !confirm(&format!("Trust `{}`?", path.display())) {
         return Ok(false);
     }
@@ -158,12 +158,8 @@ pub(super) fn ask_about_database(
     Ok(true)
 }
 
-fn about_database(path: &Path, content: Content) -> String {
-    format!(
-        "`{}` is not a database that graphrun made for you; {}",
-        path.display(),
-        content.danger()
-    )
+fn about_database(path: &Path, kind: DatabaseKind) -> String {
+    format!("`{}` is not a database that graphrun made for you; {}", path.display(), kind.danger())
 }
 
 /// Asks at the terminal whether to trust the working directory with the settings of its file, and
@@ -227,7 +223,7 @@ fn list(trusted: &TrustedFolders, globals: &Globals) -> Result<Exit, CliError> {
     let folders =
         trusted.folders().map(|it| Listed::Folder { folder: shown(it), status: status(it) });
     let databases = known_databases::trusted()?.into_iter().map(|it| {
-        let status = match Stranger::find(&it) {
+        let status = match UntrustedFile::find(&it) {
             _ if !it.exists() => "gone",
             Ok(None) => "trusted",
             Ok(Some(_)) | Err(_) => "changed",

@@ -21,7 +21,7 @@ pub enum Charset {
     /// separates concurrent nodes.
     #[default]
     Unicode,
-    /// The same in plain ASCII: `->`, `..>`, `~>`, `||`.
+    /// Plain ASCII: `->`, `..>`, `~>`, `||`.
     Ascii,
 }
 

@@ -176,6 +176,35 @@ fn a_question_of_a_run_is_asked_with_any_progress() {
     }
 }
 
+/// The deadline of the first question passes while it is asked, and another question follows.
+const SECOND_QUESTION: &str = "
+graphrun: 1
+name: second_question
+state: { answer: go_on | stop }
+input: []
+output: [answer]
+start: first
+nodes:
+  first:
+    ask: Go on or stop?
+    choices: [go_on, stop]
+    writes: answer
+    timeout: 1s
+    catch: { timeout: second }
+    then: end
+  second: { ask: Go on or stop?, choices: [go_on, stop], writes: answer, then: end }
+";
+
+#[test]
+fn a_question_after_a_deadline_reads_the_next_line() {
+    let place = Place::new();
+    fs::write(place.path("second.yaml"), SECOND_QUESTION).unwrap();
+    let args = ["execute", "second.yaml", "--progress", "none"];
+    let seen = at_terminal(&place, &place.path(""), &args, &["", "stop\n"]);
+    assert!(seen.shown.contains("too late: the deadline has passed"), "{seen:?}");
+    assert_eq!((seen.code, seen.asked), (0, 2), "{seen:?}");
+}
+
 #[test]
 fn the_command_trust_asks_as_well() {
     for (answer, code, trusts) in [("y\n", 0, true), ("\n", 2, false), ("\u{3}", -2, false)] {

@@ -126,6 +126,26 @@ fn an_unenforceable_cost_limit_is_refused_before_the_run() {
 }
 
 #[test]
+fn all_cost_limits_are_refused_together() {
+    let place = place("db = \"sqlite:runs.db\"\n");
+    let inner = TWICE.replace("name: twice", "name: inner").replace("usd: 10", "usd: 2");
+    fs::write(place.path("inner.yaml"), inner).unwrap();
+    let outer = TWICE.replace("writes: second, then: end }", "writes: second, then: call }")
+        + "  call: { use: { workflow: inner.yaml, in: { brief: second }, out: { first: second } }, then: end }\n";
+    fs::write(place.path("twice.yaml"), outer).unwrap();
+    let args = ["execute", "twice.yaml", "-i", "brief=x"];
+    insta::assert_snapshot!(place.run_with(args, [("OPENAI_API_KEY", "none")]), @r#"
+    exit 5
+    stdout:
+    stderr:
+    error: a cost limit cannot be enforced, because prices are unknown; nothing was started
+      - the run: 10.00 USD, with `openai/tiny`
+      - a run of `call`: 2.00 USD, with `openai/tiny`
+    help: write `[prices."openai/tiny"]` with `input_per_million` and `output_per_million` in `graphrun.toml`, or limit the run with `--max-tokens` and remove `usd` from its limits
+    "#);
+}
+
+#[test]
 fn cached_tokens_have_a_separate_price() {
     let place = place(&PRICES.replace("cached_input_per_million = 0", ""));
     let entry = json!({"v": 1, "node": "write", "when": {"contains": ["x"]},

@@ -17,10 +17,11 @@ fn node<'a>(drawing: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn a_workflow_is_drawn_in_five_forms_and_leaves_nothing() {
+fn a_workflow_is_drawn_in_five_formats_and_leaves_nothing() {
     let place = Place::new();
     let path = workflow("everything");
     for (format, start) in [
+        ("text", "everything\n├─ start"),
         ("ascii", "everything\n├─ start"),
         ("mermaid", "---\ntitle: \"everything\"\n---\nflowchart TD\n"),
         ("dot", "digraph \"everything\" {\n"),

@@ -1,4 +1,4 @@
-use graphrun::llm::Providers;
+use graphrun::models::Providers;
 
 use crate::docs::page::Page;
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path, sync::Arc};
 use graphrun::{
     compile::compile,
     draw::{Charset, Details, Drawing, DrawingDocument},
-    llm::{ChatModel, ModelError, Replay},
+    models::{ChatModel, ModelError, Replay},
     nodes::{ModelSource, Services, factory},
     registry, workflow,
 };

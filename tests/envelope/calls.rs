@@ -14,7 +14,7 @@ use graphrun::{
     engine::Engine,
     event::Status,
     id::NodeName,
-    llm::{ChatModel, ChatReply, ChatRequest, ModelError, ToolCall},
+    models::{ChatModel, ChatReply, ChatRequest, ModelError, ToolCall},
     nodes::{ModelSource, Services, factory},
     registry, workflow,
 };

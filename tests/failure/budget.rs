@@ -17,7 +17,7 @@ use graphrun::{
         Attempts, Backoff, Bounds, Dispatch, GraphBuilder, IntoNode, ItemPolicy, Limits, Node,
         NodeContext, NodeError, NodeLimits, Policies, Question, START, Schedule, Target, node_fn,
     },
-    llm::TokenUsage,
+    models::TokenUsage,
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};

@@ -12,7 +12,7 @@ use graphrun::{
     graph::{
         Attempts, Backoff, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn,
     },
-    llm::TokenUsage,
+    models::TokenUsage,
 };
 
 use super::{Nothing, Saved, Team, compiled, noted};

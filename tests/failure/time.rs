@@ -16,7 +16,7 @@ use graphrun::{
         ItemReads, Limits, Node, NodeContext, NodeError, Policies, RouteError, RouteView, START,
         Schedule, Target, node_fn,
     },
-    llm::TokenUsage,
+    models::TokenUsage,
     state::{Type, Update},
 };
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use graphrun::{
     graph::{
         Backoff, ErrorKind, Failure, GraphBuilder, IntoNode, Limits, NodeContext, START, node_fn,
     },
-    llm::TokenUsage,
+    models::TokenUsage,
     state::Update,
 };
 use jiff::{SignedDuration, Timestamp};

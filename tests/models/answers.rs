@@ -1,6 +1,6 @@
 //! The JSON in answers of all kinds, a line of `answers.jsonl` each.
 
-use graphrun::llm::{Wanted, extract_json};
+use graphrun::models::{Wanted, extract_json};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;

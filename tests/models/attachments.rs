@@ -1,7 +1,7 @@
 //! Files in a message, in the form of each protocol.
 
 use axum::response::{IntoResponse as _, Response};
-use graphrun::llm::{
+use graphrun::models::{
     Attachment, ChatModel as _, ChatRequest, Message, ModelError, Profile, Protocol,
 };
 use serde_json::{Value, json};

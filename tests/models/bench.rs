@@ -7,7 +7,7 @@ use graphrun::{
     compile::compile,
     diagnostic::SourceFile,
     engine::Engine,
-    llm::{ChatModel, ModelError, OpenAiCompatible},
+    models::{ChatModel, ModelError, OpenAiCompatible},
     nodes::{ModelSource, Services, factory},
     registry,
     storage::InMemoryStorage,

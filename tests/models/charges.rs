@@ -1,7 +1,7 @@
 //! What a call counts if its provider counts little, late or not at all.
 
 use axum::response::{IntoResponse as _, Response};
-use graphrun::llm::{
+use graphrun::models::{
     ChatModel as _, ChatRequest, Message, ModelError, Protocol, TokenUsage, ToolCall, ToolSpec,
 };
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use graphrun::llm::{
+use graphrun::models::{
     Config, ConfigError, EmbeddingClient, EmbeddingModel as _, EmbeddingRecorder, EmbeddingReplay,
     EmbeddingReply, EmbeddingRequest, ModelError, Profile, Protocol, Providers, Replay, Secret,
     TokenUsage,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
-use graphrun::llm::{
+use graphrun::models::{
     ChatModel, ChatReply, ChatRequest, Finish, ModelError, Protocol, TokenUsage, ToolSpec,
 };
 use serde::Deserialize;
@@ -194,7 +194,7 @@ fn tokens_written_to_a_cache_are_counted_by_each_name() {
         json!({"prompt_tokens": 9, "prompt_cache_hit_tokens": 2, "cache_creation_input_tokens": 4}),
     ] {
         let body = json!({"choices": [{"message": {"content": "a"}}], "usage": details});
-        let usage = graphrun::llm::read_reply(&body).unwrap().usage;
+        let usage = graphrun::models::read_reply(&body).unwrap().usage;
         let counts =
             (usage.input_tokens, usage.cached_input_tokens, usage.cache_write_input_tokens);
         assert_eq!(counts, (9, 2, 4), "{body}");
@@ -216,7 +216,7 @@ fn counts_that_cannot_be_right_are_ignored_and_a_sum_counts() {
         ),
     ] {
         let body = json!({"choices": [{"message": {"content": "a"}}], "usage": usage});
-        let reply = graphrun::llm::read_reply(&body).unwrap();
+        let reply = graphrun::models::read_reply(&body).unwrap();
         let TokenUsage { input_tokens, output_tokens, cached_input_tokens, .. } = reply.usage;
         assert_eq!((input_tokens, output_tokens, cached_input_tokens), expected, "{body}");
         assert_eq!(reply.stated.warning("m").is_some(), is_ignored, "{body}");

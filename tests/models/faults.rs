@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use graphrun::llm::{
+use graphrun::models::{
     ChatModel, ChatRequest, Config, ConfigError, ErrorKind, Limits, Message, ModelError,
     OpenAiCompatible, Phase, Profile, Protocol, RequestSettings, Secret,
 };

@@ -11,7 +11,7 @@ use std::{
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use futures_util::future::join_all;
-use graphrun::llm::{ChatModel, ChatReply, ChatRequest, ModelError, OpenAiCompatible};
+use graphrun::models::{ChatModel, ChatReply, ChatRequest, ModelError, OpenAiCompatible};
 use tokio::time::{Instant, sleep};
 
 use super::peer::{self, Peer, client_of, completion};

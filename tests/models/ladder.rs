@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use graphrun::llm::{
+use graphrun::models::{
     ChatModel, ChatRequest, ErrorKind, OpenAiCompatible, OutputSchema, ProviderSettings, Providers,
     RequestSettings,
 };

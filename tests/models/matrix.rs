@@ -17,7 +17,7 @@ use graphrun::{
     checkpoint::RunHistory as _,
     engine::RunEnd,
     event::{Event, EventSink, Events, Status},
-    llm::{Profile, Protocol},
+    models::{Profile, Protocol},
 };
 use serde_json::{Value, json};
 use tokio::{

@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use graphrun::llm::{
+use graphrun::models::{
     ChatRequest, Config, Limits, Message, OpenAiCompatible, Profile, Protocol, Secret,
 };
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! The requests of each protocol, and what a later request repeats of a reply.
 
 use axum::response::{IntoResponse as _, Response};
-use graphrun::llm::{
+use graphrun::models::{
     ChatModel as _, ChatRequest, Message, OutputSchema, Profile, Protocol, RequestSettings,
     ToolChoice, ToolSpec,
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use graphrun::llm::{
+use graphrun::models::{
     ChatModel, ChatReply, ChatRequest, ErrorKind, Message, ModelError, OutputSchema, Recorder,
     RecordingError, Replay, Secret,
 };

@@ -19,7 +19,7 @@ use graphrun::{
     checkpoint::RunHistory as _,
     engine::{StreamChunk, StreamMode},
     event::{Event, EventSink, Status},
-    llm::{
+    models::{
         AnswerReader, AnswerSink, ChatModel as _, ChatRequest, MessagePart, ModelError, Phase,
         Protocol, ProviderSettings, Providers,
     },

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use graphrun::llm::{
+use graphrun::models::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, OutputSchema, RequestSettings,
     SchemaCheck, Structured, StructuredChat, StructuredError, TokenUsage, strict_schema,
 };

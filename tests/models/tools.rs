@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use graphrun::llm::{
+use graphrun::models::{
     ChatModel, ChatReply, ChatRequest, Config, Finish, Message, OpenAiCompatible, OutputSchema,
     Providers, Recorder, Replay, Secret, ToolCall, ToolChoice, ToolSpec,
 };

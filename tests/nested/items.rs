@@ -131,7 +131,7 @@ impl Process {
                     (Arc::clone(&did), Arc::clone(&hangs), Arc::clone(&failed));
                 async move {
                     let usage = Usage { cost_usd: Some(0.25), ..Usage::default() };
-                    let tokens = graphrun::llm::TokenUsage { calls: 1, ..Default::default() };
+                    let tokens = graphrun::models::TokenUsage { calls: 1, ..Default::default() };
                     let usage = Usage { tokens, ..usage };
                     ctx.within_budget().await;
                     ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;

@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use graphrun::{
     event::{Event, Report, Status},
-    llm::{
+    models::{
         ChatModel, ChatReply, ChatRequest, Finish, Message, ModelError, Role, TokenUsage, ToolCall,
         ToolChoice,
     },

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use graphrun::{
-    llm::{ChatReply, Role, ToolCall},
+    models::{ChatReply, Role, ToolCall},
     nodes::Services,
     registry,
 };
@@ -22,7 +22,7 @@ async fn asked(text: &str, input: Value) -> Vec<(&'static str, Option<String>)> 
     let services = Services { models: Arc::new(models), ..services() };
     let ended = run_in(Path::new("tests/corpus"), text, input, (services, registry())).await;
     assert_eq!(ended.end.reason, None);
-    let system = |it: &graphrun::llm::ChatRequest| {
+    let system = |it: &graphrun::models::ChatRequest| {
         let first = it.messages.iter().find(|it| it.role == Role::System);
         first.map(|it| it.content.clone())
     };

@@ -8,7 +8,7 @@ use graphrun::{
     diagnostic::SourceFile,
     engine::Engine,
     event::{EventSink, MessagePart, Status},
-    llm::{ChatModel, ChatReply, ChatRequest, ModelError, Role, TokenUsage},
+    models::{ChatModel, ChatReply, ChatRequest, ModelError, Role, TokenUsage},
     nodes::{ModelSource, Services, factory},
     registry,
     state::Update,

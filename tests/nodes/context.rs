@@ -151,7 +151,7 @@ async fn no_result_is_larger_than_asked_for() {
         let files = found["files"].as_array().unwrap();
         let characters = files.iter().map(|it| it["content"].as_str().unwrap().chars().count());
         let estimated: u64 =
-            characters.map(|it| graphrun::llm::TokenUsage::estimate(it, 0).input_tokens).sum();
+            characters.map(|it| graphrun::models::TokenUsage::estimate(it, 0).input_tokens).sum();
         assert_eq!(found["tokens"], estimated);
         assert!(estimated <= tokens, "{estimated} of {tokens}");
         let whole = files.iter().filter(|it| it["truncated"] == false).count();

@@ -17,12 +17,12 @@ use graphrun::{
     engine::{Answers, Engine},
     event::{Event, Report, Status},
     id::RunId,
-    llm::{
-        ChatModel, EmbeddingModel, EmbeddingReply, EmbeddingRequest, ModelError, Price, Prices,
-        TokenPrice, TokenUsage,
-    },
     memory::{
         Approval, Batch, InMemoryStore, Memory, NewEntry, Search, Source, SqliteStore, Store,
+    },
+    models::{
+        ChatModel, EmbeddingModel, EmbeddingReply, EmbeddingRequest, ModelError, Price, Prices,
+        TokenPrice, TokenUsage,
     },
     nodes::{ModelSource, Services, factory},
     registry,
@@ -249,7 +249,10 @@ async fn a_failure_that_stays_is_not_repeated() {
     for failure in [
         ModelError::Auth { message: "no".into() },
         ModelError::RateLimited { after: Some(Duration::from_secs(60)), message: "no".into() },
-        ModelError::Timeout { phase: graphrun::llm::Phase::Body, after: Duration::from_secs(60) },
+        ModelError::Timeout {
+            phase: graphrun::models::Phase::Body,
+            after: Duration::from_secs(60),
+        },
     ] {
         let (model, store) = (Meaning::failing(&failure, 9), store());
         let ended = learn(&model, &store, json!(["a mutex"])).await;

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use graphrun::{
     event::{Event, Report, Status},
-    llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
+    models::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
     nodes::{ModelSource, Services},
     registry,
 };

@@ -10,7 +10,7 @@ use std::{
 use graphrun::{
     event::{Event, Report, Status},
     folders::{NewFolder, RunFolders},
-    llm::{ModelError, ToolCall},
+    models::{ModelError, ToolCall},
     nodes::Services,
     registry,
 };

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use graphrun::{
     diagnostic::SourceFile,
-    llm::{ChatRequest, Role},
+    models::{ChatRequest, Role},
     nodes::Services,
     registry,
     workflow::parse,

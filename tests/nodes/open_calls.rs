@@ -5,7 +5,7 @@ use std::{future::pending, sync::Arc};
 use async_trait::async_trait;
 use graphrun::{
     event::{Event, MessagePart, Status},
-    llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
+    models::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
     nodes::{ModelSource, Services},
     registry,
 };

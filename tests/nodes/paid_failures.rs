@@ -10,7 +10,7 @@ use graphrun::{
     diagnostic::SourceFile,
     engine::{Engine, RunEnd, ShutdownHandle},
     event::Status,
-    llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
+    models::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
     nodes::{ModelSource, Services, factory},
     registry,
     state::Update,

@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::Arc, time::Instant};
 
 use graphrun::{
     event::{Event, Report, Status},
-    llm::{Prices, TokenPrice},
+    models::{Prices, TokenPrice},
     nodes::Services,
     registry,
     sandbox::NetworkAccess,

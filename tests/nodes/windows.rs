@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use graphrun::{
     event::{Event, Status},
-    llm::{ChatReply, ContextWindows, ModelError, TokenUsage},
+    models::{ChatReply, ContextWindows, ModelError, TokenUsage},
     nodes::Services,
     registry,
     tool::{ToolContext, ToolError, tool_fn},

@@ -13,7 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use graphrun::llm::{ChatModel, ChatRequest, Message, Replay};
+use graphrun::models::{ChatModel, ChatRequest, Message, Replay};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle, time::sleep};
 

@@ -10,7 +10,7 @@ use graphrun::{
         Attempts, Backoff, Bounds, ErrorKind, GraphBuilder, IntoNode, Limits, NodeLimits, Policies,
         START, Target, Trigger,
     },
-    llm::TokenUsage,
+    models::TokenUsage,
     state::Update,
 };
 use serde_json::{Value, json};

@@ -27,7 +27,7 @@ use graphrun::{
     diagnostic::SourceFile,
     graph::NodeContext,
     id::TaskId,
-    llm::{ChatModel, ModelError, Replay},
+    models::{ChatModel, ModelError, Replay},
     nodes::{ModelSource, Services, factory},
     sandbox::default_cache_dir,
     workflow::parse,

@@ -7,7 +7,7 @@ use toml_edit::{Document, Item, Key as Name, TableLike};
 use super::{ConfigValue, KEYS, ValueKind};
 use crate::{
     diagnostic::did_you_mean,
-    llm::{Price, ProviderSettings},
+    models::{Price, ProviderSettings},
     workflow::{Approval, HostPermission, parse_shape},
 };
 
@@ -20,7 +20,7 @@ const HOST_KEYS: [&str; 3] = ["commands", "secrets", "approve"];
 /// The content of a file.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
-    pub(super) said: BTreeMap<&'static str, ConfigValue>,
+    pub(super) settings: BTreeMap<&'static str, ConfigValue>,
     /// The prices and context windows of models, each with its place in the file.
     pub(super) prices: BTreeMap<String, (Price, String)>,
     pub(super) context: BTreeMap<String, (u64, String)>,
@@ -86,7 +86,9 @@ impl FileReader<'_> {
                 });
                 if let Some(text) = checked {
                     let layer = self.place(item.span());
-                    config.said.insert(key.name, ConfigValue { text, layer, is_untrusted: false });
+                    config
+                        .settings
+                        .insert(key.name, ConfigValue { text, layer, is_untrusted: false });
                 }
             } else if above.is_empty() && full == "limits" {
                 self.inner(&full, item, |reading, table| reading.table(table, "limits.", config));

@@ -21,7 +21,7 @@ use crate::{
         user_folders::{UserFolders, is_absent},
     },
     data_limit::DataLimit,
-    llm::{ContextWindows, Price, Prices, Providers, full_name},
+    models::{ContextWindows, Price, Prices, Providers, full_name},
 };
 
 /// The key of the cost limit.
@@ -94,9 +94,9 @@ impl Config {
     /// Fails with all mistakes in the file.
     pub(in crate::cli) fn trusted_settings(file: &FolderFile) -> Result<Vec<String>, CliError> {
         let parsed = file::parse(&file.text, FILE).map_err(|it| unusable(FILE, it))?;
-        let said = parsed.said.iter();
+        let settings = parsed.settings.iter();
         let mut shown: Vec<String> =
-            said.map(|(name, it)| format!("{name} = {}", without_secrets(&it.text))).collect();
+            settings.map(|(name, it)| format!("{name} = {}", without_secrets(&it.text))).collect();
         shown.extend(parsed.prices.keys().map(|model| format!("the price of {model}")));
         shown.extend(parsed.context.keys().map(|model| format!("the context of {model}")));
         shown.extend(parsed.providers.iter().map(|(name, it)| {
@@ -118,7 +118,7 @@ impl Config {
         if let Some((name, text)) = own {
             let parsed = file::parse(&text, &name).map_err(|it| unusable(&name, it))?;
             config.files.push(format!("`{name}`"));
-            config.said = parsed.said;
+            config.settings = parsed.settings;
             config.add_figures(&parsed.prices, &parsed.context, true);
             config.hosts = parsed.hosts.into_iter().map(|(name, it)| (name, it.0)).collect();
             for (name, it) in parsed.providers {
@@ -126,7 +126,7 @@ impl Config {
                 config.provider_places.insert(name, it.place);
             }
         }
-        let has_own_limit = config.said.contains_key(COST_LIMIT);
+        let has_own_limit = config.settings.contains_key(COST_LIMIT);
         config.trusted_prices = config.prices.clone();
         let is_set = |key: &str| variable(key).is_some_and(|it| !it.trim().is_empty());
         if let Some(file) = file {
@@ -153,17 +153,17 @@ impl Config {
                     config.provider_places.insert(name, it.place);
                 }
             }
-            for (name, mut said) in parsed.said {
+            for (name, mut value) in parsed.settings {
                 let Some(key) = KEYS.iter().find(|it| it.name == name) else { continue };
-                let own = config.said.get(name);
-                let withheld = if is_trusted { None } else { withhold(key, &said, own, folder) };
+                let own = config.settings.get(name);
+                let withheld = if is_trusted { None } else { withhold(key, &value, own, folder) };
                 match withheld {
                     // A setting that the environment replaces has no effect, so it does no harm.
                     Some(_) if is_set(key.variable) => {}
                     Some(withheld) => config.withheld.push(withheld),
                     None => {
-                        said.is_untrusted = !is_trusted;
-                        config.said.insert(name, said);
+                        value.is_untrusted = !is_trusted;
+                        config.settings.insert(name, value);
                     }
                 }
             }
@@ -171,7 +171,7 @@ impl Config {
         for key in KEYS.iter().filter(|it| is_set(it.variable)) {
             let text = variable(key.variable).unwrap_or_default();
             let layer = key.variable.to_owned();
-            config.said.insert(key.name, ConfigValue { text, layer, is_untrusted: false });
+            config.settings.insert(key.name, ConfigValue { text, layer, is_untrusted: false });
         }
         config.providers = Arc::new(providers);
         let is_of_user = |it: &ConfigValue| !it.is_untrusted;

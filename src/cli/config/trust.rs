@@ -54,20 +54,20 @@ impl Withheld {
 /// Returns the setting as a withheld one if it requires trust.
 pub(super) fn withhold(
     key: &Key,
-    said: &ConfigValue,
+    value: &ConfigValue,
     own: Option<&ConfigValue>,
     folder: &Path,
 ) -> Option<Withheld> {
     let reason = match key.trust {
         Trust::Harmless => None,
         Trust::Needed(reason) => Some(reason.to_owned()),
-        Trust::Database => leads_out(folder, &said.text)
+        Trust::Database => leads_out(folder, &value.text)
             .then(|| "it names a database outside of the folder".to_owned()),
         Trust::Limit(amount) => own
-            .filter(|own| amount.is_above(&said.text, &own.text))
+            .filter(|own| amount.is_above(&value.text, &own.text))
             .map(|own| format!("it raises your limit of `{}` ({})", own.text, own.layer)),
     };
-    let (text, place) = (said.text.clone(), said.layer.clone());
+    let (text, place) = (value.text.clone(), value.layer.clone());
     reason.map(|reason| Withheld { name: key.name.to_owned(), text, place, reason })
 }
 

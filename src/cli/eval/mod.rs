@@ -33,7 +33,7 @@ use super::{
     globals::{Globals, Output, Progress},
     input,
     json::to_json,
-    new_run::RunPlace,
+    new_run::RunStorage,
     options::RunOptions,
     prepare::{self, refuse},
     runtime::block_on,
@@ -198,7 +198,7 @@ impl EvaluateArgs {
             return Ok(None);
         }
         let checkpointer = database.create()?;
-        let place = RunPlace { globals, database, checkpointer };
+        let storage = RunStorage { globals, database, checkpointer };
         let stop = ShutdownHandle::default();
         let mut signals = listen()?;
         let mut first = None;
@@ -207,7 +207,7 @@ impl EvaluateArgs {
         let (patience, in_a_row) = (usize::from(self.jobs).max(UNSETTLED_MAX), Cell::new(0));
         let start = |attempt: &'a Arc<Attempt>| {
             let is_hopeless = in_a_row.get() >= patience;
-            let (place, stop) = (&place, stop.clone());
+            let (place, stop) = (&storage, stop.clone());
             async move {
                 if is_hopeless { Ok(Judged::NotStarted) } else { attempt.run(place, stop).await }
             }

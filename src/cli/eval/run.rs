@@ -15,11 +15,11 @@ use crate::{
         drive::unwind,
         error::CliError,
         exit::Exit,
-        new_run::{NewRun, NewRunArgs, RunPlace},
+        new_run::{NewRun, NewRunArgs, RunStorage},
         options::RunOptions,
         prepare::LoadedWorkflow,
         report::RunReport,
-        report_files::Moment,
+        report_files::WriteOccasion,
         terminal::print_message,
     },
     engine::{Answers, RunError, ShutdownHandle},
@@ -102,7 +102,7 @@ impl Attempt {
     /// Starts or resumes its run, and judges it.
     pub(super) async fn run(
         &self,
-        place: &RunPlace<'_>,
+        storage: &RunStorage<'_>,
         stop: ShutdownHandle,
     ) -> Result<Judged, CliError> {
         if stop.is_requested() {
@@ -121,9 +121,9 @@ impl Attempt {
             input: Some(&self.row.input),
         };
         let (id, input) = (&self.id, self.row.input.clone());
-        let is_new = place.checkpointer.find(id.as_str()).await.is_err();
+        let is_new = storage.checkpointer.find(id.as_str()).await.is_err();
         let (run, info) =
-            NewRunArgs::with_id(id.clone()).prepare(place, new, Some(id.as_str())).await?;
+            NewRunArgs::with_id(id.clone()).prepare(storage, new, Some(id.as_str())).await?;
         let (engine, run_id) = (run.engine.clone(), id.clone());
         // On another thread than the other runs.
         let driving = AbortOnDropHandle::new(tokio::spawn(async move {
@@ -137,16 +137,18 @@ impl Attempt {
             Ok(_) | Err(RunError::AlreadyEnded(_)) => (),
             Err(error) => return Err(error.into()),
         }
-        for warning in run.reports.write(place.checkpointer.as_ref(), id, Moment::Stop).await {
+        for warning in
+            run.reports.write(storage.checkpointer.as_ref(), id, WriteOccasion::Stop).await
+        {
             let line = format!("warning: {warning}");
-            print_message(&place.globals.stderr.loud(&line));
+            print_message(&storage.globals.stderr.loud(&line));
         }
-        self.judge(place).await
+        self.judge(storage).await
     }
 
-    async fn judge(&self, place: &RunPlace<'_>) -> Result<Judged, CliError> {
+    async fn judge(&self, storage: &RunStorage<'_>) -> Result<Judged, CliError> {
         let Self { row, variant, id, .. } = self;
-        let report = RunReport::read(place.checkpointer.as_ref(), id, place.database).await?;
+        let report = RunReport::read(storage.checkpointer.as_ref(), id, storage.database).await?;
         let is_awaited = row.expect.as_ref().is_some_and(|it| it.status.value == Status::Paused);
         // A result says something about the workflow; these say something about today.
         let exit = match report.status {
@@ -161,9 +163,9 @@ impl Attempt {
             let message = format!("`{}` has no result yet: {reason}", row.name);
             return Ok(Judged::Unsettled { exit, message });
         }
-        let saved = place.checkpointer.load(id).await?;
+        let saved = storage.checkpointer.load(id).await?;
         let (problems, rounds) =
-            cases::judge(row.expect.as_ref(), place.checkpointer.as_ref(), &saved).await?;
+            cases::judge(row.expect.as_ref(), storage.checkpointer.as_ref(), &saved).await?;
         let line = Line {
             row: row.name.clone(),
             model: variant.model.clone(),

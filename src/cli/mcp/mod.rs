@@ -46,16 +46,18 @@ struct Allowed {
     /// Let this host of the workflow run its servers; can be given several times
     #[arg(long = "allow-host", value_name = "NAME")]
     host: Vec<String>,
-    /// Connect to servers at this host; can be given several times
+    /// Connect to servers at this host by `https`; can be given several times
     #[arg(long = "allow-http", value_name = "HOST")]
     http: Vec<String>,
-    /// The same, also for a host on this machine or in a private network, and without encryption
+    /// Connect to servers at this host by `http` or `https`, also on this machine or in a private network; can be given
+    /// several times
     #[arg(long = "allow-http-private", value_name = "HOST")]
     http_private: Vec<String>,
     /// Let servers in sandboxes reach this host by `https`; can be given several times
     #[arg(long = "allow-network", value_name = "HOST")]
     network: Vec<NetworkHost>,
-    /// The same, also for a host on this machine or in a private network
+    /// Let servers in sandboxes reach this host by `https`, also on this machine or in a private network; can be given
+    /// several times
     #[arg(long = "allow-network-private", value_name = "HOST")]
     network_private: Vec<NetworkHost>,
 }

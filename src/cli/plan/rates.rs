@@ -10,7 +10,7 @@ use crate::{
     },
     compile::compile,
     id::NodeName,
-    llm::{EmbeddingRequest, Price},
+    models::{EmbeddingRequest, Price},
     nodes::{Services, factory},
     workflow::Workflow,
 };

@@ -92,12 +92,12 @@ pub(super) fn check(run: &str, globals: &Globals) -> Result<DueCheck, CliError> 
 /// Fails when the database cannot be read, or the result cannot be written.
 pub(super) fn resume_all(
     globals: &Globals,
-    resume: impl Fn(&str) -> Result<StoppedRun, CliError>,
+    mut resume: impl FnMut(&str) -> Result<StoppedRun, CliError>,
 ) -> Result<Exit, CliError> {
     let runs = find_all(globals)?;
     let (mut lines, mut worst) = (Vec::new(), Exit::Done);
     for found in runs {
-        let line = DueLine::of(found, &resume, globals);
+        let line = DueLine::of(found, &mut resume, globals);
         worst = worst.worse(line.1);
         lines.push(line.0);
         if matches!(worst, Exit::Interrupted | Exit::Terminated) {
@@ -115,7 +115,7 @@ impl DueLine {
     /// for all runs.
     fn of(
         found: RunSummary,
-        resume: impl Fn(&str) -> Result<StoppedRun, CliError>,
+        resume: impl FnOnce(&str) -> Result<StoppedRun, CliError>,
         globals: &Globals,
     ) -> (Self, Exit) {
         let (run, name) = (found.info.id, found.info.name);

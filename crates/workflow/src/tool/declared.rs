@@ -91,9 +91,9 @@ pub enum Method {
     Get,
     /// Sends the arguments that are not in the address as JSON.
     Post,
-    /// The same.
+    /// Sends the arguments as JSON, as `POST` does.
     Put,
-    /// The same.
+    /// Sends the arguments as JSON, as `POST` does.
     Patch,
     /// Deletes.
     Delete,

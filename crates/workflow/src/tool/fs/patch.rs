@@ -40,7 +40,7 @@ struct Hunk<'p> {
     new: Vec<NewLine<'p>>,
     /// Whether the last of the old lines is the end of the file, without a line break.
     ends_old: bool,
-    /// The same of the new lines.
+    /// Whether the last of the new lines is the end of the file, without a line break.
     ends_new: bool,
 }
 
