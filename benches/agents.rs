@@ -26,7 +26,7 @@ use graphrun::{
     diagnostic::SourceFile,
     engine::Engine,
     event::Status,
-    models::{ChatModel, Config, ModelError, OpenAiCompatible, Secret},
+    models::{ChatModel, ClientConfig, ModelError, ProviderClient, Secret},
     nodes::{ModelSource, Services, factory},
     registry,
     storage::SqliteStorage,
@@ -213,7 +213,7 @@ async fn answer(State(in_flight): State<Arc<InFlight>>) -> Response {
 
 /// One client for every model.
 #[derive(Debug)]
-struct Only(Arc<OpenAiCompatible>);
+struct Only(Arc<ProviderClient>);
 
 impl ModelSource for Only {
     fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
@@ -222,9 +222,9 @@ impl ModelSource for Only {
 }
 
 fn graph(server: &str) -> CompiledGraph {
-    let client = OpenAiCompatible::new(Config {
+    let client = ProviderClient::new(ClientConfig {
         api_key: Secret::new("lighthouse-key-7"),
-        ..Config::new(server, "small")
+        ..ClientConfig::new(server, "small")
     });
     let models = Arc::new(Only(Arc::new(client.unwrap())));
     let file = Arc::new(SourceFile { name: "crowd.yaml".into(), text: WORKFLOW.to_owned() });

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use graphrun::sandbox::{FolderContent, FolderFile, Job, Limits, Outcome, Sandbox};
+use graphrun::sandbox::{FolderContent, FolderFile, Job, Limits, ProgramEnd, Sandbox};
 use tokio_util::sync::CancellationToken;
 
 const ROUNDS: usize = 5;
@@ -54,7 +54,7 @@ fn main() {
 
 async fn run(sandbox: &Sandbox, job: &Job) {
     let finished = sandbox.run(job, &CancellationToken::new()).await.unwrap();
-    assert_eq!(finished.outcome, Outcome::Passed, "{}", finished.output);
+    assert_eq!(finished.end, ProgramEnd::Exited(0), "{}", finished.output);
     assert_eq!(finished.output, format!("{FILE_BYTES} 0/0.bin\n"));
 }
 

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, error::Error, fs, path::Path, process::ExitCode};
 
-use graphrun::models::{ChatReply, Failure, ModelError, Protocol};
+use graphrun::models::{ChatReply, ErrorReply, ModelError, Protocol};
 use serde_json::Value;
 
 /// A recorded reply.
@@ -105,7 +105,7 @@ fn is_stream(text: &str) -> bool {
 /// Returns the class of a reply, or how it was read wrongly.
 fn judge(reply: &Reply) -> Result<String, String> {
     if reply.status != 200 {
-        let failure = Failure { status: reply.status, after: None, body: &reply.text };
+        let failure = ErrorReply { status: reply.status, after: None, body: &reply.text };
         return match failure.classify() {
             Ok(read) if !read.text.is_empty() && reply.text.contains("failed_generation") => {
                 Ok("the model's own output".to_owned())

@@ -22,7 +22,7 @@ use crate::{
     diagnostic::did_you_mean,
     event::Status,
     id::ChannelName,
-    state::State,
+    state::{State, plain_text},
     workflow::Workflow,
 };
 
@@ -156,10 +156,7 @@ impl Chat<'_> {
 
 /// Returns a value as a person reads it: the content of a message, a text as it is, and anything else as JSON.
 fn text(value: &Value) -> String {
-    match value.get("content").unwrap_or(value) {
-        Value::String(text) => text.clone(),
-        _ => value.to_string(),
-    }
+    plain_text(value.get("content").filter(|it| it.is_string()).unwrap_or(value))
 }
 
 /// Returns the field of the input that takes the lines.

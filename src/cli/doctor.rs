@@ -33,7 +33,7 @@ use crate::{
     folders,
     graph::{ErrorKind, Failure},
     models::Providers,
-    sandbox::{Job, Outcome, PythonEnvironment, Sandbox, find_tool},
+    sandbox::{Job, ProgramEnd, PythonEnvironment, Sandbox, find_tool},
     workflow::Program,
 };
 
@@ -155,7 +155,7 @@ async fn python(sandbox: &Sandbox) -> Check {
         ..Job::default()
     };
     match sandbox.run(&job, &CancellationToken::new()).await {
-        Ok(finished) if finished.outcome == Outcome::Passed => {
+        Ok(finished) if finished.end == ProgramEnd::Exited(0) => {
             Check::good("python", format!("{} in the sandbox", finished.output.trim()))
         }
         Ok(finished) => Check::bad("python", format!("it does not start: {}", finished.output)),

@@ -12,8 +12,8 @@ use crate::{
     graph::{ErrorKind, Failure},
     id::NodeName,
     models::{
-        ChatModel, ChatReply, ChatRequest, Config, ConfigError, EmbeddingClient, EmbeddingModel,
-        EmbeddingRecorder, ModelError, OpenAiCompatible, ProviderSettings,
+        ChatModel, ChatReply, ChatRequest, ClientConfig, ConfigError, EmbeddingClient,
+        EmbeddingModel, EmbeddingRecorder, ModelError, ProviderClient, ProviderSettings,
         Providers as KnownProviders, Recorder, RecordingError, RecordingFile, Replay,
     },
     nodes::ModelSource,
@@ -119,8 +119,8 @@ fn not_recorded(problem: String) -> CliError {
 /// # Errors
 ///
 /// Fails with what to set.
-pub(super) fn client(model: &str, settings: &Settings) -> Result<OpenAiCompatible, ConfigError> {
-    config(model, settings).and_then(OpenAiCompatible::new)
+pub(super) fn client(model: &str, settings: &Settings) -> Result<ProviderClient, ConfigError> {
+    config(model, settings).and_then(ProviderClient::new)
 }
 
 /// Returns the client of a model for embeddings.
@@ -135,7 +135,7 @@ pub(super) fn embedding_client(
     config(model, settings).and_then(EmbeddingClient::new)
 }
 
-fn config(model: &str, settings: &Settings) -> Result<Config, ConfigError> {
+fn config(model: &str, settings: &Settings) -> Result<ClientConfig, ConfigError> {
     // Here, the environment was already checked for the URL, before the file.
     let variable = |name: &str| match (name, &settings.base_url) {
         ("OPENAI_BASE_URL", Some(url)) => Some(url.clone()),

@@ -9,7 +9,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::cli::program::{Ended, Place};
+use crate::{
+    cli::program::{Ended, Place},
+    support::git::git,
+};
 
 /// A workflow with a command as a tool, which runs this program.
 fn command_tool(program: &str) -> String {
@@ -65,11 +68,44 @@ fn an_output_that_does_not_fit_is_a_failure_of_the_tool() {
             "import sys; print(\"why\", file=sys.stderr); sys.exit(3)",
             "the command ended with 3: why",
         ),
+        (
+            "import os; print(1, flush=True); os.kill(os.getppid(), 9)",
+            "the command was stopped: a signal ended it together with the shell that keeps its output",
+        ),
         ("import time; time.sleep(60)", "the command was stopped after 5s"),
         ("import socket; socket.create_connection((\"127.0.0.1\", 1))", "the command ended with 1"),
     ] {
         let ended = execute(&Place::new(), &command_tool(program), &[], NONE);
         let reason = state(&ended)["reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains(expected), "{reason}");
+    }
+}
+
+/// A command that asks the proxy of its sandbox for a host that it may not reach.
+const ASKS_FOR_A_HOST: &str = "import os, socket, sys; \
+    host, port = os.environ[\"https_proxy\"].removeprefix(\"http://\").split(\":\"); \
+    s = socket.create_connection((host, int(port))); \
+    s.sendall(b\"CONNECT evil.example:443 HTTP/1.1\\r\\n\\r\\n\"); s.recv(100); \
+    sys.exit(4)";
+
+#[test]
+fn a_command_that_fails_names_the_refused_hosts() {
+    let place = Place::new();
+    let repository = place.path("repo");
+    fs::create_dir_all(&repository).unwrap();
+    fs::write(repository.join("kept.txt"), "kept\n").unwrap();
+    git(&repository, &["init", "--quiet", "--initial-branch=main"]);
+    git(&repository, &["add", "--all"]);
+    git(&repository, &["commit", "--quiet", "--message", "first"]);
+    let text = command_tool(ASKS_FOR_A_HOST)
+        .replace("{ time: 5s }", "{ time: 5s, network: [a.example] }")
+        .replace("state: {", "state: { repo: { type: string, default: repo },")
+        .replace("sandboxes:", "folders: { work: { from: repo, git: true } }\nsandboxes:");
+    for text in [text.clone(), text.replace("in: box\n", "in: box\n    folder: work\n")] {
+        let ended = execute(&place, &text, &["--allow-network", "a.example"], NONE);
+        let reason = state(&ended)["reason"].as_str().unwrap().to_owned();
+        let expected = "the command ended with 4 (`evil.example:443` was refused: `network` of the sandbox has no such \
+                        host)";
         assert!(reason.contains(expected), "{reason}");
     }
 }

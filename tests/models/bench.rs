@@ -7,7 +7,7 @@ use graphrun::{
     compile::compile,
     diagnostic::SourceFile,
     engine::Engine,
-    models::{ChatModel, ModelError, OpenAiCompatible},
+    models::{ChatModel, ModelError, ProviderClient},
     nodes::{ModelSource, Services, factory},
     registry,
     storage::InMemoryStorage,
@@ -28,7 +28,7 @@ nodes:
 
 /// A model under every name.
 #[derive(Debug)]
-struct Only(Arc<OpenAiCompatible>);
+struct Only(Arc<ProviderClient>);
 
 impl ModelSource for Only {
     fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
@@ -37,7 +37,7 @@ impl ModelSource for Only {
 }
 
 /// Returns an engine of the workflow, and its storage. A failure that may pass has one more attempt.
-pub(crate) fn engine(client: OpenAiCompatible) -> (Engine, Arc<InMemoryStorage>) {
+pub(crate) fn engine(client: ProviderClient) -> (Engine, Arc<InMemoryStorage>) {
     let services = Services { models: Arc::new(Only(Arc::new(client))), ..Services::offline() };
     let file = Arc::new(SourceFile { name: "colour.yaml".into(), text: WORKFLOW.to_owned() });
     let (workflow, _) = workflow::parse(file, Path::new("."), &registry()).unwrap();

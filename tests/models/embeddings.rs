@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use graphrun::models::{
-    Config, ConfigError, EmbeddingClient, EmbeddingModel as _, EmbeddingRecorder, EmbeddingReplay,
-    EmbeddingReply, EmbeddingRequest, ModelError, Profile, Protocol, Providers, Replay, Secret,
-    TokenUsage,
+    ClientConfig, ConfigError, EmbeddingClient, EmbeddingModel as _, EmbeddingRecorder,
+    EmbeddingReplay, EmbeddingReply, EmbeddingRequest, ModelError, Profile, Protocol, Providers,
+    Replay, Secret, TokenUsage,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,9 +18,13 @@ fn reply(body: &Value) -> Response {
     body.to_string().into_response()
 }
 
-fn config(peer: &Peer, protocol: Protocol) -> Config {
+fn config(peer: &Peer, protocol: Protocol) -> ClientConfig {
     let profile = Profile { protocol, ..Profile::default() };
-    Config { api_key: Secret::new(KEY), profile, ..Config::new(&peer.base_url, "vectors-1") }
+    ClientConfig {
+        api_key: Secret::new(KEY),
+        profile,
+        ..ClientConfig::new(&peer.base_url, "vectors-1")
+    }
 }
 
 fn client(peer: &Peer, protocol: Protocol) -> EmbeddingClient {
@@ -125,7 +129,7 @@ async fn the_address_of_embeddings_can_be_copied_whole() {
     let peer = Peer::start(|_| reply(&json!({"data": [{"embedding": [1]}]}))).await;
     let base_url = format!("{}/embeddings?api-version=1", peer.base_url);
     let client =
-        EmbeddingClient::new(Config { base_url, ..config(&peer, Protocol::Chat) }).unwrap();
+        EmbeddingClient::new(ClientConfig { base_url, ..config(&peer, Protocol::Chat) }).unwrap();
     client.embed(&request(&["a"])).await.unwrap();
     let seen = peer.seen().pop().unwrap();
     assert_eq!(

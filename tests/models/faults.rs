@@ -9,8 +9,8 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use graphrun::models::{
-    ChatModel, ChatRequest, Config, ConfigError, ErrorKind, Limits, Message, ModelError,
-    OpenAiCompatible, Phase, Profile, Protocol, RequestSettings, Secret,
+    ChatModel, ChatRequest, ClientConfig, ConfigError, ExchangeLimits, Message, ModelError,
+    ModelErrorKind, Phase, Profile, Protocol, ProviderClient, RequestSettings, Secret,
 };
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -100,14 +100,14 @@ async fn misbehave(fault: Fault, mut socket: TcpStream) {
 
 #[tokio::test]
 async fn a_broken_server_is_given_up_in_time_and_asked_once() {
-    let timeout = |phase| (ErrorKind::Timeout, Some(phase));
+    let timeout = |phase| (ModelErrorKind::Timeout, Some(phase));
     let cases = [
-        (Fault::Closes, (ErrorKind::Provider, None)),
+        (Fault::Closes, (ModelErrorKind::Provider, None)),
         (Fault::Hangs, timeout(Phase::Response)),
-        (Fault::BreaksOff, (ErrorKind::Provider, None)),
+        (Fault::BreaksOff, (ModelErrorKind::Provider, None)),
         (Fault::Stalls, timeout(Phase::Body)),
         (Fault::Drips, timeout(Phase::Body)),
-        (Fault::SpeaksGarbage, (ErrorKind::Provider, None)),
+        (Fault::SpeaksGarbage, (ModelErrorKind::Provider, None)),
     ];
     for (fault, (kind, phase)) in cases {
         let (base_url, count) = broken_server(fault).await;
@@ -210,7 +210,7 @@ async fn a_redirect_takes_the_conversation_nowhere() {
     })
     .await;
     let error = peer.client().chat(&request("Which colour?")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::BadRequest, "{error}");
+    assert_eq!(error.kind(), ModelErrorKind::BadRequest, "{error}");
     assert_eq!((peer.seen().len(), elsewhere.seen().len()), (1, 0));
     let target = elsewhere.base_url.trim_end_matches("/v1");
     let places = format!("({}/chat/completions to {target})", peer.base_url);
@@ -329,7 +329,7 @@ async fn the_timeout_of_a_request_replaces_the_limit_of_the_client() {
         completion("Teal.")
     })
     .await;
-    let limits = Limits { total: SHORT_TOTAL, ..Limits::default() };
+    let limits = ExchangeLimits { total: SHORT_TOTAL, ..ExchangeLimits::default() };
     let client = client_with_limits(&peer.base_url, Profile::default(), Some(limits));
     let patient =
         ChatRequest { timeout: Some(Duration::from_secs(600)), ..request("Which colour?") };
@@ -339,7 +339,7 @@ async fn the_timeout_of_a_request_replaces_the_limit_of_the_client() {
 #[tokio::test]
 async fn without_a_key_no_authorization_is_sent() {
     let peer = Peer::start(|_| completion("Teal.")).await;
-    let client = OpenAiCompatible::new(Config::new(&peer.base_url, "small")).unwrap();
+    let client = ProviderClient::new(ClientConfig::new(&peer.base_url, "small")).unwrap();
     client.chat(&ChatRequest { model: Some("other".into()), ..request("Hi") }).await.unwrap();
     let seen = &peer.seen()[0];
     assert!(!seen.headers.contains_key("authorization"));
@@ -350,8 +350,9 @@ async fn without_a_key_no_authorization_is_sent() {
 #[test]
 fn an_impossible_configuration_is_refused_before_its_use() {
     let refused = |base_url: &str, key: &str| {
-        let config = Config { api_key: Secret::new(key), ..Config::new(base_url, "small") };
-        OpenAiCompatible::new(config).unwrap_err()
+        let config =
+            ClientConfig { api_key: Secret::new(key), ..ClientConfig::new(base_url, "small") };
+        ProviderClient::new(config).unwrap_err()
     };
     assert!(matches!(refused("http://x/v1", "two\nlines-of-a-secret"), ConfigError::Key));
     for url in ["", "localhost:11434", "ftp://x/v1", "not a url"] {

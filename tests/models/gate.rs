@@ -11,7 +11,7 @@ use std::{
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use futures_util::future::join_all;
-use graphrun::models::{ChatModel, ChatReply, ChatRequest, ModelError, OpenAiCompatible};
+use graphrun::models::{ChatModel, ChatReply, ChatRequest, ModelError, ProviderClient};
 use tokio::time::{Instant, sleep};
 
 use super::peer::{self, Peer, client_of, completion};
@@ -23,7 +23,7 @@ fn request(question: &str) -> ChatRequest {
 }
 
 /// Asks until there is an answer, as the engine does: at most six times, after the named waits.
-async fn ask(client: &OpenAiCompatible, requests: usize) -> Result<ChatReply, ModelError> {
+async fn ask(client: &ProviderClient, requests: usize) -> Result<ChatReply, ModelError> {
     let mut attempt = 1;
     loop {
         let again = ChatRequest { is_repeat: attempt > 1, ..request("Which colour?") };

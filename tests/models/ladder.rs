@@ -3,8 +3,8 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use graphrun::models::{
-    ChatModel, ChatRequest, ErrorKind, OpenAiCompatible, OutputSchema, ProviderSettings, Providers,
-    RequestSettings,
+    ChatModel, ChatRequest, ModelErrorKind, OutputSchema, ProviderClient, ProviderSettings,
+    Providers, RequestSettings,
 };
 use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ async fn one_bad_schema_does_not_cost_the_others_their_form() {
 async fn another_bad_request_is_not_tried_in_another_form() {
     let peer = Peer::start(|_| rejected("Unsupported value: 'temperature'")).await;
     let error = peer.client().chat(&colour_request()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::BadRequest);
+    assert_eq!(error.kind(), ModelErrorKind::BadRequest);
     assert_eq!(forms(&peer), ["json_schema"]);
 }
 
@@ -155,7 +155,7 @@ async fn a_rejection_that_names_nothing_sent_is_final() {
         settings: RequestSettings { temperature: Some(0.5), ..RequestSettings::default() },
         ..request("Which colour?")
     };
-    assert_eq!(peer.client().chat(&asked).await.unwrap_err().kind(), ErrorKind::BadRequest);
+    assert_eq!(peer.client().chat(&asked).await.unwrap_err().kind(), ModelErrorKind::BadRequest);
     assert_eq!(peer.seen().len(), 1);
 }
 
@@ -173,7 +173,7 @@ async fn a_provider_gets_its_headers_and_the_key_in_its_own_one() {
     providers.add("lab", settings);
     let variable = |name: &str| (name == "LAB_KEY").then(|| KEY.to_owned());
     let config = providers.config("lab/small", &variable).unwrap();
-    OpenAiCompatible::new(config).unwrap().chat(&request("Hi")).await.unwrap();
+    ProviderClient::new(config).unwrap().chat(&request("Hi")).await.unwrap();
     let headers = &peer.seen()[0].headers;
     assert_eq!(
         (&headers["x-lab-key"], &headers["x-team"]),

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use graphrun::models::{
-    ChatRequest, Config, Limits, Message, OpenAiCompatible, Profile, Protocol, Secret,
+    ChatRequest, ClientConfig, ExchangeLimits, Message, Profile, Protocol, ProviderClient, Secret,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -88,12 +88,12 @@ impl Peer {
     }
 
     /// Creates a client of this server.
-    pub(crate) fn client(&self) -> OpenAiCompatible {
+    pub(crate) fn client(&self) -> ProviderClient {
         client_of(&self.base_url)
     }
 
     /// Creates a client of this server that speaks a protocol.
-    pub(crate) fn client_with(&self, protocol: Protocol) -> OpenAiCompatible {
+    pub(crate) fn client_with(&self, protocol: Protocol) -> ProviderClient {
         client(&self.base_url, Profile { protocol, ..Profile::default() })
     }
 }
@@ -112,9 +112,9 @@ async fn handle(
 }
 
 /// Creates a client whose limits are so short that tests can wait for them. On a busy machine, a healthy server may exceed them too.
-pub(crate) fn hurried_client(base_url: &str, protocol: Protocol) -> OpenAiCompatible {
+pub(crate) fn hurried_client(base_url: &str, protocol: Protocol) -> ProviderClient {
     let (idle, total) = (SHORT_IDLE, SHORT_TOTAL);
-    let limits = Limits { idle, total, ..Limits::default() };
+    let limits = ExchangeLimits { idle, total, ..ExchangeLimits::default() };
     let profile = Profile { protocol, ..Profile::default() };
     client_with_limits(base_url, profile, Some(limits))
 }
@@ -125,12 +125,12 @@ pub(crate) const SHORT_IDLE: Duration = Duration::from_millis(300);
 pub(crate) const SHORT_TOTAL: Duration = Duration::from_millis(1500);
 
 /// Creates a client that waits as long as a busy machine may need.
-pub(crate) fn client_of(base_url: &str) -> OpenAiCompatible {
+pub(crate) fn client_of(base_url: &str) -> ProviderClient {
     client(base_url, Profile::default())
 }
 
 /// Creates a client of a provider that waits as long as a busy machine may need.
-pub(crate) fn client(base_url: &str, profile: Profile) -> OpenAiCompatible {
+pub(crate) fn client(base_url: &str, profile: Profile) -> ProviderClient {
     client_with_limits(base_url, profile, None)
 }
 
@@ -138,12 +138,12 @@ pub(crate) fn client(base_url: &str, profile: Profile) -> OpenAiCompatible {
 pub(crate) fn client_with_limits(
     base_url: &str,
     profile: Profile,
-    limits: Option<Limits>,
-) -> OpenAiCompatible {
+    limits: Option<ExchangeLimits>,
+) -> ProviderClient {
     let limits = limits.unwrap_or_default();
     let api_key = Secret::new(KEY);
-    let config = Config { api_key, limits, profile, ..Config::new(base_url, "small") };
-    OpenAiCompatible::new(config).expect("the configuration is valid")
+    let config = ClientConfig { api_key, limits, profile, ..ClientConfig::new(base_url, "small") };
+    ProviderClient::new(config).expect("the configuration is valid")
 }
 
 /// Returns a request with one question.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use graphrun::models::{
-    ChatModel, ChatReply, ChatRequest, ErrorKind, Message, ModelError, OutputSchema, Recorder,
+    ChatModel, ChatReply, ChatRequest, Message, ModelError, ModelErrorKind, OutputSchema, Recorder,
     RecordingError, Replay, Secret,
 };
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ async fn text_of(replay: &Replay, node: &str, text: &str) -> String {
 
 async fn refusal_of(replay: &Replay, node: &str, text: &str) -> String {
     let error = replay.chat(&by(node, text)).await.expect_err("the recording has no answer");
-    assert_eq!(error.kind(), ErrorKind::Recording);
+    assert_eq!(error.kind(), ModelErrorKind::Recording);
     assert!(!error.is_retryable());
     error.to_string().replace(&format!("{}/", std::env::temp_dir().display()), "")
 }
@@ -293,7 +293,7 @@ async fn an_exchange_that_cannot_be_recorded_is_a_failure() {
     // Every write to this device fails.
     let recorder = Recorder::wrap(Arc::new(peer.client()), "/dev/full").unwrap();
     let error = recorder.chat(&by("a", "Which colour?")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Recording, "{error}");
+    assert_eq!(error.kind(), ModelErrorKind::Recording, "{error}");
     assert!(error.to_string().contains("/dev/full"), "{error}");
 }
 

@@ -75,30 +75,27 @@ fn colour_schema() -> OutputSchema {
     OutputSchema { name: "Colour".into(), schema }
 }
 
-/// Asks with the schema as the check, and returns what each round cost beside the outcome.
+/// Asks with the schema as the check.
 async fn ask(
     model: &Scripted,
     request: ChatRequest,
     repairs_max: u32,
-) -> (Result<Structured<Value>, StructuredError>, Vec<TokenUsage>) {
+) -> Result<Structured<Value>, StructuredError> {
     let schema = colour_schema();
     let check = SchemaCheck::new(&schema.schema).expect("the schema is valid");
-    let mut told = Vec::new();
     let check = |answer| check.check(answer);
     let chat = StructuredChat { model, schema: &schema, check: &check, repairs_max };
-    let outcome = chat.ask(request, &mut |usage| told.push(usage)).await;
-    (outcome, told)
+    chat.ask(request).await
 }
 
 #[tokio::test]
 async fn a_good_answer_takes_one_round() {
     let model = Scripted::new([says("```json\n{\"colour\": \"teal\", \"tags\": [],}\n```")]);
-    let (outcome, told) = ask(&model, request("Which colour?"), 2).await;
+    let outcome = ask(&model, request("Which colour?"), 2).await;
     let answer = outcome.unwrap();
     assert_eq!(answer.value, json!({"colour": "teal", "tags": []}));
     assert_eq!((answer.repairs, answer.usage), (0, ROUND));
     assert_eq!(answer.warnings, ["trailing commas were removed"]);
-    assert_eq!(told, [ROUND]);
     assert_eq!(model.asked()[0].output, Some(colour_schema()));
 }
 
@@ -112,10 +109,9 @@ async fn a_bad_answer_is_sent_back_with_its_problems_and_a_new_key() {
         settings: RequestSettings { temperature: Some(0.8), ..RequestSettings::default() },
         ..request("Which colour?")
     };
-    let (outcome, told) = ask(&model, asking, 2).await;
+    let outcome = ask(&model, asking, 2).await;
     let answer = outcome.unwrap();
     assert_eq!((answer.repairs, answer.usage), (1, ROUND + ROUND));
-    assert_eq!(told, [ROUND, ROUND]);
 
     let [first, second] = model.asked().try_into().unwrap();
     assert_eq!(
@@ -133,7 +129,7 @@ async fn a_bad_answer_is_sent_back_with_its_problems_and_a_new_key() {
 #[tokio::test]
 async fn repairs_are_bounded_and_keep_answer_and_usage() {
     let model = Scripted::new([says("Teal."), says("Really, teal."), says("Teal!")]);
-    let (outcome, told) = ask(&model, request("Which colour?"), 2).await;
+    let outcome = ask(&model, request("Which colour?"), 2).await;
     let StructuredError::InvalidOutput { raw, problems, usage } = outcome.unwrap_err() else {
         panic!("the model answered every time");
     };
@@ -143,7 +139,6 @@ async fn repairs_are_bounded_and_keep_answer_and_usage() {
         usage,
         TokenUsage { input_tokens: 30, output_tokens: 15, calls: 3, ..TokenUsage::default() }
     );
-    assert_eq!(told.len(), 3);
     // Each round starts from the question: two bad answers would only teach the model more of them.
     assert_eq!(model.asked()[2].messages.len(), 3);
 }
@@ -152,12 +147,11 @@ async fn repairs_are_bounded_and_keep_answer_and_usage() {
 async fn a_failure_of_the_model_counts_the_usage_of_earlier_rounds() {
     let failure = ModelError::Refused { text: "No.".into(), usage: ROUND };
     let model = Scripted::new([says("Teal."), Err(failure.clone())]);
-    let (outcome, told) = ask(&model, request("Which colour?"), 2).await;
+    let outcome = ask(&model, request("Which colour?"), 2).await;
     assert_eq!(
         outcome.unwrap_err(),
         StructuredError::Model { error: failure, usage: ROUND + ROUND }
     );
-    assert_eq!(told, [ROUND, ROUND]);
 }
 
 #[tokio::test]
@@ -170,12 +164,12 @@ async fn a_truncated_answer_gets_twice_the_tokens_and_is_not_read() {
         settings: RequestSettings { max_tokens: Some(100), ..RequestSettings::default() },
         ..request("Which colour?")
     };
-    let (outcome, _) = ask(&model, asking, 1).await;
+    let outcome = ask(&model, asking, 1).await;
     assert_eq!(outcome.unwrap().value["colour"], "jade");
     assert_eq!(model.asked()[1].settings.max_tokens, Some(200));
     assert_eq!(model.asked()[1].messages, model.asked()[0].messages);
 
-    let (outcome, _) = ask(&Scripted::new([cut()]), request("Which colour?"), 1).await;
+    let outcome = ask(&Scripted::new([cut()]), request("Which colour?"), 1).await;
     assert!(matches!(
         outcome,
         Err(StructuredError::Model { error: ModelError::Truncated { .. }, .. })
@@ -188,7 +182,7 @@ async fn the_first_value_that_fits_is_the_answer() {
     let model = Scripted::new([says(&format!(
         "Draft: {draft}\nAnswer: {{\"colour\":\"teal\",\"tags\":[]}} or {{\"colour\":\"jade\",\"tags\":[]}}"
     ))]);
-    let (outcome, _) = ask(&model, request("Which colour?"), 0).await;
+    let outcome = ask(&model, request("Which colour?"), 0).await;
     let answer = outcome.unwrap();
     assert_eq!(answer.value["colour"], "teal");
     let warning =
@@ -197,7 +191,7 @@ async fn the_first_value_that_fits_is_the_answer() {
 
     // If none fits, the problems are those of the first.
     let model = Scripted::new([says(&format!("{draft} or {{\"tags\": 3}}"))]);
-    let (outcome, _) = ask(&model, request("Which colour?"), 0).await;
+    let outcome = ask(&model, request("Which colour?"), 0).await;
     let StructuredError::InvalidOutput { problems, .. } = outcome.unwrap_err() else {
         panic!("no value fits");
     };
@@ -211,7 +205,7 @@ async fn the_first_value_that_fits_is_the_answer() {
     };
     let schema = colour_schema();
     let chat = StructuredChat { model: &model, schema: &schema, check: &check, repairs_max: 0 };
-    let answer = chat.ask(request("Which colour?"), &mut |_| ()).await.unwrap();
+    let answer = chat.ask(request("Which colour?")).await.unwrap();
     assert_eq!(answer.value["colour"], "jade");
 }
 
@@ -223,7 +217,7 @@ async fn a_lenient_check_turns_misfits_into_warnings() {
     };
     let schema = colour_schema();
     let chat = StructuredChat { model: &model, schema: &schema, check: &lenient, repairs_max: 0 };
-    let answer = chat.ask(request("?"), &mut |_| ()).await.unwrap();
+    let answer = chat.ask(request("?")).await.unwrap();
     assert_eq!(answer.value, "teal");
     assert_eq!(answer.deviations, [r#"tags: "one" is not of type "array""#]);
     assert!(answer.warnings.is_empty(), "{:?}", answer.warnings);
@@ -294,7 +288,7 @@ async fn nulls_of_optional_properties_are_read_as_absent() {
     let model = Scripted::new([says(answer)]);
     let schema = OutputSchema { name: "Thing".into(), schema };
     let chat = StructuredChat { model: &model, schema: &schema, check: &Ok, repairs_max: 0 };
-    let answer = chat.ask(request("?"), &mut |_| ()).await.unwrap();
+    let answer = chat.ask(request("?")).await.unwrap();
     assert_eq!(answer.value, json!({"id": null, "seen": null, "files": [{"path": "a"}]}));
     assert_eq!(answer.deviations, [r#"id: null is not of type "string""#]);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use graphrun::models::{
-    ChatModel, ChatReply, ChatRequest, Config, Finish, Message, OpenAiCompatible, OutputSchema,
+    ChatModel, ChatReply, ChatRequest, ClientConfig, Finish, Message, OutputSchema, ProviderClient,
     Providers, Recorder, Replay, Secret, ToolCall, ToolChoice, ToolSpec,
 };
 use serde_json::{Value, json};
@@ -230,12 +230,12 @@ async fn reasoning_before_a_call_is_sent_back_where_required() {
     asked.messages.push(Message::tool("x", "rain"));
     for provider in ["deepseek", "groq"] {
         let provider = Providers::built_in().get(provider).unwrap();
-        let config = Config {
+        let config = ClientConfig {
             api_key: Secret::new(KEY),
             profile: provider.profile.clone(),
-            ..Config::new(&peer.base_url, "m")
+            ..ClientConfig::new(&peer.base_url, "m")
         };
-        OpenAiCompatible::new(config).unwrap().chat(&asked).await.unwrap();
+        ProviderClient::new(config).unwrap().chat(&asked).await.unwrap();
     }
     let sent: Vec<Value> =
         peer.seen().iter().map(|it| it.body["messages"][1]["reasoning_content"].clone()).collect();

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use graphrun::sandbox::{Finished, Job, Limits, Mount, Outcome, Sandbox, SourceFile};
+use graphrun::sandbox::{Collect, Job, JobResult, Limits, Mount, ProgramEnd, Sandbox, SourceFile};
 use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::host::{Host, leftovers};
@@ -78,7 +78,7 @@ impl Attack {
             env,
             read_only: vec![Mount { host: host.packages(), inside: "/env".into() }],
             limits: self.limits.clone(),
-            collect: self.collect.clone(),
+            collect: Collect { work: self.collect.clone(), ..Collect::default() },
             ..Job::default()
         };
         let started = Instant::now();
@@ -99,7 +99,7 @@ impl Attack {
         complaints
     }
 
-    fn judge(&self, finished: &Finished, took: Duration) -> Vec<String> {
+    fn judge(&self, finished: &JobResult, took: Duration) -> Vec<String> {
         let mut complaints = Vec::new();
         let mut complain = |is_wrong: bool, complaint: String| {
             if is_wrong {
@@ -107,10 +107,10 @@ impl Attack {
             }
         };
         let output = &finished.output;
-        let outcome = name_of(finished.outcome);
+        let end = name_of(finished.end);
         complain(
-            !self.outcomes.iter().any(|expected| *expected == outcome),
-            format!("ended as {outcome}: {output}"),
+            !self.outcomes.iter().any(|expected| *expected == end),
+            format!("ended as {end}: {output}"),
         );
         complain(output.contains("BREACH"), output.clone());
         complain(output.contains("UNEXPECTED"), output.clone());
@@ -145,13 +145,13 @@ impl Attack {
     }
 }
 
-fn name_of(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Passed => "passed",
-        Outcome::Failed(_) => "failed",
-        Outcome::Signaled(_) => "signaled",
-        Outcome::TimedOut => "timed-out",
-        Outcome::OutOfMemory => "out-of-memory",
-        Outcome::OutputLimit => "output-limit",
+fn name_of(end: ProgramEnd) -> &'static str {
+    match end {
+        ProgramEnd::Exited(0) => "passed",
+        ProgramEnd::Exited(_) => "failed",
+        ProgramEnd::Signaled(_) => "signaled",
+        ProgramEnd::TimedOut => "timed-out",
+        ProgramEnd::OutOfMemory => "out-of-memory",
+        ProgramEnd::OutputLimit => "output-limit",
     }
 }

@@ -7,7 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphrun::sandbox::{Finished, Job, JobError, Outcome, Sandbox, SandboxError, SourceFile};
+use graphrun::sandbox::{
+    Collect, Job, JobError, JobResult, ProgramEnd, Sandbox, SandboxError, SourceFile,
+};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -63,13 +65,13 @@ fn job(folder: &Path, script: &str) -> Job {
     }
 }
 
-async fn try_run(job: &Job) -> Result<Finished, SandboxError> {
+async fn try_run(job: &Job) -> Result<JobResult, SandboxError> {
     Sandbox::probe().unwrap().run(job, &CancellationToken::new()).await
 }
 
-async fn run(job: &Job) -> Finished {
+async fn run(job: &Job) -> JobResult {
     let finished = try_run(job).await.unwrap();
-    assert_eq!(finished.outcome, Outcome::Passed, "{}", finished.output);
+    assert_eq!(finished.end, ProgramEnd::Exited(0), "{}", finished.output);
     finished
 }
 
@@ -114,7 +116,8 @@ async fn no_change_of_a_program_reaches_a_mounted_folder() {
     let folder = folder();
     let before = state(folder.path());
     let collect = ["new", "kept.txt", "gone", "link"].map(str::to_owned).to_vec();
-    let finished = run(&Job { collect_below: collect, ..job(folder.path(), CHANGES) }).await;
+    let collect = Collect { below: collect, ..Collect::default() };
+    let finished = run(&Job { collect, ..job(folder.path(), CHANGES) }).await;
     assert_eq!(finished.output, "keptmore\no");
     let came: Vec<&str> = finished.collected.keys().map(String::as_str).collect();
     assert_eq!(came, ["kept.txt", "new/e.txt"], "regular files, and no link");

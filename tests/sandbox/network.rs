@@ -9,7 +9,7 @@ use std::{
 };
 
 use graphrun::sandbox::{
-    Answer, Finished, Job, Limits, Network, NetworkAccess, NetworkHost, Outcome, Sandbox,
+    Answer, Job, JobResult, Limits, Network, NetworkAccess, NetworkHost, ProgramEnd, Sandbox,
     SourceFile,
 };
 use tokio_util::sync::CancellationToken;
@@ -78,10 +78,10 @@ fn job(program: &str) -> Job {
     }
 }
 
-async fn run(network: &Arc<Network>, program: &str) -> Finished {
+async fn run(network: &Arc<Network>, program: &str) -> JobResult {
     let sandbox = Sandbox::probe().unwrap().with_network(Arc::clone(network));
     let finished = sandbox.run(&job(program), &CancellationToken::new()).await.unwrap();
-    assert_eq!(finished.outcome, Outcome::Passed, "{}", finished.output);
+    assert_eq!(finished.end, ProgramEnd::Exited(0), "{}", finished.output);
     finished
 }
 
@@ -250,7 +250,7 @@ async fn nothing_of_a_network_remains_after_the_run() {
     let sandbox = Sandbox::probe().unwrap().with_network(Arc::clone(&network));
     let job = Job { env, ..job(&program) };
     let finished = sandbox.run(&job, &CancellationToken::new()).await.unwrap();
-    assert_eq!(finished.outcome, Outcome::Passed, "{}", finished.output);
+    assert_eq!(finished.end, ProgramEnd::Exited(0), "{}", finished.output);
     // The server reads to the end of the tunnel, which ends with the sandbox.
     serving.join().unwrap();
     assert_eq!(leftovers(&marker), [""; 0]);

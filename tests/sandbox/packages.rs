@@ -3,8 +3,8 @@
 use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
 
 use graphrun::sandbox::{
-    Finished, InstalledPackages, Job, Limits, LockFile, Network, NetworkAccess, NetworkHost,
-    Outcome, PackageCache, PackagesError, PythonEnvironment, Registries, Sandbox, SourceFile,
+    InstalledPackages, Job, JobResult, Limits, LockFile, Network, NetworkAccess, NetworkHost,
+    PackageCache, PackagesError, ProgramEnd, PythonEnvironment, Registries, Sandbox, SourceFile,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -44,7 +44,7 @@ async fn install_from(
 }
 
 /// Runs a program on a project of these files, with packages that need a compiler.
-async fn build(packages: &InstalledPackages, files: &[(&str, &str)], argv: &[&str]) -> Finished {
+async fn build(packages: &InstalledPackages, files: &[(&str, &str)], argv: &[&str]) -> JobResult {
     let file = |(path, content): &(&str, &str)| SourceFile {
         path: (*path).to_owned(),
         content: (*content).to_owned(),
@@ -60,7 +60,7 @@ async fn build(packages: &InstalledPackages, files: &[(&str, &str)], argv: &[&st
     Sandbox::probe().unwrap().run(&job, &CancellationToken::new()).await.unwrap()
 }
 
-async fn run(packages: &InstalledPackages, cache: &Path, argv: &[&str]) -> Finished {
+async fn run(packages: &InstalledPackages, cache: &Path, argv: &[&str]) -> JobResult {
     let environment = PythonEnvironment::prepare(&[], cache).await.unwrap();
     let environment = environment.with_packages(packages);
     let job = Job {
@@ -145,7 +145,7 @@ async fn cargo_builds_with_the_locked_crates() {
                 assert_eq!(doubler::BUILT, \"in-the-sandbox\");\n}\n";
     let files = [("Cargo.toml", manifest), ("Cargo.lock", &text), ("src/lib.rs", code)];
     let built = build(&packages, &files, &["cargo", "test", "--locked"]).await;
-    assert_eq!(built.outcome, Outcome::Passed, "{}", built.output);
+    assert_eq!(built.end, ProgramEnd::Exited(0), "{}", built.output);
     assert!(built.output.contains("test it_doubles ... ok"), "{}", built.output);
 
     // A crate that is not locked is not there, and no registry is asked.
@@ -173,14 +173,14 @@ async fn go_builds_with_the_locked_modules() {
                 func TestHalf(t *testing.T) {\n\tif halver.Half(8) != 4 {\n\t\tt.Fail()\n\t}\n}\n";
     let files = [("go.mod", &manifest[..]), ("go.sum", &sums), ("app_test.go", code)];
     let built = build(&packages, &files, &["go", "test", "-v", "./..."]).await;
-    assert_eq!(built.outcome, Outcome::Passed, "{}", built.output);
+    assert_eq!(built.end, ProgramEnd::Exited(0), "{}", built.output);
     assert!(built.output.contains("--- PASS: TestHalf"), "{}", built.output);
 
     let more =
         manifest.replace("example.com/Halver v1.0.0", "example.com/Halver v2.0.0+incompatible");
     let files = [("go.mod", &more[..]), ("go.sum", &sums), ("app_test.go", code)];
     let refused = build(&packages, &files, &["go", "test", "./..."]).await;
-    assert!(refused.outcome != Outcome::Passed, "{}", refused.output);
+    assert!(refused.end != ProgramEnd::Exited(0), "{}", refused.output);
     assert_eq!(registry.requests(), asked);
 }
 

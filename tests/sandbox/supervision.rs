@@ -8,7 +8,7 @@ use std::{
 };
 
 use graphrun::sandbox::{
-    Finished, Job, JobStreams, Limits, Outcome, Sandbox, SandboxError, SourceFile,
+    Channel, Job, JobResult, JobStreams, Limits, ProgramEnd, Sandbox, SandboxError, SourceFile,
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
@@ -37,7 +37,7 @@ fn shell(script: &str) -> Job {
     Job { argv: ["bash", "-c", script].map(str::to_owned).into(), ..Job::default() }
 }
 
-async fn run(job: &Job) -> Result<Finished, SandboxError> {
+async fn run(job: &Job) -> Result<JobResult, SandboxError> {
     Sandbox::probe().unwrap().run(job, &CancellationToken::new()).await
 }
 
@@ -131,7 +131,7 @@ async fn g15_programs_that_exceed_memory_together_are_killed_alone() {
         tokio::spawn(async move { sandbox.run(&beside, &token).await })
     };
     let ended = sandbox.run(&job, &CancellationToken::new()).await.unwrap();
-    assert_eq!(ended.outcome, Outcome::OutOfMemory, "{}", ended.output);
+    assert_eq!(ended.end, ProgramEnd::OutOfMemory, "{}", ended.output);
     assert!(!other.is_finished(), "one sandbox is nothing to another");
     token.cancel();
     assert!(matches!(other.await.unwrap(), Err(SandboxError::Cancelled)));
@@ -219,7 +219,7 @@ fn a_death_at_any_moment_of_a_start_leaves_no_process() {
 async fn a_caller_talks_with_a_program_while_it_works() {
     let (streams, mut to, from) = JobStreams::new().unwrap();
     let script = "while read -r line; do echo \"got $line\" >&3; done; echo ended";
-    let job = Job { streams: Some(streams), ..shell(script) };
+    let job = Job { channel: Channel::Streams(streams), ..shell(script) };
     let talk = async {
         let mut lines = tokio::io::BufReader::new(from).lines();
         for word in ["one", "two"] {
@@ -237,13 +237,13 @@ async fn a_caller_talks_with_a_program_while_it_works() {
 
 #[tokio::test]
 async fn the_exit_code_is_the_programs_own() {
-    for (script, outcome) in [
-        ("exit 0", Outcome::Passed),
-        ("exit 3", Outcome::Failed(3)),
-        ("exit 125", Outcome::Failed(125)),
-        ("kill -SEGV $$", Outcome::Signaled(11)),
+    for (script, end) in [
+        ("exit 0", ProgramEnd::Exited(0)),
+        ("exit 3", ProgramEnd::Exited(3)),
+        ("exit 125", ProgramEnd::Exited(125)),
+        ("kill -SEGV $$", ProgramEnd::Signaled(11)),
     ] {
-        assert_eq!(run(&shell(script)).await.unwrap().outcome, outcome, "{script}");
+        assert_eq!(run(&shell(script)).await.unwrap().end, end, "{script}");
     }
 }
 
@@ -256,7 +256,7 @@ async fn both_outputs_come_in_the_order_of_writing_and_nothing_else() {
 #[tokio::test]
 async fn declared_files_come_out_and_others_do_not() {
     let mut job = shell("mkdir out; echo a > out/a; echo b > b; head -c 3000000 /dev/zero > zeros");
-    job.collect = ["out/a", "missing", "zeros"].map(str::to_owned).into();
+    job.collect.work = ["out/a", "missing", "zeros"].map(str::to_owned).into();
     let finished = run(&job).await.unwrap();
     let sizes: Vec<_> =
         finished.collected.iter().map(|(path, content)| (path.as_str(), content.len())).collect();
@@ -269,7 +269,7 @@ async fn files_below_a_folder_come_out_by_their_names() {
         "mkdir out; echo one > out/one; ln out/one out/two; echo x > out/a:b; echo x > 'out/\u{fc}'; ln -s one out/l:nk; \
          printf x > $'out/\\377'",
     );
-    job.collect_below = vec!["out".to_owned()];
+    job.collect.below = vec!["out".to_owned()];
     let finished = run(&job).await.unwrap();
     let came: Vec<_> = finished.collected.keys().map(String::as_str).collect();
     assert_eq!(came, ["out/one", "out/two"], "both names of one file: {}", finished.output);
@@ -280,9 +280,9 @@ async fn files_below_a_folder_come_out_by_their_names() {
 #[tokio::test]
 async fn too_much_is_not_brought_out() {
     let mut job = shell("head -c 9000000 /dev/zero > zeros");
-    job.collect = vec!["zeros".to_owned()];
+    job.collect.work = vec!["zeros".to_owned()];
     let finished = run(&job).await.unwrap();
-    assert_eq!(finished.outcome, Outcome::Passed);
+    assert_eq!(finished.end, ProgramEnd::Exited(0));
     assert!(finished.collected.is_empty() && finished.is_too_large);
 }
 
@@ -297,7 +297,7 @@ async fn large_sets_of_files_arrive_whole() {
         })
         .collect();
     let finished = run(&job).await.unwrap();
-    assert_eq!(finished.outcome, Outcome::Passed);
+    assert_eq!(finished.end, ProgramEnd::Exited(0));
     let sum: usize = (0..200).map(|index| content(index).len()).sum();
     let mut count = job.clone();
     count.argv = ["bash", "-c", "cat f*/* | wc -c"].map(str::to_owned).into();

@@ -14,7 +14,7 @@ use graphrun_sandbox::{FolderContent, FolderFile};
 
 use super::{
     error::FolderError,
-    worktree::{KeptFolder, OpenFolder},
+    worktree::{ExclusiveFolder, SharedFolder},
 };
 
 /// The most files and folders of a folder that a sandbox gets.
@@ -26,7 +26,7 @@ const MOUNTED_ENTRIES_MAX: usize = 500_000;
 /// The permission to execute.
 const EXECUTE: u32 = 0o111;
 
-impl OpenFolder {
+impl ExclusiveFolder {
     /// Reads all files of the folder, for a sandbox. `.git` is not among them. Links are not followed.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl OpenFolder {
     }
 }
 
-impl KeptFolder {
+impl SharedFolder {
     /// Returns whether a sandbox can get the folder without a copy: all of it belongs to this user and group, and there is
     /// no `.git` below its top. Links are not followed.
     ///

@@ -226,7 +226,7 @@ impl Git {
         self.end_with(attempt, arguments, None).await
     }
 
-    /// The same, with an input.
+    /// Runs a command with an input to its end, with any exit code.
     pub(crate) async fn end_with(
         &self,
         attempt: &'static str,
@@ -257,7 +257,7 @@ impl Git {
             let (written, output, errors) = tokio::join!(
                 write(stdin, input.unwrap_or_default()),
                 read(stdout, OUTPUT_BYTES_MAX),
-                read(stderr, ERROR_BYTES_MAX),
+                read_and_drain(stderr, ERROR_BYTES_MAX),
             );
             written?;
             let output = output?;
@@ -301,17 +301,22 @@ async fn write(stream: Option<impl AsyncWrite + Unpin>, input: &[u8]) -> Result<
 }
 
 /// Reads a stream up to one byte above a limit.
-async fn read(
-    stream: Option<impl AsyncRead + Unpin>,
-    bytes_max: u64,
-) -> Result<Vec<u8>, io::Error> {
+async fn read(stream: Option<impl AsyncRead + Unpin>, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    if let Some(mut stream) = stream {
-        (&mut stream).take(bytes_max + 1).read_to_end(&mut bytes).await?;
-        if bytes_max == ERROR_BYTES_MAX {
-            // Otherwise git waits until the rest of its errors is read.
-            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
-        }
+    if let Some(stream) = stream {
+        stream.take(bytes_max + 1).read_to_end(&mut bytes).await?;
+    }
+    Ok(bytes)
+}
+
+/// Reads a stream to its end, and keeps its first bytes. Otherwise git waits until the rest of its errors is read.
+async fn read_and_drain(
+    mut stream: Option<impl AsyncRead + Unpin>,
+    bytes_max: u64,
+) -> io::Result<Vec<u8>> {
+    let bytes = read(stream.as_mut(), bytes_max).await?;
+    if let Some(stream) = &mut stream {
+        tokio::io::copy(stream, &mut tokio::io::sink()).await?;
     }
     Ok(bytes)
 }

@@ -12,7 +12,7 @@ use super::{
     error::FolderError,
     git::Git,
     secrets::{PATCH, refuse_secret, refuse_secrets_of},
-    worktree::{OpenFolder, RunFolder},
+    worktree::{ExclusiveFolder, RunFolder},
 };
 
 /// The line of a commit that names the run.
@@ -83,7 +83,7 @@ impl Against {
     }
 }
 
-impl OpenFolder {
+impl ExclusiveFolder {
     /// Commits all changes of the folder. A task that runs again gets the commit that it made before.
     ///
     /// Changes that a program has committed by itself count, too. If there are no others, the commit is empty.

@@ -22,5 +22,5 @@ pub use self::{
     error::FolderError,
     git::version,
     history::{Against, Commit, CommitRequest, MergeConflict, PreparedMerge},
-    worktree::{KeptFolder, NewFolder, OpenFolder, RunFolder, RunFolders},
+    worktree::{ExclusiveFolder, NewFolder, RunFolder, RunFolders, SharedFolder},
 };

@@ -9,7 +9,7 @@ use std::iter;
 
 use graphrun_guard::redact::{find_form, redact, redact_known};
 
-use super::{error::FolderError, git::Git, worktree::OpenFolder};
+use super::{error::FolderError, git::Git, worktree::ExclusiveFolder};
 
 /// The flags with which git writes a patch and starts no program.
 pub(crate) const PATCH: [&str; 8] = [
@@ -27,7 +27,7 @@ const HEADER: &str = "--format=%an%n%ae%n%cn%n%ce%n%B%x00";
 /// The first digits of a commit in a message.
 const SHORT: usize = 12;
 
-impl OpenFolder {
+impl ExclusiveFolder {
     /// Fails if a commit of the run up to `tip` contains a secret.
     pub(crate) async fn search_commits(&self, tip: &str) -> Result<(), FolderError> {
         let attempt = "list the commits";

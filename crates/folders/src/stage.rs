@@ -13,7 +13,7 @@ use std::{
 use super::{
     error::FolderError,
     git::{Git, GitOutput},
-    worktree::OpenFolder,
+    worktree::ExclusiveFolder,
 };
 
 const STAGE: &str = "stage the changes";
@@ -23,7 +23,7 @@ const SUBMODULE: &str = "160000";
 /// The words of git for a disk that is full. The largest file of the folder can fill it, yet only the operator can empty it.
 const FULL: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
 
-impl OpenFolder {
+impl ExclusiveFolder {
     /// Stages all changes.
     pub(crate) async fn stage(&self) -> Result<(), FolderError> {
         self.reset_index().await?;

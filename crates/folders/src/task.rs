@@ -1,7 +1,7 @@
 //! Worktrees of single tasks.
 //!
 //! Tasks that run side by side would overwrite the files of each other. A task with a separate worktree works on a
-//! branch that starts at the last commit of the run's branch, and the run later [merges](OpenFolder::merge_commits) the
+//! branch that starts at the last commit of the run's branch, and the run later [merges](ExclusiveFolder::merge_commits) the
 //! commits of its tasks in an order that does not depend on their speed. The names of everything that belongs to the task
 //! begin like those of the folder, so they are found again without the run, and removed with it.
 
@@ -11,7 +11,7 @@ use super::{
     error::FolderError,
     git::Git,
     lock::lock,
-    worktree::{OpenFolder, RunFolder, RunFolders},
+    worktree::{ExclusiveFolder, RunFolder, RunFolders},
 };
 
 /// Stands between the name of a folder and that of a task. The name of a folder contains none.
@@ -27,7 +27,7 @@ impl RunFolders {
     pub async fn of_task(&self, task: &str, own: &[String]) -> Result<Self, FolderError> {
         let mut folders = self.clone();
         for name in own {
-            let open = self.open(name).await?;
+            let open = self.lock_exclusive(name).await?;
             folders.folders.insert(name.clone(), open.of_task(task).await?);
         }
         Ok(folders)
@@ -48,7 +48,7 @@ impl RunFolders {
     }
 }
 
-impl OpenFolder {
+impl ExclusiveFolder {
     async fn of_task(&self, task: &str) -> Result<RunFolder, FolderError> {
         let mut folder = self.folder.of_task(task);
         // The branch of a task that runs again may have commits already.

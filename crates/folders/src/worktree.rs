@@ -59,18 +59,18 @@ pub struct RunFolders {
 
 /// A folder with its worktree, which no other operation uses meanwhile.
 #[derive(Debug)]
-pub struct OpenFolder {
+pub struct ExclusiveFolder {
     pub(crate) run: String,
     pub(crate) folder: RunFolder,
     pub(crate) git: Git,
-    is_made_again: bool,
+    was_recreated: bool,
 }
 
 /// A folder with its worktree, which no operation changes meanwhile. Others may read it.
 #[derive(Debug)]
-pub struct KeptFolder {
+pub struct SharedFolder {
     pub(crate) path: PathBuf,
-    is_made_again: bool,
+    was_recreated: bool,
     _lock: fs::File,
 }
 
@@ -128,20 +128,20 @@ impl RunFolders {
     /// # Errors
     ///
     /// Fails when the run has no such folder, and when git fails.
-    pub async fn open(&self, name: &str) -> Result<OpenFolder, FolderError> {
+    pub async fn lock_exclusive(&self, name: &str) -> Result<ExclusiveFolder, FolderError> {
         let unknown = || FolderError::Unknown { name: name.to_owned() };
         let folder = self.folders.get(name).ok_or_else(unknown)?;
         let held = lock(&folder.beside("lock")).await?;
         folder.check_repository()?;
-        let mut is_made_again = false;
+        let mut was_recreated = false;
         if !folder.is_complete() || !folder.check_branch(held.try_clone().ok()).await? {
             let held = held.try_clone().map_err(FolderError::io("lock the folder"))?;
-            is_made_again = folder.make(&self.run, held).await?;
+            was_recreated = folder.make(&self.run, held).await?;
         }
         folder.remove_stale_lock();
         let git = Git::new(&folder.worktree, Some(held)).await?;
         let (run, folder) = (self.run.clone(), folder.clone());
-        let open = OpenFolder { run, folder, git, is_made_again };
+        let open = ExclusiveFolder { run, folder, git, was_recreated };
         open.complete_merge().await?;
         Ok(open)
     }
@@ -150,47 +150,47 @@ impl RunFolders {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
-    pub async fn keep(&self, name: &str) -> Result<KeptFolder, FolderError> {
+    /// As [`lock_exclusive`](Self::lock_exclusive).
+    pub async fn lock_shared(&self, name: &str) -> Result<SharedFolder, FolderError> {
         let unknown = || FolderError::Unknown { name: name.to_owned() };
         let folder = self.folders.get(name).ok_or_else(unknown)?;
-        let mut is_made_again = false;
+        let mut was_recreated = false;
         loop {
             let lock = lock_shared(&folder.beside("lock")).await?;
             folder.check_repository()?;
             let is_whole = folder.is_complete() && !folder.beside("merge").exists();
             if is_whole && folder.check_branch(lock.try_clone().ok()).await? {
                 let path = folder.worktree.clone();
-                return Ok(KeptFolder { path, is_made_again, _lock: lock });
+                return Ok(SharedFolder { path, was_recreated, _lock: lock });
             }
             drop(lock);
             // This makes the worktree, and completes a merge that a killed process has begun.
-            is_made_again |= self.open(name).await?.is_made_again;
+            was_recreated |= self.lock_exclusive(name).await?.was_recreated;
         }
     }
 }
 
-impl KeptFolder {
+impl SharedFolder {
     /// Returns the path of the worktree.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns whether the worktree was gone or replaced, and is made again. Changes that were not committed are lost then.
-    pub fn is_made_again(&self) -> bool {
-        self.is_made_again
+    pub fn was_recreated(&self) -> bool {
+        self.was_recreated
     }
 }
 
-impl OpenFolder {
+impl ExclusiveFolder {
     /// Returns the path of the worktree.
     pub fn path(&self) -> &Path {
         &self.folder.worktree
     }
 
     /// Returns whether the worktree was gone or replaced, and is made again. Changes that were not committed are lost then.
-    pub fn is_made_again(&self) -> bool {
-        self.is_made_again
+    pub fn was_recreated(&self) -> bool {
+        self.was_recreated
     }
 }
 
@@ -372,7 +372,8 @@ impl RunFolder {
     pub(crate) fn mark(&self, run: &str) -> String {
         format!("refs/graphrun/{}/{}", run.replace('.', "%"), self.name)
     }
-    /// Returns the reference of the last commit that was [searched](OpenFolder::search_commits) for secrets.
+
+    /// Returns the reference of the last commit that was [searched](ExclusiveFolder::search_commits) for secrets.
     pub(crate) fn searched(&self, run: &str) -> String {
         format!("refs/graphrun-searched/{}/{}", run.replace('.', "%"), self.name)
     }

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use graphrun_sandbox::clean_text;
 use graphrun_workflow::{HostUse, LockedTool, McpPlace, McpServer};
 use rmcp::{
     ClientHandler, RoleClient,
@@ -31,7 +32,7 @@ use tokio::time::timeout;
 
 use crate::{
     McpError, ServerAccess,
-    program::{End, Program, STOP_TIME, Streams, plain},
+    program::{End, Program, STOP_TIME, Streams},
     web,
 };
 
@@ -171,7 +172,7 @@ impl Connection {
         let peer = self.service.peer();
         let listed = self.list("tools", |page| peer.list_tools(page)).await?;
         let tool = |mut it: Value| {
-            let text = |it: &Value| it.as_str().map(plain).unwrap_or_default();
+            let text = |it: &Value| it.as_str().map(clean_text).unwrap_or_default();
             let output = it.get_mut("outputSchema").map(Value::take);
             let (name, about, input) =
                 (text(&it["name"]), text(&it["description"]), it["inputSchema"].take());
@@ -274,7 +275,7 @@ impl Connection {
         match timeout(self.time, reply).await {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(ServiceError::McpError(error))) => {
-                Err(McpError::Protocol { server: server(), message: plain(&error.message) })
+                Err(McpError::Protocol { server: server(), message: clean_text(&error.message) })
             }
             Ok(Err(error @ (ServiceError::TransportClosed | ServiceError::TransportSend(_)))) => {
                 self.is_stale.store(true, Ordering::Relaxed);
@@ -284,9 +285,10 @@ impl Connection {
                     None => Err(ended(&self.server, end).await),
                 }
             }
-            Ok(Err(error)) => {
-                Err(McpError::Protocol { server: server(), message: plain(&error.to_string()) })
-            }
+            Ok(Err(error)) => Err(McpError::Protocol {
+                server: server(),
+                message: clean_text(&error.to_string()),
+            }),
             Err(_) => {
                 self.is_stale.store(true, Ordering::Relaxed);
                 Err(McpError::TimedOut { server: server(), time: self.time })
@@ -297,7 +299,7 @@ impl Connection {
 
 /// Returns the name of a prompt, and the prompt as a tool.
 fn prompt(listed: &Value) -> (String, LockedTool) {
-    let text = |it: &Value| it.as_str().map(plain).unwrap_or_default();
+    let text = |it: &Value| it.as_str().map(clean_text).unwrap_or_default();
     let (mut properties, mut required) = (Map::new(), Vec::new());
     for argument in listed["arguments"].as_array().into_iter().flatten() {
         let name = text(&argument["name"]);
@@ -352,13 +354,13 @@ async fn error_of_start(server: &str, error: ClientInitializeError, end: Option<
     }
     match error {
         ClientInitializeError::JsonRpcError(error) => {
-            McpError::Protocol { server: name(), message: plain(&error.message) }
+            McpError::Protocol { server: name(), message: clean_text(&error.message) }
         }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
             Box::pin(error_of_start(server, *fallback, end)).await
         }
         _ if end.is_some() => ended(server, end).await,
-        error => McpError::Invalid { server: name(), reason: plain(&error.to_string()) },
+        error => McpError::Invalid { server: name(), reason: clean_text(&error.to_string()) },
     }
 }
 

@@ -1,8 +1,9 @@
 //! The results of calls, as tools of a workflow return them.
 
+use graphrun_sandbox::clean_text;
 use serde_json::{Value, json};
 
-use crate::{McpError, program::plain};
+use crate::McpError;
 
 /// Returns the result of a call: its structured content if the tool has a type of results, and else its texts. Some servers
 /// send a tool without a type of results only structured content, which is then the text.
@@ -41,7 +42,7 @@ pub(super) fn of_prompt(result: &Value) -> Value {
 
 /// Returns resources or templates of their URIs, as a list of the workflow.
 pub(super) fn of_list(listed: &[Value], uri: &str, is_allowed: impl Fn(&str) -> bool) -> Value {
-    let text = |it: &Value| it.as_str().map(plain);
+    let text = |it: &Value| it.as_str().map(clean_text);
     let entry = |it: &Value| {
         let address = text(&it[uri]).filter(|it| is_allowed(it))?;
         let mut entry = json!({"uri": address, "name": text(&it["name"]).unwrap_or_default()});
@@ -130,5 +131,13 @@ mod tests {
         assert_eq!(all[1], json!({"uri": "note://b", "name": "b"}));
         let some = of_list(&listed, "uri", |it| it.ends_with('a'));
         assert_eq!(some, json!([{"uri": "note://a", "name": "a", "media_type": "text/plain"}]));
+    }
+
+    #[test]
+    fn texts_of_a_list_have_no_escape_sequences() {
+        let name = "\u{1b}[31mred\u{1b}[0m \u{202e}gnp.exe\u{1b}]0;title\u{7}";
+        let listed = [json!({"uri": "note://a", "name": name})];
+        let list = of_list(&listed, "uri", |_| true);
+        assert_eq!(list, json!([{"uri": "note://a", "name": "red gnp.exe"}]));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use graphrun_core::graph::with_causes;
 use graphrun_workflow::tool::ToolError;
 use thiserror::Error;
 
@@ -156,8 +157,6 @@ impl From<McpError> for ToolError {
                 | McpError::Unreachable { .. }
                 | McpError::Status { .. }
         );
-        let causes = std::iter::successors(std::error::Error::source(&error), |it| it.source());
-        let message = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
-        Self { message, transient }
+        Self { message: with_causes(&error), transient }
     }
 }

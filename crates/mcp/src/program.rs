@@ -8,11 +8,10 @@ use std::{
     time::Duration,
 };
 
-use graphrun_core::graph::with_causes;
-use graphrun_guard::redact::redact;
+use graphrun_core::graph::{with_causes, with_hint};
 use graphrun_sandbox::{
-    Finished, HostCommand, HostProcess, Job, JobStreams, Limits, Network, Outcome,
-    PythonEnvironment, Sandbox, SandboxError, SourceFile,
+    Channel, HostCommand, HostProcess, Job, JobResult, JobStreams, Limits, Network, ProgramEnd,
+    PythonEnvironment, Sandbox, SandboxError, SourceFile, clean_output, clean_text,
 };
 use graphrun_workflow::{HostUse, McpServer, SandboxSettings};
 use tokio::{
@@ -36,7 +35,7 @@ const LIFE_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const ERROR_BYTES_MAX: u64 = 64 << 20;
 
 /// Runs the server in a sandbox, with descriptor 3 of the job as its standard output.
-const SCRIPT: &str = "[[ -d /env/bin ]] && PATH=/env/bin:$PATH\nexec \"$@\" >&3 3>&-";
+const SCRIPT: &str = r#"exec "$@" >&3 3>&-"#;
 
 /// A running program.
 #[derive(Debug)]
@@ -56,15 +55,15 @@ enum Running {
     Sandbox(CancellationToken),
 }
 
-/// The known facts about the end of a program. They are complete a moment after the end.
+/// The details of the end of a program. They are complete a moment after the end.
 #[derive(Clone, Debug)]
 pub(super) struct End {
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<EndDetails>>,
     is_complete: watch::Receiver<bool>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct EndDetails {
     /// Why it ended, if something else than the program decided that.
     reason: String,
     /// The end of its standard error.
@@ -104,14 +103,15 @@ impl Program {
         let sandbox =
             spawn_blocking(Sandbox::probe).await.map_err(|it| cannot_start(server, it))?;
         let sandbox = sandbox.map_err(|error| {
-            let hint = error.hint().map(|it| format!(" ({it})")).unwrap_or_default();
-            cannot_start(server, format!("{error}{hint}"))
+            cannot_start(server, with_hint(with_causes(&error), error.hint().as_deref()))
         })?;
         let environment = match settings.requirements.as_slice() {
             [] => None,
             some => {
                 let prepared = PythonEnvironment::prepare(some, &access.cache_dir).await;
-                Some(prepared.map_err(|it| cannot_start(server, it))?)
+                Some(prepared.map_err(|error| {
+                    cannot_start(server, with_hint(with_causes(&error), error.hint()))
+                })?)
             }
         };
         let network = match settings.network.as_slice() {
@@ -135,7 +135,7 @@ impl Program {
                 ..settings.limits()
             },
             required: command.first().cloned().into_iter().collect(),
-            streams: Some(streams),
+            channel: Channel::Streams(streams),
             ..Job::default()
         };
         let sandbox = match &network {
@@ -151,7 +151,7 @@ impl Program {
             // The ends of a job that did not start are closed with it.
             drop(job);
             *noted.lock().unwrap_or_else(PoisonError::into_inner) =
-                Known::of(ended, network.as_deref());
+                EndDetails::of(ended, network.as_deref());
             complete.send_replace(true);
         });
         let (running, end) = (Running::Sandbox(cancel), End { known, is_complete });
@@ -180,9 +180,9 @@ impl Program {
     }
 }
 
-impl Known {
+impl EndDetails {
     /// Returns the facts about the end of a sandbox.
-    fn of(ended: Result<Finished, SandboxError>, network: Option<&Network>) -> Self {
+    fn of(ended: Result<JobResult, SandboxError>, network: Option<&Network>) -> Self {
         let finished = match ended {
             Ok(finished) => finished,
             Err(error) => {
@@ -196,11 +196,11 @@ impl Known {
                 return Self { reason, ..Self::default() };
             }
         };
-        let reason = match finished.outcome {
-            Outcome::OutOfMemory => "it used too much memory",
-            Outcome::OutputLimit => "it wrote too much to its standard error",
-            Outcome::TimedOut => "it ran for a day",
-            Outcome::Passed | Outcome::Failed(_) | Outcome::Signaled(_) => "",
+        let reason = match finished.end {
+            ProgramEnd::OutOfMemory => "it used too much memory",
+            ProgramEnd::OutputLimit => "it wrote too much to its standard error",
+            ProgramEnd::TimedOut => "it ran for a day",
+            ProgramEnd::Exited(_) | ProgramEnd::Signaled(_) => "",
         };
         let refused = network.iter().flat_map(|it| it.connections());
         let refused = refused.filter(|it| it.answer.is_refused()).map(|it| it.to_string());
@@ -218,12 +218,12 @@ impl End {
         let mut is_complete = self.is_complete.clone();
         let _ = timeout(STOP_TIME, is_complete.wait_for(|it| *it)).await;
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let reason = plain(&known.reason);
-        let stderr = plain(String::from_utf8_lossy(&known.stderr).trim());
+        let reason = clean_text(&known.reason);
+        let stderr = clean_output(&known.stderr, false);
         let part = |before, text: String| {
             if text.is_empty() { text } else { format!("{before}{text}") }
         };
-        part(": ", reason) + &part("; it wrote: ", stderr)
+        part(": ", reason) + &part("; it wrote: ", stderr.trim().to_owned())
     }
 }
 
@@ -237,7 +237,7 @@ fn cannot_start(
 /// Reads a stream to its end and keeps its last bytes.
 async fn keep_end(
     mut stream: impl AsyncRead + Unpin,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<EndDetails>>,
     complete: watch::Sender<bool>,
 ) {
     let mut buffer = vec![0; 16 << 10];
@@ -248,10 +248,4 @@ async fn keep_end(
         kept.drain(..more);
     }
     complete.send_replace(true);
-}
-
-/// Returns a text of a server without keys and control characters.
-pub(super) fn plain(text: &str) -> String {
-    let text = redact(text);
-    text.chars().filter(|it| !it.is_control() || matches!(it, '\n' | '\t')).collect()
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use graphrun_sandbox::clean_text;
 use graphrun_workflow::{
     LockedServer, LockedTool, McpPlace, McpServer,
     tool::{McpCaller, ServerRequest, ServerTool, ToolContext, ToolError},
@@ -21,7 +22,6 @@ use crate::{
     McpError, ServerAccess,
     connection::Connection,
     content::{of_call, of_list, of_prompt, of_resource},
-    program::plain,
 };
 
 /// The running servers of a process: one for each declaration and each folder in which nodes call it.
@@ -143,7 +143,7 @@ impl McpCaller for Servers {
         let ServerTool { server, tool, request } = tool;
         let uri = input["uri"].as_str().unwrap_or_default();
         if *request == ServerRequest::ReadResource && !server.allows_resource(uri) {
-            let (server, uri) = (server.name.clone(), plain(uri));
+            let (server, uri) = (server.name.clone(), clean_text(uri));
             return Err(McpError::NotAllowed { server, uri }.into());
         }
         let connection = self.connect(server, ctx.folder.as_ref()).await?;

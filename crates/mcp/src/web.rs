@@ -7,6 +7,7 @@ use std::{collections::HashMap, error::Error, iter::successors, sync::Arc};
 
 use graphrun_core::graph::with_causes;
 use graphrun_models::{FetchError, connect};
+use graphrun_sandbox::clean_text;
 use graphrun_workflow::{
     McpServer,
     tool::{RequestTool, WebPermission},
@@ -22,7 +23,7 @@ use rmcp::transport::{
 };
 use tokio::time::timeout;
 
-use crate::{McpError, ServerAccess, connection::MESSAGE_BYTES_MAX, program::plain};
+use crate::{McpError, ServerAccess, connection::MESSAGE_BYTES_MAX};
 
 /// The most bytes of an error page that are read.
 const ERROR_BYTES_MAX: usize = 2_000;
@@ -95,7 +96,7 @@ pub(super) fn error_of(server: &str, error: &(dyn Error + 'static)) -> Option<Mc
         Failure::ResponseBodyTooLarge { .. } => McpError::TooLarge { server },
         Failure::UnexpectedContentType(kind) => {
             let kind = kind.as_deref().map_or("no content type".to_owned(), |it| format!("`{it}`"));
-            McpError::Invalid { server, reason: format!("it sent {}", plain(&kind)) }
+            McpError::Invalid { server, reason: format!("it sent {}", clean_text(&kind)) }
         }
         // The library has no status for these.
         Failure::UnexpectedServerResponse(text) if text.starts_with("HTTP 401") => {
@@ -104,6 +105,6 @@ pub(super) fn error_of(server: &str, error: &(dyn Error + 'static)) -> Option<Mc
         Failure::UnexpectedServerResponse(text) if text.starts_with("HTTP 403") => {
             McpError::Denied { server, status: 403 }
         }
-        other => McpError::Invalid { server, reason: plain(&with_causes(other)) },
+        other => McpError::Invalid { server, reason: clean_text(&with_causes(other)) },
     })
 }

@@ -1,6 +1,6 @@
 //! A conversation with a model: the trait that every model implements, its requests and replies.
 //!
-//! The types are plain data, independent of any provider's format; [`OpenAiCompatible`](super::OpenAiCompatible) and
+//! The types are plain data, independent of any provider's format; [`ProviderClient`](super::ProviderClient) and
 //! [`Replay`](super::Replay) translate. A model makes one attempt and no retries; [`ModelError::is_retryable`] says
 //! whether another attempt makes sense.
 

@@ -235,9 +235,9 @@ impl std::fmt::Display for Phase {
     }
 }
 
-/// The kind of a failure: the word by which a workflow catches it.
+/// The kind of a failure of a model. Nodes turn it into the kind by which a workflow catches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ErrorKind {
+pub enum ModelErrorKind {
     /// No data arrived in time.
     Timeout,
     /// Too many requests.
@@ -262,8 +262,8 @@ pub enum ErrorKind {
     Recording,
 }
 
-impl ErrorKind {
-    /// Returns the word used in workflows and events.
+impl ModelErrorKind {
+    /// Returns the word used in traces and lists of models.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -283,29 +283,29 @@ impl ErrorKind {
 
 impl ModelError {
     /// Returns the kind of the failure.
-    pub fn kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> ModelErrorKind {
         match self {
-            Self::RateLimited { .. } => ErrorKind::RateLimit,
+            Self::RateLimited { .. } => ModelErrorKind::RateLimit,
             Self::Overloaded { .. }
             | Self::Transient { .. }
             | Self::EmptyResponse { .. }
             | Self::Incomplete { .. }
             | Self::StreamTruncated { .. }
-            | Self::ReplyTooLarge { .. } => ErrorKind::Provider,
-            Self::Timeout { .. } => ErrorKind::Timeout,
-            Self::Auth { .. } | Self::Unavailable { .. } => ErrorKind::Auth,
-            Self::Quota { .. } => ErrorKind::Quota,
-            Self::ContextOverflow { .. } => ErrorKind::ContextOverflow,
+            | Self::ReplyTooLarge { .. } => ModelErrorKind::Provider,
+            Self::Timeout { .. } => ModelErrorKind::Timeout,
+            Self::Auth { .. } | Self::Unavailable { .. } => ModelErrorKind::Auth,
+            Self::Quota { .. } => ModelErrorKind::Quota,
+            Self::ContextOverflow { .. } => ModelErrorKind::ContextOverflow,
             Self::BadRequest { .. } | Self::NotFound { .. } | Self::Attachment { .. } => {
-                ErrorKind::BadRequest
+                ModelErrorKind::BadRequest
             }
-            Self::Refused { .. } => ErrorKind::Refused,
+            Self::Refused { .. } => ModelErrorKind::Refused,
             Self::Truncated { .. } | Self::UnknownTool { .. } | Self::NoAnswer { .. } => {
-                ErrorKind::InvalidOutput
+                ModelErrorKind::InvalidOutput
             }
-            Self::Program { .. } => ErrorKind::Program,
+            Self::Program { .. } => ModelErrorKind::Program,
             Self::Charged { error, .. } => error.kind(),
-            Self::NoRecording { .. } | Self::NotRecorded { .. } => ErrorKind::Recording,
+            Self::NoRecording { .. } | Self::NotRecorded { .. } => ModelErrorKind::Recording,
         }
     }
 

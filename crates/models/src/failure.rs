@@ -10,6 +10,7 @@ use std::time::Duration;
 use graphrun_guard::redact::{redact, redact_value};
 use serde_json::Value;
 
+use super::reader::text_of;
 use super::retry_after::read_retry_delay;
 use super::{ChatReply, Finish, ModelError, Protocol, TokenUsage};
 
@@ -18,7 +19,7 @@ const MESSAGE_CHARS_MAX: usize = 500;
 
 /// A reply other than 2xx, unchanged.
 #[derive(Debug, Clone, Copy)]
-pub struct Failure<'a> {
+pub struct ErrorReply<'a> {
     /// The HTTP status.
     pub status: u16,
     /// The wait that the provider asks for.
@@ -27,7 +28,7 @@ pub struct Failure<'a> {
     pub body: &'a str,
 }
 
-impl Failure<'_> {
+impl ErrorReply<'_> {
     /// Returns the failure as an error.
     ///
     /// A provider that checks the model's output itself and rejects it (Groq) puts the output into
@@ -117,7 +118,7 @@ pub(super) fn not_a(body: &Value, wanted: &str) -> ModelError {
     let by_word = || words.into_iter().flatten().find_map(status_of);
     // No status to go by: taken as a fault of the gateway, which it is when it says 200.
     let status = code.or_else(by_word).unwrap_or(502);
-    Failure { status, after: None, body: "" }.error(&error_text)
+    ErrorReply { status, after: None, body: "" }.error(&error_text)
 }
 
 /// Returns the status that a provider answers with when an error of this code or type is not inside a reply.
@@ -215,9 +216,8 @@ impl ErrorText {
         // error".
         let behind =
             error.pointer("/metadata/raw").and_then(Value::as_str).map(|raw| format!(": {raw}"));
-        let text = plain(words) + &behind.unwrap_or_default();
-        let codes =
-            ["code", "type", "status"].map(|name| error.get(name).map(plain).unwrap_or_default());
+        let text = text_of(Some(words)) + &behind.unwrap_or_default();
+        let codes = ["code", "type", "status"].map(|name| text_of(error.get(name)));
         let folded = format!("{text} {}", codes.join(" ")).to_lowercase();
         Self { folded, text, after: retry_info(error) }
     }
@@ -298,14 +298,6 @@ fn retry_info(error: &Value) -> Option<Duration> {
     details.iter().find_map(|it| read_retry_delay(it.get("retryDelay")?))
 }
 
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
 /// Removes the tags of an HTML page, so that its title and its sentence remain.
 fn without_tags(text: &str) -> String {
     if !text.trim_start().starts_with('<') {
@@ -332,7 +324,7 @@ mod tests {
     use super::*;
 
     fn overflows(status: u16, body: &str) -> bool {
-        let failure = Failure { status, after: None, body };
+        let failure = ErrorReply { status, after: None, body };
         matches!(failure.classify(), Err(ModelError::ContextOverflow { .. }))
     }
 

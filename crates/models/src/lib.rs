@@ -44,9 +44,9 @@ mod shape;
 #[cfg(feature = "openai")]
 mod gate;
 #[cfg(feature = "openai")]
-mod openai;
-#[cfg(feature = "openai")]
 mod protocol;
+#[cfg(feature = "openai")]
+mod provider_client;
 #[cfg(feature = "openai")]
 mod rates;
 #[cfg(feature = "openai")]
@@ -70,9 +70,9 @@ pub use attachment::{Attachment, AttachmentError, AttachmentKind};
 pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Role};
 pub use deltas::{AnswerReader, AnswerSink};
 pub use embeddings::{EMBEDDED_CHARACTERS_MAX, EmbeddingModel, EmbeddingReply, EmbeddingRequest};
-pub use error::{ErrorKind, ModelError, Nearest, Phase};
+pub use error::{ModelError, ModelErrorKind, Nearest, Phase};
 pub use estimates::TokenEstimates;
-pub use failure::Failure;
+pub use failure::ErrorReply;
 #[cfg(feature = "openai")]
 pub use fetch::connect;
 pub use fetch::{FetchError, FetchRequest, FetchResponse, fetch};
@@ -103,8 +103,8 @@ pub use windows::ContextWindows;
 #[cfg(feature = "openai")]
 pub use embeddings::EmbeddingClient;
 #[cfg(feature = "openai")]
-pub use openai::{Config, ConfigError, Limits, OpenAiCompatible};
-#[cfg(feature = "openai")]
 pub use provider::from_env;
+#[cfg(feature = "openai")]
+pub use provider_client::{ClientConfig, ConfigError, ExchangeLimits, ProviderClient};
 #[cfg(feature = "openai")]
 pub use transport::client_builder;

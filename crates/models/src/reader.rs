@@ -4,6 +4,7 @@
 //! missing, null, of another type or unknown. It also classifies a reply without an answer
 //! (refused, truncated, empty, an error in disguise), before any caller parses the text.
 
+use graphrun_core::state::plain_text;
 use serde_json::Value;
 
 use super::calls::read_calls;
@@ -209,8 +210,7 @@ pub(super) fn usage_of_part(usage: TokenUsage, characters: u64) -> TokenUsage {
 pub(super) fn text_of(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
+        Some(value) => plain_text(value),
     }
 }
 

@@ -23,11 +23,11 @@ use tower::Service;
 
 use super::deltas::AnswerSink;
 use super::error::{ModelError, Phase};
-use super::failure::{Failure, readable};
+use super::failure::{ErrorReply, readable};
 use super::gate::Gate;
-use super::openai::Limits;
 use super::protocol::{IncomingReply, Pace, completion};
 use super::provider::{Profile, Protocol, is_local};
+use super::provider_client::ExchangeLimits;
 use super::rates::Rates;
 use super::retry_after::read_retry_after;
 use super::secret::Secret;
@@ -61,7 +61,7 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug, Clone)]
 pub(super) struct Transport {
     http: Client,
-    limits: Limits,
+    limits: ExchangeLimits,
     has_key: bool,
     /// Scheme, host and port, for messages. The rest of the address may hold a password.
     origin: String,
@@ -82,7 +82,7 @@ impl Transport {
     pub(super) fn new(
         base_url: &str,
         query: Option<&str>,
-        limits: Limits,
+        limits: ExchangeLimits,
         api_key: &Secret,
     ) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let http = client_builder(base_url)?.connect_timeout(limits.connect);
@@ -206,7 +206,7 @@ impl Transport {
         // The status is more informative than an unreadable body.
         let body = self.read_start(&mut response, deadline).await;
         let body = String::from_utf8_lossy(&body);
-        let failure = Failure { status: status.as_u16(), after, body: &body };
+        let failure = ErrorReply { status: status.as_u16(), after, body: &body };
         let classified = failure.classify().map(|reply| completion(&reply));
         classified.map_err(|error| self.with_address(error, &response))
     }
@@ -233,7 +233,7 @@ impl Transport {
     /// Reads a reply. In a stream, only data counts as a sign of life, not what keeps the connection open. Before its
     /// answer, and while it thinks without showing it, a model may be silent until the deadline.
     async fn read(&self, response: &mut Response, deadline: Instant) -> Result<Value, ModelError> {
-        let Limits { idle, total, reply_bytes_max, .. } = self.limits;
+        let ExchangeLimits { idle, total, reply_bytes_max, .. } = self.limits;
         let mut incoming = IncomingReply::new(self.protocol, self.deltas.clone(), reply_bytes_max);
         let mut next = Instant::now() + idle;
         loop {

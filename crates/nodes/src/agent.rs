@@ -230,7 +230,7 @@ impl Agent {
             repairs_max: self.definition.repairs_max,
         };
         // `WatchedModel` has already reported each call.
-        let asked = chat.ask(request.clone(), &mut |_| ()).await;
+        let asked = chat.ask(request.clone()).await;
         match asked {
             Ok(structured) => {
                 let (update, read) = structured.value;

@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::checked::Checked;
+use crate::checked::CheckedTool;
 
 /// A call that a person is asked about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AskedCall<'a> {
-    pub(crate) tool: &'a Checked,
+    pub(crate) tool: &'a CheckedTool,
     pub(crate) input: &'a Value,
     /// The name of the call in its task, which no other call of the task has.
     pub(crate) name: &'a str,
@@ -21,7 +21,7 @@ pub(crate) struct AskedCall<'a> {
 
 /// The decision about a call.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum Decision {
     /// It is made with the arguments of the model or the workflow.
     Approved,
     /// It is made with the arguments of the person.
@@ -34,7 +34,7 @@ pub(crate) enum Verdict {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Answer {
-    decision: Decision,
+    decision: Choice,
     #[serde(default)]
     input: Option<Value>,
     #[serde(default)]
@@ -43,7 +43,7 @@ struct Answer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Decision {
+enum Choice {
     Approve,
     ApproveForRun,
     Reject,
@@ -56,22 +56,22 @@ impl AskedCall<'_> {
     /// # Errors
     ///
     /// Returns the question as an error while there is no answer.
-    pub(crate) async fn ask(self, ctx: &NodeContext) -> Result<Verdict, NodeError> {
+    pub(crate) async fn ask(self, ctx: &NodeContext) -> Result<Decision, NodeError> {
         let approval = self.tool.approve;
         let grant = self.grant();
         if approval == Approval::Never || ctx.is_granted(&grant) {
-            return Ok(Verdict::Approved);
+            return Ok(Decision::Approved);
         }
         let Answer { decision, input, comment } = ctx.ask(self.question(ctx, approval))?;
-        if decision == Decision::Reject {
-            return Ok(Verdict::Rejected(comment));
+        if decision == Choice::Reject {
+            return Ok(Decision::Rejected(comment));
         }
-        if approval == Approval::Once || decision == Decision::ApproveForRun {
+        if approval == Approval::Once || decision == Choice::ApproveForRun {
             ctx.grant(&grant).await?;
         }
         Ok(match input {
-            Some(input) if input != *self.input => Verdict::Changed(input),
-            _ => Verdict::Approved,
+            Some(input) if input != *self.input => Decision::Changed(input),
+            _ => Decision::Approved,
         })
     }
 
@@ -96,7 +96,7 @@ impl AskedCall<'_> {
 
     /// The name of an approval for the rest of a run. A changed tool has another one, and each folder.
     fn grant(self) -> String {
-        let Checked { tool, fingerprint, .. } = self.tool;
+        let CheckedTool { tool, fingerprint, .. } = self.tool;
         let whole = json!([fingerprint, tool.input_schema(), self.folder]).to_string();
         format!("tool {} {}", tool.name(), &blake3::hash(whole.as_bytes()).to_hex()[..12])
     }

@@ -18,8 +18,7 @@ use graphrun_core::{
 };
 use graphrun_models::{
     Admission, Admit, AnswerReader, AnswerSink, Attachment, ChatModel, ChatReply, ChatRequest,
-    ErrorKind as ModelErrorKind, Finish, Message, ModelError, Replay, RequestSettings, TokenUsage,
-    count_tokens,
+    Finish, Message, ModelError, ModelErrorKind, Replay, RequestSettings, TokenUsage, count_tokens,
 };
 use graphrun_workflow::kind::Services;
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@ use graphrun_core::{
     graph::{ErrorKind, Failure, NodeContext, NodeError},
 };
 use graphrun_guard::redact::redact;
-use graphrun_sandbox::{Finished, SourceFile, check_files, check_path};
+use graphrun_sandbox::{JobResult, SourceFile, check_files, check_path};
 use graphrun_workflow::kind::NodeReader;
 
 use super::write_files::replace_in;
@@ -47,7 +47,7 @@ pub(super) struct Changes {
 
 impl Changes {
     /// Returns the changes of a job whose own files were taken out of its result.
-    pub(super) fn of(finished: Finished) -> Self {
+    pub(super) fn of(finished: JobResult) -> Self {
         Self { files: finished.collected, refused: finished.refused }
     }
 }

@@ -19,7 +19,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 use tracing::{Instrument, Level, field, info_span, trace};
 
-use crate::declared::Declared;
+use crate::declared::CallableTool;
 
 /// The largest output of a tool, in bytes of JSON.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
@@ -30,7 +30,7 @@ const PROBLEM_CHARACTERS_MAX: usize = 300;
 
 /// A tool with its compiled schemas.
 #[derive(Debug)]
-pub(super) struct Checked {
+pub(super) struct CheckedTool {
     pub(super) tool: Arc<dyn Tool>,
     /// Whether it is known to ask no model: a built-in tool or one of the workflow, and not one of the program.
     pub(super) asks_no_model: bool,
@@ -53,7 +53,7 @@ pub(super) struct ToolSources<'a> {
     pub(super) declared: &'a [Arc<DeclaredTool>],
 }
 
-impl Checked {
+impl CheckedTool {
     /// Finds the tool of a node.
     pub(super) fn find(
         ctx: &MakeContext<'_>,
@@ -68,7 +68,7 @@ impl Checked {
         let approve = declared.as_ref().map_or(Approval::Never, |it| it.approve);
         let fingerprint = declared.as_ref().map_or(Value::Null, |it| it.fingerprint());
         let found = declared
-            .map(|it| Arc::new(Declared::new(it, ctx.services)) as Arc<dyn Tool>)
+            .map(|it| Arc::new(CallableTool::new(it, ctx.services)) as Arc<dyn Tool>)
             .or(registered)
             .or_else(|| BuiltIn::named(tool).map(|it| it.make(root, tiers)))
             .ok_or_else(|| {

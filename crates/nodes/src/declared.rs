@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use graphrun_core::{graph::NodeError, state::read_json_bytes};
 use graphrun_models::{FetchRequest, fetch};
-use graphrun_sandbox::{Job, Outcome, SandboxError, SourceFile, clean_output};
+use graphrun_sandbox::{SandboxError, clean_output};
 use graphrun_workflow::{
     kind::Services,
     tool::{
@@ -17,10 +17,9 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::{
-    call_in_sandbox::Streams,
+    call_in_sandbox::{STREAM_BYTES_MAX, SandboxCommand, Stopped},
     in_folder::SandboxFolder,
-    run::STREAM_BYTES_MAX,
-    sandboxed::{Bench, SandboxServices},
+    sandboxed::{PreparedSandbox, SandboxRun, SandboxServices},
 };
 
 /// The most characters of an output in an error.
@@ -28,19 +27,19 @@ const SHOWN_CHARACTERS_MAX: usize = 500;
 
 /// A declared tool with the services that it needs.
 #[derive(Debug)]
-pub(crate) struct Declared {
+pub(crate) struct CallableTool {
     definition: Arc<DeclaredTool>,
     sandboxes: SandboxServices,
     web: Arc<WebAccess>,
     mcp: Arc<dyn McpCaller>,
-    bench: OnceCell<Bench>,
+    prepared: OnceCell<PreparedSandbox>,
 }
 
-impl Declared {
+impl CallableTool {
     pub(crate) fn new(definition: Arc<DeclaredTool>, services: &Services) -> Self {
         let (sandboxes, web) = (SandboxServices::of(services), Arc::clone(&services.web));
         let mcp = Arc::clone(&services.mcp);
-        Self { definition, sandboxes, web, mcp, bench: OnceCell::new() }
+        Self { definition, sandboxes, web, mcp, prepared: OnceCell::new() }
     }
 
     async fn run(
@@ -49,7 +48,7 @@ impl Declared {
         input: &Value,
         ctx: &ToolContext,
     ) -> Result<Value, ToolError> {
-        let prepare = || Bench::prepare(&tool.sandbox, &self.sandboxes);
+        let prepare = || PreparedSandbox::prepare(&tool.sandbox, &self.sandboxes);
         let no_sandbox = |error| {
             let message = match error {
                 NodeError::Failed(failure) => failure.message,
@@ -57,66 +56,46 @@ impl Declared {
             };
             ToolError::permanent(message)
         };
-        let bench = self.bench.get_or_try_init(prepare).await.map_err(no_sandbox)?;
-        let streams = Streams::new();
-        let mut files = tool.scripts.clone();
-        files.push(SourceFile { path: streams.input.clone(), content: input.to_string() });
-        let job = |folder: &SandboxFolder| {
-            Ok(Job {
-                argv: streams.argv(tool.argv.iter().cloned()),
-                files: files.clone(),
-                folder: folder.files(),
-                mounted: folder.mounted(),
-                limits: tool.sandbox.limits(),
-                collect_temporary: vec![streams.output.clone(), streams.errors.clone()],
-                required: tool.argv.first().cloned().into_iter().collect(),
-                ..Job::default()
-            })
+        let prepared = self.prepared.get_or_try_init(prepare).await.map_err(no_sandbox)?;
+        let command = SandboxCommand {
+            argv: tool.argv.clone(),
+            stdin: Some(input.to_string()),
+            files: tool.scripts.clone(),
+            limits: tool.sandbox.limits(),
+            ..SandboxCommand::default()
         };
-        let (ran, refused) = match &tool.folder {
-            None => {
-                let open = bench.open().map_err(no_sandbox)?;
-                let job = job(&SandboxFolder::none()).map_err(no_sandbox)?;
-                let job = Job { read_only: open.mounts.clone(), ..job };
-                (open.sandbox.run(&job, &ctx.cancel).await, open.refused())
-            }
+        let job = |folder: &SandboxFolder| command.job(folder);
+        let run = match &tool.folder {
+            None => prepared.run(ctx, job).await,
             Some(name) => {
                 let no_node = || ToolError::permanent("only a node of a run has its folders");
                 let node = ctx.node.as_ref().ok_or_else(no_node)?;
-                (bench.run_in_folder(node, Some(name), job).await.map_err(no_sandbox)?, None)
+                prepared.run_in_folder(node, Some(name), job).await
             }
         };
-        let finished = match ran {
-            Ok(finished) => finished,
+        let SandboxRun { result, refused } = run.map_err(no_sandbox)?;
+        let refused = refused.map(|it| format!(" ({it})")).unwrap_or_default();
+        let result = match result {
+            Ok(result) => result,
             Err(SandboxError::ProgramNotFound { program }) => {
                 let message = format!("there is no program `{program}` inside the sandbox");
                 return Err(ToolError::permanent(message));
             }
             Err(error) => return Err(ToolError::permanent(error)),
         };
-        let mut collected = finished.collected;
-        let stdout = collected.remove(&streams.output).unwrap_or_default();
-        let stderr = collected.remove(&streams.errors).unwrap_or_default();
-        let why = match finished.outcome {
-            Outcome::Passed if stdout.len() > STREAM_BYTES_MAX => {
-                return Err(ToolError::permanent("the output of the command is larger than 1 MiB"));
-            }
-            Outcome::Passed => return parse(&stdout, "the command printed"),
-            Outcome::Failed(code) => format!("the command ended with {code}"),
-            Outcome::Signaled(signal) => format!("the command was ended by signal {signal}"),
-            Outcome::TimedOut => {
-                return Err(ToolError::transient(format!(
-                    "the command was stopped after {:?}",
-                    tool.sandbox.time
-                )));
-            }
-            Outcome::OutOfMemory => "the command used too much memory".to_owned(),
-            Outcome::OutputLimit => "the command wrote too much output".to_owned(),
-        };
-        let refused = refused.map(|it| format!(" ({it})")).unwrap_or_default();
-        let why = why + &refused;
-        let output = if stderr.is_empty() { &stdout } else { &stderr };
-        Err(ToolError::permanent(with_text(why, output)))
+        let output = command.output(result).map_err(|stopped| {
+            let message = stopped.message("the command") + &refused;
+            ToolError { message, transient: matches!(stopped, Stopped::TimedOut(_)) }
+        })?;
+        if output.code != 0 {
+            let text = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
+            let message = format!("the command ended with {}{refused}", output.code);
+            return Err(ToolError::permanent(with_text(message, text)));
+        }
+        if output.stdout.len() > STREAM_BYTES_MAX {
+            return Err(ToolError::permanent("the output of the command is larger than 1 MiB"));
+        }
+        parse(&output.stdout, "the command printed")
     }
 
     async fn request(&self, tool: &RequestTool, input: &Value) -> Result<Value, ToolError> {
@@ -147,7 +126,7 @@ impl Declared {
 }
 
 #[async_trait]
-impl Tool for Declared {
+impl Tool for CallableTool {
     fn name(&self) -> &str {
         &self.definition.signature.name
     }

@@ -47,7 +47,7 @@ pub(super) async fn ask_for_command(
     let mut question = Question::new(key, format!("{prompt}\n{}", quoted(&call.argv)));
     question.show = show;
     if !ctx.ask::<bool>(question)? {
-        let message = format!("a person declined `{}`", shown(&call.argv));
+        let message = format!("a person declined `{}`", command_line(&call.argv));
         return Err(Failure::new(ErrorKind::Declined, message).into());
     }
     if approval == Approval::Once {
@@ -69,7 +69,7 @@ fn quoted(argv: &[String]) -> String {
 }
 
 /// Returns a command for the trace.
-pub(super) fn shown(argv: &[String]) -> String {
+pub(super) fn command_line(argv: &[String]) -> String {
     let text = quoted(argv);
     match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -85,6 +85,6 @@ mod tests {
     fn each_argument_can_be_told_apart() {
         let argv = ["git", "commit", "-m", "it's a\nline", "", "$HOME", "a b"].map(str::to_owned);
         assert_eq!(quoted(&argv), "git commit -m 'it'\\''s a\nline' '' '$HOME' 'a b'");
-        assert_eq!(shown(&["x".repeat(3_000)]).chars().count(), SHOWN_CHARACTERS_MAX + 1);
+        assert_eq!(command_line(&["x".repeat(3_000)]).chars().count(), SHOWN_CHARACTERS_MAX + 1);
     }
 }

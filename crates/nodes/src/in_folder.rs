@@ -8,9 +8,9 @@ use std::{
 use graphrun_core::{
     diagnostic::Diagnostic,
     event::Report,
-    graph::{ErrorKind, Failure, NodeContext, NodeError},
+    graph::{ErrorKind, Failure, NodeContext, NodeError, with_hint},
 };
-use graphrun_folders::{FolderError, KeptFolder, OpenFolder, RunFolders};
+use graphrun_folders::{ExclusiveFolder, FolderError, RunFolders, SharedFolder};
 use graphrun_sandbox::{FolderContent, FolderFile, WriteError};
 use graphrun_workflow::{
     kind::{NodeReader, Section},
@@ -18,9 +18,12 @@ use graphrun_workflow::{
 };
 
 /// Opens a folder of the run. No other task uses it until it is dropped.
-pub(super) async fn open_folder(ctx: &NodeContext, name: &str) -> Result<OpenFolder, NodeError> {
-    let folder = folders_of(ctx)?.open(name).await.map_err(|it| failure(&it))?;
-    if folder.is_made_again() {
+pub(super) async fn open_folder(
+    ctx: &NodeContext,
+    name: &str,
+) -> Result<ExclusiveFolder, NodeError> {
+    let folder = folders_of(ctx)?.lock_exclusive(name).await.map_err(|it| failure(&it))?;
+    if folder.was_recreated() {
         report_lost_worktree(ctx, folder.path()).await;
     }
     Ok(folder)
@@ -64,8 +67,7 @@ pub(super) fn failure(error: &FolderError) -> NodeError {
         }
         error => error.hint(),
     };
-    let hint = hint.map(|it| format!(" ({it})")).unwrap_or_default();
-    Failure { message: failure.message + &hint, ..failure }.into()
+    Failure { message: with_hint(failure.message, hint), ..failure }.into()
 }
 
 /// Returns the failure of a node that could not write files.
@@ -124,7 +126,7 @@ pub(super) enum SandboxFolder {
     /// A copy of its files.
     Copy(Arc<[FolderFile]>),
     /// The folder itself, which nothing changes meanwhile.
-    Mounted(KeptFolder),
+    Mounted(SharedFolder),
 }
 
 impl SandboxFolder {
@@ -143,8 +145,8 @@ impl SandboxFolder {
         let Some(name) = name.filter(|_| can_mount) else {
             return files_of(ctx, name).await.map(Self::Copy);
         };
-        let kept = folders_of(ctx)?.keep(name).await.map_err(|it| failure(&it))?;
-        if kept.is_made_again() {
+        let kept = folders_of(ctx)?.lock_shared(name).await.map_err(|it| failure(&it))?;
+        if kept.was_recreated() {
             report_lost_worktree(ctx, kept.path()).await;
         }
         if kept.is_mountable().await.map_err(|it| failure(&it))? {

@@ -99,7 +99,7 @@ pub use self::{
     recall::RecallSettings,
     remember::RememberSettings,
     render::RenderNode,
-    run::{Argument, CommandSettings, RunOutput, RunPlace},
+    run::{Argument, CommandPlace, CommandSettings, RunOutput},
     run_tests::{
         RunTestsSettings, Runner, TestOutput, TestProof, TestResult, TestRunner, TestStatus,
     },

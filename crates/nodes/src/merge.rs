@@ -10,7 +10,7 @@ use graphrun_core::{
     id::ChannelName,
     state::{Type, Update},
 };
-use graphrun_folders::{CommitRequest, FolderError, MergeConflict, OpenFolder};
+use graphrun_folders::{CommitRequest, ExclusiveFolder, FolderError, MergeConflict};
 use graphrun_workflow::{
     Expression, ExpressionView, Registry,
     kind::{
@@ -260,7 +260,7 @@ impl MergeNode {
     async fn merge_commits(
         &self,
         ctx: &NodeContext,
-        folder: &OpenFolder,
+        folder: &ExclusiveFolder,
         commits: &[String],
         request: CommitRequest<'_>,
     ) -> Result<(String, Vec<LeftOut>), NodeError> {

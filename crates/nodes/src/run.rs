@@ -6,17 +6,15 @@
 mod on_host;
 mod read;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use graphrun_core::{
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError},
-    state::{Update, read_json_bytes},
+    state::{Update, plain_text, read_json_bytes},
 };
-use graphrun_sandbox::{
-    Finished, HostResult, Job, JobError, Outcome, SandboxError, SourceFile, clean_output,
-};
+use graphrun_sandbox::{HostResult, JobError, SandboxError, SourceFile, clean_output};
 use graphrun_workflow::{
     Expression, ExpressionView, HostAccess, HostSettings, SandboxSettings, kind::Services,
 };
@@ -25,19 +23,17 @@ use tokio::sync::OnceCell;
 
 use self::on_host::HostCall;
 pub(super) use self::read::RunKind;
-pub use self::read::{Argument, CommandSettings, RunOutput, RunPlace};
+pub use self::read::{Argument, CommandPlace, CommandSettings, RunOutput};
 use super::{
-    call_in_sandbox::Streams,
+    call_in_sandbox::{CommandOutput, STREAM_BYTES_MAX, SandboxCommand, exit_code},
     changes::{Changes, write_back},
     in_folder::SandboxFolder,
-    sandboxed::{Bench, SandboxServices, unusable},
+    sandboxed::{PreparedSandbox, SandboxServices, unusable},
     write_files::source_files,
 };
 
 /// The longest value of a variable; the kernel takes twice as much.
 const VARIABLE_BYTES_MAX: usize = 64 << 10;
-/// The most bytes of each stream that are kept. Written into the script of [`Streams`].
-pub(super) const STREAM_BYTES_MAX: usize = 1 << 20;
 
 /// Runs a command.
 #[derive(Debug)]
@@ -46,32 +42,21 @@ struct Run {
     sandboxes: SandboxServices,
     hosts: Arc<HostAccess>,
     /// Made on first use, and kept for later visits in a loop.
-    bench: OnceCell<Bench>,
-}
-
-/// The result of a command that ended by itself.
-struct CommandOutput {
-    code: i32,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-    changes: Changes,
+    prepared: OnceCell<PreparedSandbox>,
 }
 
 impl Run {
     fn new(definition: CommandSettings, services: &Services) -> Self {
         let (sandboxes, hosts) = (SandboxServices::of(services), Arc::clone(&services.hosts));
-        Self { definition, sandboxes, hosts, bench: OnceCell::new() }
+        Self { definition, sandboxes, hosts, prepared: OnceCell::new() }
     }
 
-    /// Returns the job. The names of the files with its streams cannot be guessed, so a file of the command is never taken
-    /// for a stream.
-    fn job(
+    /// Returns the command with the values of the state.
+    fn command(
         &self,
         view: &ExpressionView<'_>,
         settings: &SandboxSettings,
-        folder: &SandboxFolder,
-        names: &Streams,
-    ) -> Result<Job, NodeError> {
+    ) -> Result<SandboxCommand, NodeError> {
         let mut files = match &self.definition.files {
             Some(files) => source_files(files.evaluate(view)?.as_ref())?,
             None => Vec::new(),
@@ -84,73 +69,28 @@ impl Run {
             return Err(Failure::new(ErrorKind::Command, message).into());
         }
         files.extend(scripts.iter().cloned());
-        if let Some(stdin) = &self.definition.stdin {
-            let content = text_of(stdin.evaluate(view)?.as_ref());
-            files.push(SourceFile { path: names.input.clone(), content });
-        }
+        let stdin = self.definition.stdin.as_ref().map(|it| it.evaluate(view)).transpose()?;
         let variable = |(name, value): &(String, Expression)| {
-            let text = text_of(value.evaluate(view)?.as_ref());
+            let text = plain_text(&*value.evaluate(view)?);
             if text.len() > VARIABLE_BYTES_MAX {
                 let message = format!("the variable `{name}` is too long; pass it by `stdin`");
                 return Err(NodeError::from(Failure::new(ErrorKind::Command, message)));
             }
             Ok((name.clone(), text))
         };
-        Ok(Job {
-            argv: names.argv(self.definition.argv.iter().cloned()),
+        Ok(SandboxCommand {
+            argv: self.definition.argv.clone(),
+            stdin: stdin.map(|it| plain_text(&it)),
             files,
-            folder: folder.files(),
-            mounted: folder.mounted(),
             env: self.definition.env.iter().map(variable).collect::<Result<_, _>>()?,
             limits: settings.limits(),
-            collect_temporary: vec![names.output.clone(), names.errors.clone()],
-            collect_below: self.definition.changes.clone(),
-            // The program is looked up before any code of the command runs, so that no command can
-            // make it seem absent.
-            required: self.definition.argv.first().cloned().into_iter().collect(),
-            ..Job::default()
+            changes: self.definition.changes.clone(),
+            ..SandboxCommand::default()
         })
     }
 
     fn program(&self) -> &str {
         self.definition.argv.first().map_or("", String::as_str)
-    }
-
-    /// Returns the exit code of a command that was not stopped.
-    fn code(&self, outcome: Outcome, time: Duration) -> Result<i32, Failure> {
-        let program = self.program();
-        match outcome {
-            Outcome::Passed => Ok(0),
-            Outcome::Failed(code) => Ok(code),
-            Outcome::Signaled(signal) => Ok(128 + signal),
-            Outcome::TimedOut => {
-                let message = format!("`{program}` was stopped after {time:?}");
-                Err(Failure::new(ErrorKind::Timeout, message))
-            }
-            Outcome::OutOfMemory => Err(stopped(program, "it used too much memory")),
-            Outcome::OutputLimit => Err(stopped(program, "it wrote too much output")),
-        }
-    }
-
-    /// Returns the result of a command in a sandbox that was not stopped.
-    fn ended(
-        &self,
-        mut finished: Finished,
-        names: &Streams,
-        time: Duration,
-    ) -> Result<CommandOutput, Failure> {
-        let program = self.program();
-        let code = self.code(finished.outcome, time)?;
-        // The shell around the program brings the output out, and a program can kill all processes.
-        let missing = if finished.is_too_large {
-            "its output and its changes together are larger than 8 MiB"
-        } else {
-            "a signal ended it together with the shell that keeps its output"
-        };
-        let mut stream =
-            |name: &str| finished.collected.remove(name).ok_or_else(|| stopped(program, missing));
-        let (stdout, stderr) = (stream(&names.output)?, stream(&names.errors)?);
-        Ok(CommandOutput { code, stdout, stderr, changes: Changes::of(finished) })
     }
 
     /// Whether an exit code is a failure. It is a result if a field receives it, unless another attempt follows.
@@ -167,8 +107,8 @@ impl Run {
         host: &HostSettings,
     ) -> Result<CommandOutput, NodeError> {
         let call = HostCall { definition: &self.definition, host, access: &self.hosts };
-        let HostResult { outcome, stdout, stderr } = call.run(ctx).await?;
-        let code = self.code(outcome, host.time)?;
+        let HostResult { end, stdout, stderr } = call.run(ctx).await?;
+        let code = exit_code(end, host.time).map_err(|it| it.failure(self.program()))?;
         Ok(CommandOutput { code, stdout, stderr, changes: Changes::default() })
     }
 
@@ -177,13 +117,13 @@ impl Run {
         ctx: &NodeContext,
         settings: &SandboxSettings,
     ) -> Result<CommandOutput, NodeError> {
-        let prepare = || Bench::prepare(settings, &self.sandboxes);
-        let bench = self.bench.get_or_try_init(prepare).await?;
-        let names = Streams::new();
-        let view = ExpressionView::of(ctx);
-        let job = |folder: &SandboxFolder| self.job(&view, settings, folder, &names);
-        let finished = match bench.run_in_folder(ctx, self.definition.folder.as_ref(), job).await? {
-            Ok(finished) => finished,
+        let prepare = || PreparedSandbox::prepare(settings, &self.sandboxes);
+        let prepared = self.prepared.get_or_try_init(prepare).await?;
+        let command = self.command(&ExpressionView::of(ctx), settings)?;
+        let job = |folder: &SandboxFolder| command.job(folder);
+        let run = prepared.run_in_folder(ctx, self.definition.folder.as_ref(), job).await?;
+        let result = match run.result {
+            Ok(result) => result,
             // A model may have chosen these names, so the failure is one of the work.
             Err(SandboxError::Refused(JobError::Files(refused))) => {
                 let message = format!("the files were not accepted: {refused}");
@@ -198,15 +138,15 @@ impl Run {
             }
             Err(error) => return Err(unusable(&error)),
         };
-        Ok(self.ended(finished, &names, settings.time)?)
+        Ok(command.output(result).map_err(|it| it.failure(self.program()))?)
     }
 
     fn update(&self, ended: &CommandOutput) -> Result<Update, Failure> {
         let mut update = Update::default();
         for (channel, output) in &self.definition.writes {
             let value = match output {
-                RunOutput::Stdout => shown(&ended.stdout).into(),
-                RunOutput::Stderr => shown(&ended.stderr).into(),
+                RunOutput::Stdout => output_text(&ended.stdout).into(),
+                RunOutput::Stderr => output_text(&ended.stderr).into(),
                 RunOutput::ExitCode => json!(ended.code),
                 RunOutput::Ok => json!(ended.code == 0),
                 // Truncated output is no JSON any longer, so its size need not be checked.
@@ -220,7 +160,7 @@ impl Run {
                         let what =
                             if is_limit { "JSON that exceeds a limit" } else { "invalid JSON" };
                         let message = format!("`{}` printed {what}: {error}", self.program());
-                        let raw = Some(shown(&ended.stdout));
+                        let raw = Some(output_text(&ended.stdout));
                         let failure = Failure::new(ErrorKind::InvalidOutput, message);
                         return Err(Failure { raw, ..failure });
                     }
@@ -236,15 +176,15 @@ impl Run {
 impl Node for Run {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let ended = match &self.definition.place {
-            RunPlace::Sandbox(settings) => self.in_sandbox(&ctx, settings).await?,
-            RunPlace::Host(host) => self.on_host(&ctx, host).await?,
+            CommandPlace::Sandbox(settings) => self.in_sandbox(&ctx, settings).await?,
+            CommandPlace::Host(host) => self.on_host(&ctx, host).await?,
         };
         let message = format!("`{}` ended with {}", self.program(), ended.code);
         ctx.report(Report::Note { message: message.clone() }).await;
         if self.is_failure(ended.code, ctx.attempt) {
             let output = if ended.stderr.is_empty() { &ended.stdout } else { &ended.stderr };
-            let failure = Failure::new(ErrorKind::Command, with_last_words(message, output));
-            let (raw, exit_code) = (Some(shown(output)), Some(ended.code));
+            let failure = Failure::new(ErrorKind::Command, with_output_tail(message, output));
+            let (raw, exit_code) = (Some(output_text(output)), Some(ended.code));
             return Err(Failure { raw, exit_code, ..failure }.into());
         }
         let update = self.update(&ended)?;
@@ -262,8 +202,8 @@ impl Node for Run {
             "writes": outputs.collect::<Vec<Value>>(),
         });
         match place {
-            RunPlace::Sandbox(settings) => fingerprint["sandbox"] = settings.fingerprint(),
-            RunPlace::Host(host) => {
+            CommandPlace::Sandbox(settings) => fingerprint["sandbox"] = settings.fingerprint(),
+            CommandPlace::Host(host) => {
                 fingerprint["host"] = json!([host.name, host.folder, host.secrets]);
                 fingerprint["rest"] = rest.iter().map(Argument::fingerprint).collect();
             }
@@ -300,20 +240,8 @@ impl Node for Run {
     }
 }
 
-fn stopped(program: &str, why: &str) -> Failure {
-    Failure::new(ErrorKind::Command, format!("`{program}` was stopped: {why}"))
-}
-
-/// A text as it is, other values as JSON.
-fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
 /// Returns output as text without control characters, and with a mark where it was truncated.
-pub(super) fn shown(bytes: &[u8]) -> String {
+pub(super) fn output_text(bytes: &[u8]) -> String {
     if bytes.len() <= STREAM_BYTES_MAX {
         return clean_output(bytes, false);
     }
@@ -325,8 +253,8 @@ const LAST_LINES: usize = 20;
 const LINE_CHARACTERS_MAX: usize = 200;
 
 /// Returns a message with the last lines of the output.
-pub(super) fn with_last_words(message: String, output: &[u8]) -> String {
-    let output = shown(output);
+pub(super) fn with_output_tail(message: String, output: &[u8]) -> String {
+    let output = output_text(output);
     let lines: Vec<&str> = output.lines().filter(|it| !it.trim().is_empty()).collect();
     let shown = |it: &&str| it.trim_end().chars().take(LINE_CHARACTERS_MAX).collect::<String>();
     let last = &lines[lines.len().saturating_sub(LAST_LINES)..];

@@ -29,7 +29,7 @@ pub use self::{
 };
 use super::{
     in_folder::SandboxFolder,
-    sandboxed::{Bench, OpenBench, SandboxServices, unusable},
+    sandboxed::{OpenSandbox, PreparedSandbox, SandboxServices, unusable},
     write_files::source_files,
 };
 
@@ -39,12 +39,12 @@ struct RunTests {
     definition: RunTestsSettings,
     sandboxes: SandboxServices,
     /// Made on first use, and kept for later visits in a loop.
-    bench: OnceCell<Bench>,
+    prepared: OnceCell<PreparedSandbox>,
 }
 
 impl RunTests {
     fn new(definition: RunTestsSettings, services: &Services) -> Self {
-        Self { definition, sandboxes: SandboxServices::of(services), bench: OnceCell::new() }
+        Self { definition, sandboxes: SandboxServices::of(services), prepared: OnceCell::new() }
     }
 
     /// Returns the tested artifact and the number of the attempt.
@@ -66,9 +66,9 @@ impl RunTests {
     }
 
     async fn test(&self, ctx: &NodeContext, files: &[SourceFile]) -> Result<TestResult, NodeError> {
-        let prepare = || Bench::prepare(&self.definition.sandbox, &self.sandboxes);
-        let bench = self.bench.get_or_try_init(prepare).await?;
-        let open = bench.open_for(ctx).await?;
+        let prepare = || PreparedSandbox::prepare(&self.definition.sandbox, &self.sandboxes);
+        let prepared = self.prepared.get_or_try_init(prepare).await?;
+        let open = prepared.open_for(ctx).await?;
         // Others choose among the files.
         let takes_any = match &self.definition.runner {
             TestRunner::Pytest(it) => it.allows(Allowed::Conftest),
@@ -77,7 +77,7 @@ impl RunTests {
         };
         let name = self.definition.folder.as_ref();
         let ran = loop {
-            let folder = SandboxFolder::open(ctx, name, takes_any && bench.can_mount()).await?;
+            let folder = SandboxFolder::open(ctx, name, takes_any && prepared.can_mount()).await?;
             let mounted_paths = match &self.definition.runner {
                 TestRunner::Pytest(_) => folder.mounted_paths().await?,
                 TestRunner::Node(_) | TestRunner::Command(_) => Arc::default(),
@@ -91,7 +91,7 @@ impl RunTests {
                 TestRunner::Command(it) => self.run_command(ctx, &open, &project, it).await,
             };
             match ran {
-                Err(PytestError::Sandbox(error)) if bench.copies_after(&error) => {}
+                Err(PytestError::Sandbox(error)) if prepared.copies_after(&error) => {}
                 ran => break ran,
             }
         };
@@ -111,7 +111,7 @@ impl RunTests {
     async fn run_pytest(
         &self,
         ctx: &NodeContext,
-        open: &OpenBench,
+        open: &OpenSandbox,
         project: &Project,
         settings: &TestSettings,
     ) -> Result<TestResult, PytestError> {
@@ -125,7 +125,7 @@ impl RunTests {
     async fn run_node(
         &self,
         ctx: &NodeContext,
-        open: &OpenBench,
+        open: &OpenSandbox,
         project: &Project,
         settings: &TestSettings,
     ) -> Result<TestResult, PytestError> {
@@ -138,7 +138,7 @@ impl RunTests {
     async fn run_command(
         &self,
         ctx: &NodeContext,
-        open: &OpenBench,
+        open: &OpenSandbox,
         project: &Project,
         command: &TestCommand,
     ) -> Result<TestResult, PytestError> {

@@ -11,13 +11,13 @@ use std::{
 
 use graphrun_core::{
     event::Report,
-    graph::{ErrorKind, Failure, NodeContext, NodeError},
+    graph::{ErrorKind, Failure, NodeContext, NodeError, with_hint},
 };
 use graphrun_sandbox::{
-    Finished, InstalledPackages, Job, Mount, Network, NetworkAccess, NetworkHost, PackageCache,
+    InstalledPackages, Job, JobResult, Mount, Network, NetworkAccess, NetworkHost, PackageCache,
     PackageInstaller, PythonEnvironment, Sandbox, SandboxError,
 };
-use graphrun_workflow::{LockFileUse, SandboxSettings, kind::Services};
+use graphrun_workflow::{LockFileUse, SandboxSettings, kind::Services, tool::ToolContext};
 
 use crate::{dependencies, in_folder::SandboxFolder};
 
@@ -32,7 +32,7 @@ pub(super) struct SandboxServices {
 
 /// A sandbox with its packages.
 #[derive(Debug)]
-pub(super) struct Bench {
+pub(super) struct PreparedSandbox {
     sandbox: Sandbox,
     /// The packages; `None` if none are declared.
     environment: Option<PythonEnvironment>,
@@ -48,7 +48,7 @@ pub(super) struct Bench {
 
 /// A sandbox for one attempt, with its network and its packages.
 #[derive(Debug)]
-pub(super) struct OpenBench {
+pub(super) struct OpenSandbox {
     pub(super) sandbox: Sandbox,
     network: Option<Arc<Network>>,
     /// The Python environment; `None` if no packages of Python are declared.
@@ -59,13 +59,21 @@ pub(super) struct OpenBench {
     pub(super) env: BTreeMap<String, String>,
 }
 
+/// The end of a job in a sandbox with its network.
+#[derive(Debug)]
+pub(super) struct SandboxRun {
+    pub(super) result: Result<JobResult, SandboxError>,
+    /// The connections that were refused, as a text, if there are any.
+    pub(super) refused: Option<String>,
+}
+
 impl SandboxServices {
     pub(super) fn of(services: &Services) -> Self {
         Self { cache_dir: services.cache_dir.clone(), network: Arc::clone(&services.network) }
     }
 }
 
-impl Bench {
+impl PreparedSandbox {
     /// Checks that a sandbox is available, and installs the declared packages.
     pub(super) async fn prepare(
         settings: &SandboxSettings,
@@ -99,7 +107,7 @@ impl Bench {
     }
 
     /// Opens the sandbox for an attempt of a node, with the packages of the repository of its run.
-    pub(super) async fn open_for(&self, ctx: &NodeContext) -> Result<OpenBench, NodeError> {
+    pub(super) async fn open_for(&self, ctx: &NodeContext) -> Result<OpenSandbox, NodeError> {
         let mut open = self.open()?;
         if !self.dependencies.is_empty() {
             for found in dependencies::find(ctx, &self.dependencies, &self.packages).await? {
@@ -110,13 +118,13 @@ impl Bench {
     }
 
     /// Opens the sandbox with its network, if it has one, and without packages of a repository.
-    pub(super) fn open(&self) -> Result<OpenBench, NodeError> {
+    pub(super) fn open(&self) -> Result<OpenSandbox, NodeError> {
         let environment = self.environment.clone();
         let mounts = environment.iter().flat_map(|it| it.mounts().to_vec()).collect();
         let env = BTreeMap::new();
         if self.hosts.is_empty() {
             let sandbox = self.sandbox.clone();
-            return Ok(OpenBench { sandbox, network: None, environment, mounts, env });
+            return Ok(OpenSandbox { sandbox, network: None, environment, mounts, env });
         }
         let network = self.access.open(&self.hosts).map_err(|host| {
             let message = format!(
@@ -126,22 +134,22 @@ impl Bench {
             Failure::new(ErrorKind::Sandbox, message)
         })?;
         let sandbox = self.sandbox.with_network(Arc::clone(&network));
-        Ok(OpenBench { sandbox, network: Some(network), environment, mounts, env })
+        Ok(OpenSandbox { sandbox, network: Some(network), environment, mounts, env })
     }
 
     /// Runs a job, with the packages of the sandbox, in the folder that a node names, if it names one: mounted, or copied
-    /// where this machine mounts none. The files below `collect_below` that the job has not changed are left out of the result,
+    /// where this machine mounts none. The files below [`Collect::below`](graphrun_sandbox::Collect) that the job has not changed are left out of the result,
     /// also those with an unacceptable name.
     pub(super) async fn run_in_folder(
         &self,
         ctx: &NodeContext,
         name: Option<&String>,
-        job: impl Fn(&SandboxFolder) -> Result<Job, NodeError>,
-    ) -> Result<Result<Finished, SandboxError>, NodeError> {
+        job: impl Fn(&SandboxFolder) -> Job,
+    ) -> Result<SandboxRun, NodeError> {
         let open = self.open_for(ctx).await?;
         let (ran, folder) = loop {
             let folder = SandboxFolder::open(ctx, name, self.can_mount()).await?;
-            let mut job = Job { read_only: open.mounts.clone(), ..job(&folder)? };
+            let mut job = Job { read_only: open.mounts.clone(), ..job(&folder) };
             // A variable of the node counts more.
             for (name, value) in &open.env {
                 job.env.entry(name.clone()).or_insert_with(|| value.clone());
@@ -152,15 +160,28 @@ impl Bench {
             }
         };
         open.report(ctx).await;
-        Ok(ran.map(|mut finished| {
-            finished.collected.retain(|path, content| !folder.has(Path::new(path), content));
-            finished.refused.retain(|path, content| !folder.has(path, content));
-            finished
-        }))
+        let result = ran.map(|mut result| {
+            result.collected.retain(|path, content| !folder.has(Path::new(path), content));
+            result.refused.retain(|path, content| !folder.has(path, content));
+            result
+        });
+        Ok(SandboxRun { result, refused: open.refused() })
+    }
+
+    /// Runs a job, with the packages of the sandbox, without a folder and without packages of a repository.
+    pub(super) async fn run(
+        &self,
+        ctx: &ToolContext,
+        job: impl Fn(&SandboxFolder) -> Job,
+    ) -> Result<SandboxRun, NodeError> {
+        let open = self.open()?;
+        let job = Job { read_only: open.mounts.clone(), ..job(&SandboxFolder::none()) };
+        let result = open.sandbox.run(&job, &ctx.cancel).await;
+        Ok(SandboxRun { result, refused: open.refused() })
     }
 }
 
-impl OpenBench {
+impl OpenSandbox {
     fn add(&mut self, packages: &InstalledPackages) {
         self.mounts.extend(packages.mounts());
         self.env.extend(packages.environment());
@@ -178,7 +199,7 @@ impl OpenBench {
     }
 
     /// Returns a text about the connections that were refused, if there are any.
-    pub(super) fn refused(&self) -> Option<String> {
+    fn refused(&self) -> Option<String> {
         let connections = self.network.as_ref()?.connections();
         let refused = connections.iter().filter(|it| it.answer.is_refused());
         let texts: Vec<String> = refused.map(ToString::to_string).collect();
@@ -203,9 +224,5 @@ pub(super) fn unusable(error: &SandboxError) -> NodeError {
 }
 
 pub(super) fn hinted(failure: Failure, hint: Option<&str>) -> NodeError {
-    let message = match hint {
-        Some(hint) => format!("{} ({hint})", failure.message),
-        None => failure.message,
-    };
-    Failure { message, ..failure }.into()
+    Failure { message: with_hint(failure.message, hint), ..failure }.into()
 }

@@ -21,8 +21,8 @@ pub(super) use self::read::ToolKind;
 pub use self::read::ToolSettings;
 use self::read::part_of;
 use super::{
-    approval::{AskedCall, Verdict},
-    checked::Checked,
+    approval::{AskedCall, Decision},
+    checked::CheckedTool,
     in_folder::tools_folder,
     memory::task_memory,
 };
@@ -31,7 +31,7 @@ use super::{
 #[derive(Debug)]
 struct Call {
     definition: ToolSettings,
-    tool: Checked,
+    tool: CheckedTool,
     services: Services,
 }
 
@@ -63,9 +63,9 @@ impl Node for Call {
         let folder = self.definition.folder.as_deref();
         let asked = AskedCall { tool: &self.tool, input: &input, name: "tool", folder };
         let input = match asked.ask(&ctx).await? {
-            Verdict::Approved => input,
-            Verdict::Changed(input) => input,
-            Verdict::Rejected(comment) => {
+            Decision::Approved => input,
+            Decision::Changed(input) => input,
+            Decision::Rejected(comment) => {
                 let tool = &self.definition.tool;
                 let reason = comment.map(|it| format!(": {it}")).unwrap_or_default();
                 let message = format!("a person declined the call of `{tool}`{reason}");
@@ -103,7 +103,6 @@ impl Node for Call {
         NodeDescription {
             kind: "tool",
             contract: Contract { reads: None, writes: Some(writes) },
-            // A tool in Rust does not declare whether it asks a model.
             // A tool in Rust does not declare whether it asks a model.
             calls_max: self.tool.asks_no_model.then(|| embeddings.map_or(0, |it| it.calls_max)),
             fingerprint,

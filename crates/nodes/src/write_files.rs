@@ -165,12 +165,12 @@ async fn deliver(delivery: Delivery) -> Result<Vec<PathBuf>, NodeError> {
             _ => ErrorKind::Delivery,
         };
         let failure = Failure::of(kind, &error);
-        let way_out = match error {
+        let remedy = match error {
             WriteError::Foreign { .. } => "; move them away, or continue with `resume --force`",
             _ => "",
         };
         let message =
-            format!("the files could not be delivered to {shown}: {}{way_out}", failure.message);
+            format!("the files could not be delivered to {shown}: {}{remedy}", failure.message);
         NodeError::from(Failure { message, ..failure })
     })
 }

@@ -10,7 +10,7 @@ use super::{
     error::SandboxError,
     folder_file::Project,
     go_test, jest,
-    job::{Finished, Job, Limits, Mount, Outcome},
+    job::{Collect, Job, JobResult, Limits, Mount, ProgramEnd},
     junit, libtest,
     probe::Sandbox,
     tap,
@@ -135,11 +135,8 @@ pub async fn run_test_command(
     limits: &Limits,
     cancel: &CancellationToken,
 ) -> Result<CommandReport, SandboxError> {
-    // Programs of an environment come first, as for any other command of a workflow.
-    let search = r#"[[ -d /env/bin ]] && PATH=/env/bin:$PATH; exec "$@""#;
-    let wrapper = ["bash", "-c", search, "tests"].map(str::to_owned);
     let job = Job {
-        argv: wrapper.into_iter().chain(command.argv.iter().cloned()).collect(),
+        argv: command.argv.clone(),
         required: command.argv.first().cloned().into_iter().collect(),
         folder: Arc::clone(&project.folder),
         mounted: project.mounted.clone(),
@@ -147,19 +144,22 @@ pub async fn run_test_command(
         read_only: mounts.to_vec(),
         env: env.clone(),
         limits: limits.clone(),
-        collect: command.report_path.iter().cloned().collect(),
+        collect: Collect {
+            work: command.report_path.iter().cloned().collect(),
+            ..Collect::default()
+        },
         ..Job::default()
     };
     let finished = sandbox.run(&job, cancel).await?;
     Ok(report(finished, command))
 }
 
-fn report(finished: Finished, command: &TestCommand) -> CommandReport {
+fn report(finished: JobResult, command: &TestCommand) -> CommandReport {
     let counts = match &command.report_path {
         Some(path) => finished.collected.get(path).and_then(|it| command.report.read(it)),
         None => command.report.read(finished.output.as_bytes()),
     };
-    let problem = problem(finished.outcome, counts);
+    let problem = problem(finished.end, counts);
     let mut output = finished.output;
     if let Some(problem) = &problem {
         output.extend(["not passed: ", problem.as_str(), "\n"]);
@@ -168,22 +168,22 @@ fn report(finished: Finished, command: &TestCommand) -> CommandReport {
 }
 
 /// Why a result is no pass.
-fn problem(outcome: Outcome, counts: Option<TestCounts>) -> Option<String> {
+fn problem(end: ProgramEnd, counts: Option<TestCounts>) -> Option<String> {
     let Some(counts) = counts else {
         return Some("the command left no report that can be read".to_owned());
     };
-    match outcome {
-        Outcome::Passed if counts.failed > 0 => Some("the report has failures".to_owned()),
-        Outcome::Passed if counts.passed == 0 => Some("no test passed".to_owned()),
-        Outcome::Passed if counts.skipped > 0 => {
+    match end {
+        ProgramEnd::Exited(0) if counts.failed > 0 => Some("the report has failures".to_owned()),
+        ProgramEnd::Exited(0) if counts.passed == 0 => Some("no test passed".to_owned()),
+        ProgramEnd::Exited(0) if counts.skipped > 0 => {
             Some(format!("{} tests were skipped", counts.skipped))
         }
-        Outcome::Passed => None,
-        Outcome::Failed(code) => Some(format!("the command ended with {code}")),
-        Outcome::Signaled(signal) => Some(format!("signal {signal} ended the command")),
-        Outcome::TimedOut => Some("the time of the sandbox is over".to_owned()),
-        Outcome::OutOfMemory => Some("the memory of the sandbox is used up".to_owned()),
-        Outcome::OutputLimit => Some("the command printed too much".to_owned()),
+        ProgramEnd::Exited(0) => None,
+        ProgramEnd::Exited(code) => Some(format!("the command ended with {code}")),
+        ProgramEnd::Signaled(signal) => Some(format!("signal {signal} ended the command")),
+        ProgramEnd::TimedOut => Some("the time of the sandbox is over".to_owned()),
+        ProgramEnd::OutOfMemory => Some("the memory of the sandbox is used up".to_owned()),
+        ProgramEnd::OutputLimit => Some("the command printed too much".to_owned()),
     }
 }
 
@@ -194,17 +194,17 @@ mod tests {
     #[test]
     fn a_command_passes_only_with_its_code_and_a_clean_report() {
         let counts = |passed, failed, skipped| Some(TestCounts { passed, failed, skipped });
-        assert_eq!(problem(Outcome::Passed, counts(1, 0, 0)), None);
-        for (outcome, counts) in [
-            (Outcome::Passed, None),
-            (Outcome::Passed, counts(0, 0, 0)),
-            (Outcome::Passed, counts(1, 1, 0)),
-            (Outcome::Passed, counts(1, 0, 1)),
-            (Outcome::Failed(1), counts(1, 0, 0)),
-            (Outcome::Signaled(9), counts(1, 0, 0)),
-            (Outcome::TimedOut, counts(1, 0, 0)),
+        assert_eq!(problem(ProgramEnd::Exited(0), counts(1, 0, 0)), None);
+        for (end, counts) in [
+            (ProgramEnd::Exited(0), None),
+            (ProgramEnd::Exited(0), counts(0, 0, 0)),
+            (ProgramEnd::Exited(0), counts(1, 1, 0)),
+            (ProgramEnd::Exited(0), counts(1, 0, 1)),
+            (ProgramEnd::Exited(1), counts(1, 0, 0)),
+            (ProgramEnd::Signaled(9), counts(1, 0, 0)),
+            (ProgramEnd::TimedOut, counts(1, 0, 0)),
         ] {
-            assert!(problem(outcome, counts).is_some(), "{outcome:?} {counts:?}");
+            assert!(problem(end, counts).is_some(), "{end:?} {counts:?}");
         }
     }
 

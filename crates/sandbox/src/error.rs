@@ -1,6 +1,6 @@
 //! The reasons why there is no sandbox, or why it could not run a job.
 //!
-//! None of these is about the program inside; its result is an [`Outcome`](super::Outcome).
+//! None of these is about the program inside; its result is a [`ProgramEnd`](super::ProgramEnd).
 
 use std::{io, path::PathBuf};
 

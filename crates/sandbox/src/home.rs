@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     error::SandboxError,
     interpreter::is_readable_inside,
-    job::{Finished, Job},
+    job::{Job, JobResult},
     probe::Sandbox,
     room::RoomLimit,
 };
@@ -37,7 +37,7 @@ impl Sandbox {
         job: &Job,
         home: &Path,
         cancel: &CancellationToken,
-    ) -> Result<Finished, SandboxError> {
+    ) -> Result<JobResult, SandboxError> {
         self.prepare_home(home)?;
         let limit = RoomLimit { bytes: job.limits.work_bytes, entries: ENTRIES_MAX };
         let stop = cancel.child_token();

@@ -23,11 +23,17 @@ use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    task::spawn_blocking,
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{job::Outcome, mounts::find_tool, output_reader::OutputReader, process_tree::children};
+use super::{
+    job::ProgramEnd,
+    mounts::find_tool,
+    output_reader::OutputReader,
+    process_tree::{children, has_ended},
+};
 
 /// The variable that marks the processes of a command.
 const MARK: &str = "GRAPHRUN_COMMAND";
@@ -78,7 +84,7 @@ pub struct HostCommand {
 #[derive(Debug)]
 pub struct HostResult {
     /// How it ended.
-    pub outcome: Outcome,
+    pub end: ProgramEnd,
     /// The beginning of its standard output.
     pub stdout: Vec<u8>,
     /// The beginning of its standard error.
@@ -96,7 +102,7 @@ pub struct HostProcess {
 /// A command could not be run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum HostError {
+pub enum HostCommandError {
     /// There is no such program.
     #[error("there is no program `{program}` in `/usr/bin`, `/bin` and `/usr/local/bin`")]
     ProgramNotFound {
@@ -126,17 +132,19 @@ impl HostCommand {
     /// # Cancel safety
     ///
     /// If the future is dropped, all processes of the command are killed.
-    pub async fn run(&self, cancel: &CancellationToken) -> Result<HostResult, HostError> {
+    pub async fn run(&self, cancel: &CancellationToken) -> Result<HostResult, HostCommandError> {
         let stdin = if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
-        let HostProcess { mut child, mut processes } = self.spawn(stdin)?;
-        let failed = |source| HostError::Io { program: self.program(), source };
-        let output = self.read_to_end(&mut child, &mut processes);
+        let mut process = self.spawn(stdin)?;
+        let failed = |source| HostCommandError::Io { program: self.program(), source };
+        let output = self.read_to_end(&mut process);
         let ended = tokio::select! {
-            () = cancel.cancelled() => return Err(HostError::Aborted),
-            ended = timeout(self.time, output) => ended,
+            () = cancel.cancelled() => None,
+            ended = timeout(self.time, output) => Some(ended),
         };
+        process.end().await;
+        let ended = ended.ok_or(HostCommandError::Aborted)?;
         let stopped =
-            || HostResult { outcome: Outcome::TimedOut, stdout: Vec::new(), stderr: Vec::new() };
+            || HostResult { end: ProgramEnd::TimedOut, stdout: Vec::new(), stderr: Vec::new() };
         ended.map_or_else(|_| Ok(stopped()), |it| it.map_err(failed))
     }
 
@@ -145,7 +153,7 @@ impl HostCommand {
     /// # Errors
     ///
     /// Fails when it cannot be started.
-    pub fn start(&self) -> Result<HostProcess, HostError> {
+    pub fn start(&self) -> Result<HostProcess, HostCommandError> {
         self.spawn(Stdio::piped())
     }
 
@@ -153,11 +161,12 @@ impl HostCommand {
         self.argv.first().cloned().unwrap_or_default()
     }
 
-    fn spawn(&self, stdin: Stdio) -> Result<HostProcess, HostError> {
+    fn spawn(&self, stdin: Stdio) -> Result<HostProcess, HostCommandError> {
         let program = self.program();
         // A path would lead to a file that is not one of the system.
         let path = Some(&program).filter(|it| !it.contains('/')).and_then(|it| find_tool(it));
-        let path = path.ok_or_else(|| HostError::ProgramNotFound { program: program.clone() })?;
+        let path =
+            path.ok_or_else(|| HostCommandError::ProgramNotFound { program: program.clone() })?;
         let mark = format!("{:032x}", rand::random::<u128>());
         let mut command = Command::new(path);
         command.args(&self.argv[1..]).env_clear().envs(ENVIRONMENT);
@@ -167,15 +176,14 @@ impl HostCommand {
         }
         // A terminal sends Ctrl-C to its whole process group. The driver stops the command instead.
         command.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|source| HostError::Io { program, source })?;
+        let child = command.spawn().map_err(|source| HostCommandError::Io { program, source })?;
         let processes = Processes { id: child.id(), mark, is_ended: false };
         Ok(HostProcess { processes, child })
     }
 
     async fn read_to_end(
         &self,
-        child: &mut Child,
-        processes: &mut Processes,
+        HostProcess { processes, child }: &mut HostProcess,
     ) -> io::Result<HostResult> {
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -216,8 +224,8 @@ impl HostCommand {
             }
             status
         };
-        let outcome = status.map_or(Outcome::OutputLimit, outcome_of);
-        Ok(HostResult { outcome, stdout: out.kept, stderr: err.kept })
+        let end = status.map_or(ProgramEnd::OutputLimit, end_of);
+        Ok(HostResult { end, stdout: out.kept, stderr: err.kept })
     }
 }
 
@@ -231,14 +239,21 @@ impl HostProcess {
     /// Waits for its end, at most this long. Then all processes that are left of it are killed.
     pub async fn stop(mut self, patience: Duration) {
         let _ = timeout(patience, self.child.wait()).await;
+        self.end().await;
+    }
+
+    /// Kills its remaining processes. The search in `/proc` and its pauses need a thread that may block.
+    async fn end(self) {
+        if !self.processes.is_ended {
+            let _ = spawn_blocking(move || drop(self)).await;
+        }
     }
 }
 
-fn outcome_of(status: ExitStatus) -> Outcome {
+fn end_of(status: ExitStatus) -> ProgramEnd {
     match (status.code(), status.signal()) {
-        (Some(0), _) => Outcome::Passed,
-        (Some(code), _) => Outcome::Failed(code),
-        (None, signal) => Outcome::Signaled(signal.unwrap_or_default()),
+        (Some(code), _) => ProgramEnd::Exited(code),
+        (None, signal) => ProgramEnd::Signaled(signal.unwrap_or_default()),
     }
 }
 
@@ -294,7 +309,7 @@ impl Processes {
             }
             let found = self.find();
             // The first process is a zombie until it is waited for.
-            if found.iter().all(|it| is_zombie(*it)) {
+            if found.iter().all(|it| has_ended(*it)) {
                 return;
             }
             for process in found.into_iter().filter_map(|it| i32::try_from(it).ok()) {
@@ -324,18 +339,12 @@ impl Processes {
 }
 
 impl Drop for Processes {
+    /// Blocks, which only a dropped future does on a thread of the runtime.
     fn drop(&mut self) {
         if !self.is_ended {
             self.kill();
         }
     }
-}
-
-fn is_zombie(process: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"));
-    stat.map_or(true, |it| {
-        it.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
-    })
 }
 
 #[cfg(test)]
@@ -373,10 +382,10 @@ mod tests {
         let command =
             HostCommand { stdin: Some("in".to_owned()), ..shell("cat; echo err >&2; exit 7") };
         let result = run(&command).await;
-        assert!(matches!(result.outcome, Outcome::Failed(7)));
+        assert!(matches!(result.end, ProgramEnd::Exited(7)));
         assert_eq!((&result.stdout[..], &result.stderr[..]), (&b"in"[..], &b"err\n"[..]));
         let result = run(&shell("kill -9 $$")).await;
-        assert!(matches!(result.outcome, Outcome::Signaled(9)));
+        assert!(matches!(result.end, ProgramEnd::Signaled(9)));
     }
 
     #[tokio::test]
@@ -399,7 +408,10 @@ mod tests {
         for program in ["/usr/bin/true", "./true", "no-such-program-here", ""] {
             let command = HostCommand { argv: vec![program.to_owned()], ..shell("") };
             let error = command.run(&CancellationToken::new()).await.unwrap_err();
-            assert!(matches!(error, HostError::ProgramNotFound { .. }), "{program}: {error}");
+            assert!(
+                matches!(error, HostCommandError::ProgramNotFound { .. }),
+                "{program}: {error}"
+            );
         }
     }
 
@@ -410,7 +422,7 @@ mod tests {
     async fn a_time_limit_kills_the_whole_tree() {
         let script = TREE.replace("{}", "86391.5");
         let command = HostCommand { time: Duration::from_millis(400), ..shell(&script) };
-        assert!(matches!(run(&command).await.outcome, Outcome::TimedOut));
+        assert!(matches!(run(&command).await.end, ProgramEnd::TimedOut));
         assert!(!lives("86391.5"));
     }
 
@@ -425,7 +437,7 @@ mod tests {
             cancel.cancel();
         };
         let (result, ()) = tokio::join!(command.run(&cancel), abort);
-        assert!(matches!(result, Err(HostError::Aborted)));
+        assert!(matches!(result, Err(HostCommandError::Aborted)));
         assert!(!lives("86392.5"));
     }
 
@@ -465,7 +477,7 @@ mod tests {
             cancel.cancel();
         };
         let (result, ()) = tokio::join!(command.run(&cancel), first);
-        assert!(matches!(result, Err(HostError::Aborted)));
+        assert!(matches!(result, Err(HostCommandError::Aborted)));
     }
 
     #[tokio::test]
@@ -473,10 +485,10 @@ mod tests {
         let command =
             HostCommand { kept_bytes: 10, ..shell("head -c 3000000 /dev/zero | tr '\\0' x") };
         let result = run(&command).await;
-        assert!(matches!(result.outcome, Outcome::Passed));
+        assert!(matches!(result.end, ProgramEnd::Exited(0)));
         assert_eq!(result.stdout, b"xxxxxxxxxx");
         let result = run(&shell("cat /dev/zero")).await;
-        assert!(matches!(result.outcome, Outcome::OutputLimit));
+        assert!(matches!(result.end, ProgramEnd::OutputLimit));
     }
 
     #[tokio::test]

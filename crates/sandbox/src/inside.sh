@@ -2,7 +2,7 @@
 # Arguments: the number of the last descriptor below, `mounted` if the host mounts a folder, the number of required programs, their names, the number of declared
 # files, their names, the number of declared files in /tmp, their names, then the program with its arguments.
 # Descriptors: 0 the word to go, 1 and 2 the output, 3 reports to the host, 4 the files (tar), 5 the declared files (tar);
-# with a channel or streams also 6 the input of the program, which is its secret if it has one, and 7 its records.
+# with a channel also 6 the input of the program, which is its secret if it has one, and 7 its records.
 set -eu
 umask 077
 
@@ -37,13 +37,15 @@ tar --extract --file=- --directory=/box --touch --no-same-owner <&4
 exec 4<&-
 # The host reads this descriptor only until the program may start, so nothing that the program does is taken for it.
 require() {
-  if ! PATH=$2 type -P -- "$1" >/dev/null; then
+  if ! PATH=$program_path type -P -- "$1" >/dev/null; then
     printf 'missing %s\n' "$1" >&3
     exit 1
   fi
 }
-require "$1" "$PATH"
-for program in "${required[@]}"; do require "$program" "/env/bin:$PATH"; done
+# Programs of the Python environment come first for the program, and never for this script.
+program_path=$PATH
+if [[ -d /env/bin ]]; then program_path=/env/bin:$PATH; fi
+for program in "$1" "${required[@]}"; do require "$program"; done
 printf unpacked >&3
 exec 3>&-
 
@@ -55,9 +57,9 @@ read -r word
 set +e
 exec 8>&2 2>/dev/null # The shell's own "Killed" is not the program's output.
 if ((last == 7)); then
-  "$@" <&6 3>&7 2>&8 5>&- 6>&- 7>&- 8>&-
+  PATH=$program_path "$@" <&6 3>&7 2>&8 5>&- 6>&- 7>&- 8>&-
 else
-  "$@" </dev/null 2>&8 5>&- 8>&-
+  PATH=$program_path "$@" </dev/null 2>&8 5>&- 8>&-
 fi
 status=$?
 

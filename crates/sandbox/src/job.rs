@@ -34,27 +34,58 @@ pub struct Job {
     pub home: Option<PathBuf>,
     /// The limits of the program.
     pub limits: Limits,
-    /// Files of the work folder that are returned afterwards, if they are regular files.
-    pub collect: Vec<String>,
-    /// Files and folders of the work folder. The files, and all regular files below the folders, are returned afterwards;
-    /// those with a path that [`check_path`](super::check_path) refuses are returned separately.
-    pub collect_below: Vec<String>,
-    /// Files in `/tmp` that are returned afterwards like those of `collect`. A program that fills its work folder leaves
-    /// room for them.
-    pub collect_temporary: Vec<String>,
+    /// The files that are returned afterwards.
+    pub collect: Collect,
     /// Files that appear below `/graphrun`, read-only: nothing inside can change, replace or hide them.
     pub fixed: Vec<FixedFile>,
     /// Further programs that the job needs to start.
     pub required: Vec<String>,
-    /// A channel from the program to the host. The program reads this secret from its standard input, to the end, and
-    /// writes records to descriptor 3. Other processes inside can also write there, so records need a proof of the secret.
-    /// The secret is on no command line, in no file and in no environment. At most [`Self::SECRET_BYTES_MAX`].
-    pub channel: Option<Vec<u8>>,
-    /// Takes the records as they arrive. The result then has none of them, and they count as output.
-    pub reader: Option<OutputReader>,
-    /// The standard input of the program, and its descriptor 3, for a caller that talks with it while it works. Such a job
-    /// has no `channel`.
-    pub streams: Option<JobStreams>,
+    /// The input and the descriptor 3 of the program.
+    pub channel: Channel,
+}
+
+/// What the program reads from its standard input, and what becomes of its writes to descriptor 3.
+#[derive(Debug, Clone, Default)]
+pub enum Channel {
+    /// The input is empty, and there is no descriptor 3.
+    #[default]
+    None,
+    /// The program reads a secret to the end, and writes records. Other processes inside can also write there, so records
+    /// need a proof of the secret. The secret is on no command line, in no file and in no environment.
+    Records {
+        /// The secret: at most [`Job::SECRET_BYTES_MAX`].
+        secret: Vec<u8>,
+        /// Takes the records as they arrive. The result then has none of them, and they count as output.
+        reader: Option<OutputReader>,
+    },
+    /// A caller talks with the program while it works.
+    Streams(JobStreams),
+}
+
+impl Channel {
+    /// A channel with this secret, whose records are a part of the result.
+    pub fn with_secret(secret: Vec<u8>) -> Self {
+        Self::Records { secret, reader: None }
+    }
+}
+
+/// The files that a job returns.
+#[derive(Debug, Clone, Default)]
+pub struct Collect {
+    /// Files of the work folder that are returned, if they are regular files.
+    pub work: Vec<String>,
+    /// Files and folders of the work folder. The files, and all regular files below the folders, are returned; those with
+    /// a path that [`check_path`](super::check_path) refuses are returned separately.
+    pub below: Vec<String>,
+    /// Files in `/tmp` that are returned like those of `work`. A program that fills its work folder leaves room for them.
+    pub temporary: Vec<String>,
+}
+
+impl Collect {
+    /// The paths of single files.
+    pub(super) fn files(&self) -> impl Iterator<Item = &String> {
+        self.work.iter().chain(&self.temporary)
+    }
 }
 
 /// A file that nothing inside the sandbox can change.
@@ -107,11 +138,9 @@ impl Default for Limits {
 
 /// How a program in the sandbox ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// It exited with zero.
-    Passed,
-    /// It exited with another code.
-    Failed(i32),
+pub enum ProgramEnd {
+    /// It exited with this code.
+    Exited(i32),
     /// A signal ended it, or it exited with 128 and more, which a shell cannot distinguish.
     Signaled(i32),
     /// It was stopped at its time limit.
@@ -124,15 +153,15 @@ pub enum Outcome {
 
 /// The result of a program that ran.
 #[derive(Debug, Clone)]
-pub struct Finished {
+pub struct JobResult {
     /// How it ended.
-    pub outcome: Outcome,
+    pub end: ProgramEnd,
     /// Standard output and error in the order they were written: the first and the last 64 KiB, in valid UTF-8, without
     /// control characters and escape sequences, no line above 4 KiB. The text is still untrusted.
     pub output: String,
     /// The declared files that exist and are regular, by path. Above 8 MiB in total, all are dropped.
     pub collected: BTreeMap<String, Vec<u8>>,
-    /// The regular files below [`Job::collect_below`] with a path that [`check_path`](super::check_path) refuses. They count
+    /// The regular files below [`Collect::below`] with a path that [`check_path`](super::check_path) refuses. They count
     /// towards the same 8 MiB.
     pub refused: BTreeMap<PathBuf, Vec<u8>>,
     /// Whether the declared files had more than 8 MiB, so that all are dropped.
@@ -143,21 +172,19 @@ pub struct Finished {
     pub wall: Duration,
 }
 
-impl Outcome {
+impl ProgramEnd {
     /// Reads the exit code that the shell inside reports.
     pub(super) fn from_code(code: i32) -> Self {
         match code {
-            0 => Self::Passed,
             129..=192 => Self::Signaled(code - 128),
-            code => Self::Failed(code),
+            code => Self::Exited(code),
         }
     }
 
     /// The exit code, if the program ended by exiting.
     pub fn exit_code(self) -> Option<i32> {
         match self {
-            Self::Passed => Some(0),
-            Self::Failed(code) => Some(code),
+            Self::Exited(code) => Some(code),
             Self::Signaled(_) | Self::TimedOut | Self::OutOfMemory | Self::OutputLimit => None,
         }
     }
@@ -192,11 +219,12 @@ impl Job {
         if let Some(folder) = folders.find(|it| !it.is_absolute()) {
             return Err(JobError::Folder { path: folder.clone() });
         }
-        if let Some(secret) = self.channel.as_ref().filter(|it| it.len() > Self::SECRET_BYTES_MAX) {
+        if let Channel::Records { secret, .. } = &self.channel
+            && secret.len() > Self::SECRET_BYTES_MAX
+        {
             return Err(JobError::Secret { bytes: secret.len() });
         }
-        let collected = [&self.collect, &self.collect_below, &self.collect_temporary];
-        for path in collected.into_iter().flatten() {
+        for path in self.collect.files().chain(&self.collect.below) {
             check_path(path).map_err(|source| JobError::Collect { path: path.clone(), source })?;
         }
         for FixedFile { path, .. } in &self.fixed {
@@ -308,7 +336,7 @@ mod tests {
 
     #[test]
     fn the_secret_of_a_channel_fits_into_a_pipe() {
-        let of = |bytes| Job { channel: Some(vec![b'x'; bytes]), ..job() };
+        let of = |bytes| Job { channel: Channel::with_secret(vec![b'x'; bytes]), ..job() };
         assert!(of(Job::SECRET_BYTES_MAX).check().is_ok());
         let error = of(Job::SECRET_BYTES_MAX + 1).check().unwrap_err();
         assert_eq!(
@@ -327,11 +355,13 @@ mod tests {
     #[test]
     fn files_are_collected_only_from_the_work_folder() {
         for path in ["../x", "/etc/passwd", "-x"] {
-            for job in [
-                Job { collect: vec![path.to_owned()], ..job() },
-                Job { collect_temporary: vec![path.to_owned()], ..job() },
+            let paths = || vec![path.to_owned()];
+            for collect in [
+                Collect { work: paths(), ..Collect::default() },
+                Collect { below: paths(), ..Collect::default() },
+                Collect { temporary: paths(), ..Collect::default() },
             ] {
-                let checked = job.check();
+                let checked = Job { collect, ..job() }.check();
                 assert!(matches!(checked, Err(JobError::Collect { .. })), "{path:?} was accepted");
             }
         }
@@ -339,10 +369,10 @@ mod tests {
 
     #[test]
     fn exit_codes_are_read_as_shells_write_them() {
-        assert_eq!(Outcome::from_code(0), Outcome::Passed);
-        assert_eq!(Outcome::from_code(1), Outcome::Failed(1));
-        assert_eq!(Outcome::from_code(128), Outcome::Failed(128));
-        assert_eq!(Outcome::from_code(137), Outcome::Signaled(9));
-        assert_eq!(Outcome::from_code(255), Outcome::Failed(255));
+        assert_eq!(ProgramEnd::from_code(0), ProgramEnd::Exited(0));
+        assert_eq!(ProgramEnd::from_code(1), ProgramEnd::Exited(1));
+        assert_eq!(ProgramEnd::from_code(128), ProgramEnd::Exited(128));
+        assert_eq!(ProgramEnd::from_code(137), ProgramEnd::Signaled(9));
+        assert_eq!(ProgramEnd::from_code(255), ProgramEnd::Exited(255));
     }
 }

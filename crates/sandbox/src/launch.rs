@@ -24,8 +24,8 @@ use super::{
     archive,
     enter::Namespaces,
     error::SandboxError,
-    job::{Job, Limits},
-    job_streams::JobStreams,
+    job::{Channel, Job, Limits},
+    job_streams::Ends,
     mounts::{SYNTHETIC_ETC, SystemMounts},
     network::PROXY_ENVIRONMENT,
 };
@@ -71,7 +71,7 @@ pub(super) struct Launch {
 
 /// A starting sandbox, with the host's ends of its pipes.
 #[derive(Debug)]
-pub(super) struct Launched {
+pub(super) struct StartedSandbox {
     /// Bubblewrap's monitor.
     pub(super) child: Child,
     /// Standard output and error of everything inside.
@@ -108,11 +108,11 @@ impl Launch {
     }
 
     /// Starts bubblewrap. It dies with the *thread* that calls this, so that thread must live until it has ended.
-    pub(super) fn start(&self) -> Result<Launched, SandboxError> {
+    pub(super) fn start(&self) -> Result<StartedSandbox, SandboxError> {
         self.try_start().map_err(SandboxError::io("start bwrap"))
     }
 
-    fn try_start(&self) -> io::Result<Launched> {
+    fn try_start(&self) -> io::Result<StartedSandbox> {
         let (go_inside, go) = io::pipe()?;
         let (output, output_inside) = io::pipe()?;
         let (report, report_inside) = io::pipe()?;
@@ -122,11 +122,16 @@ impl Launch {
         descriptors.pass_as(REPORT, report_inside);
         descriptors.pass_as(FILES, files_inside);
         descriptors.pass_as(COLLECTED, collected_inside);
-        let records = descriptors.pass_channel(self.job.channel.as_deref())?;
-        if let Some((stdin, records)) = self.job.streams.as_ref().and_then(JobStreams::take) {
-            descriptors.pass_as(STDIN, stdin);
-            descriptors.pass_as(RECORDS, records);
-        }
+        let records = match &self.job.channel {
+            Channel::None => None,
+            Channel::Records { secret, .. } => Some(descriptors.pass_secret(secret)?),
+            Channel::Streams(streams) => {
+                if let Some(ends) = streams.take() {
+                    descriptors.pass_streams(ends);
+                }
+                None
+            }
+        };
 
         let mut command = Command::new(&self.launcher.bwrap);
         command
@@ -145,7 +150,7 @@ impl Launch {
         command.fd_mappings(descriptors.mappings).map_err(io::Error::other)?;
         let child = command.spawn()?;
         // `command`, dropped here, held the sandbox's ends of the pipes.
-        Ok(Launched { child, output, report, files, go, collected, records })
+        Ok(StartedSandbox { child, output, report, files, go, collected, records })
     }
 
     fn arguments(&self, descriptors: &mut Descriptors) -> io::Result<Vec<OsString>> {
@@ -222,12 +227,14 @@ impl Launch {
         arguments.add(&["--", "/usr/bin/prlimit"]);
         arguments.0.extend(resource_limits(limits).map(OsString::from));
         arguments.add(&["--", "/usr/bin/bash", "--norc", "--noprofile", "-c", INSIDE, "inside"]);
-        let has_records = self.job.channel.is_some() || self.job.streams.is_some();
-        let last = if has_records { RECORDS } else { COLLECTED };
+        let last = match self.job.channel {
+            Channel::None => COLLECTED,
+            Channel::Records { .. } | Channel::Streams(_) => RECORDS,
+        };
         let is_mounted = if self.job.mounted.is_some() { "mounted" } else { "plain" };
         arguments.add(&[&last.to_string(), is_mounted]);
-        let collect = [&self.job.collect[..], &self.job.collect_below].concat();
-        for names in [&self.job.required, &collect, &self.job.collect_temporary] {
+        let collect = [&self.job.collect.work[..], &self.job.collect.below].concat();
+        for names in [&self.job.required, &collect, &self.job.collect.temporary] {
             arguments.add(&[&names.len().to_string()]);
             arguments.0.extend(names.iter().map(OsString::from));
         }
@@ -328,11 +335,17 @@ impl Descriptors {
         Ok(number)
     }
 
-    /// Passes the ends of a channel. The secret is in the pipe, whose other end is closed, before anything starts.
+    /// Passes the ends of a program that its caller talks with.
+    fn pass_streams(&mut self, (stdin, records): Ends) {
+        self.pass_as(STDIN, stdin);
+        self.pass_as(RECORDS, records);
+    }
+
+    /// Passes a secret, and an end for records; returns the other one. The secret is in the pipe, whose other end is closed,
+    /// before anything starts.
     ///
     /// The records go over a socket: `/proc` cannot open one again, so only those who inherit it can write there.
-    fn pass_channel(&mut self, secret: Option<&[u8]>) -> io::Result<Option<UnixStream>> {
-        let Some(secret) = secret else { return Ok(None) };
+    fn pass_secret(&mut self, secret: &[u8]) -> io::Result<UnixStream> {
         let (secret_inside, mut sender) = io::pipe()?;
         // A user with very many pipes gets shorter ones. A write would then wait for a reader that never starts.
         fcntl(&sender, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
@@ -341,7 +354,7 @@ impl Descriptors {
         records.shutdown(Shutdown::Write)?;
         self.pass_as(STDIN, secret_inside);
         self.pass_as(RECORDS, records_inside);
-        Ok(Some(records))
+        Ok(records)
     }
 }
 
@@ -351,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_secret_that_no_pipe_holds_is_an_error() {
-        let refused = Descriptors::default().pass_channel(Some(&vec![b'x'; 4 << 20]));
+        let refused = Descriptors::default().pass_secret(&vec![b'x'; 4 << 20]);
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 }

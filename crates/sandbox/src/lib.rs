@@ -63,15 +63,15 @@ pub use cache_entry::{PrunedEntry, prune_cache};
 pub use command_tests::{CommandReport, ReportForm, TestCommand, TestCounts, run_test_command};
 pub use error::{JobError, SandboxError};
 pub use folder_file::{FolderContent, FolderFile, Project};
-pub use host_command::{HostCommand, HostError, HostProcess, HostResult};
-pub use job::{Finished, FixedFile, Job, Limits, Mount, Outcome, is_harmless_variable};
+pub use host_command::{HostCommand, HostCommandError, HostProcess, HostResult};
+pub use job::{
+    Channel, Collect, FixedFile, Job, JobResult, Limits, Mount, ProgramEnd, is_harmless_variable,
+};
 pub use job_streams::JobStreams;
 pub use mounts::find_tool;
-pub use network::{
-    Answer, Connections, HostError as NetworkHostError, Network, NetworkAccess, NetworkHost,
-};
+pub use network::{Answer, Connections, Network, NetworkAccess, NetworkHost, NetworkHostError};
 pub use node::run_node;
-pub use output::clean_output;
+pub use output::{clean_output, clean_text};
 pub use output_reader::OutputReader;
 pub use packages::{
     InstalledPackages, LockFile, LockFileError, PackageCache, PackageInstaller, PackagesError,

@@ -58,6 +58,11 @@ pub fn clean_output(bytes: &[u8], is_cut: bool) -> String {
     clean_lines(&redact_part(&text, Cut { start: false, end: is_cut }), usize::MAX)
 }
 
+/// Cleans a whole text like [`clean_output`].
+pub fn clean_text(text: &str) -> String {
+    clean_output(text.as_bytes(), false)
+}
+
 fn clean_part(bytes: &[u8], cut: Cut) -> String {
     clean_lines(&redact_part(&String::from_utf8_lossy(bytes), cut), LINE_BYTES_MAX)
 }

@@ -10,7 +10,7 @@ use tracing::{Instrument, field, info, info_span};
 use super::{
     error::SandboxError,
     filter,
-    job::{Finished, Job, Outcome},
+    job::{Job, JobResult, ProgramEnd},
     launch::{Launch, Launcher},
     mounts::{SystemMounts, find_tool},
     network::{Network, proxy},
@@ -96,7 +96,7 @@ impl Sandbox {
         &self,
         job: &Job,
         cancel: &CancellationToken,
-    ) -> Result<Finished, SandboxError> {
+    ) -> Result<JobResult, SandboxError> {
         let span = info_span!("sandbox", exit_code = field::Empty);
         let running = async {
             match &job.home {
@@ -108,7 +108,7 @@ impl Sandbox {
         for it in self.network.iter().flat_map(|it| it.connections()) {
             info!(parent: &span, host = it.host, answer = ?it.answer, count = it.count, "{it}");
         }
-        if let Some(code) = finished.as_ref().ok().and_then(|it| it.outcome.exit_code()) {
+        if let Some(code) = finished.as_ref().ok().and_then(|it| it.end.exit_code()) {
             span.record("exit_code", code);
         }
         finished
@@ -119,7 +119,7 @@ impl Sandbox {
         &self,
         job: &Job,
         cancel: &CancellationToken,
-    ) -> Result<Finished, SandboxError> {
+    ) -> Result<JobResult, SandboxError> {
         let launch = Launch::prepare(&self.launcher, job, self.network.is_some())?;
         let (stop, stopper) = io::pipe().map_err(SandboxError::io("make a pipe"))?;
         let (sender, mut receiver) = oneshot::channel();
@@ -165,7 +165,7 @@ impl Sandbox {
         let launch = Launch::prepare(&self.launcher, &job, false)?;
         let (stop, _stopper) = io::pipe().map_err(SandboxError::io("make a pipe"))?;
         let finished = supervise(&launch, &stop, None).map_err(diagnose)?;
-        if finished.outcome != Outcome::Passed {
+        if finished.end != ProgramEnd::Exited(0) {
             return Err(SandboxError::Setup { detail: finished.output });
         }
         for (field, required) in REQUIRED_STATUS {

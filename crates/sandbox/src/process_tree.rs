@@ -79,14 +79,12 @@ impl ProcessTree {
     /// Whether the sandbox is empty. The monitor ends a moment before process 1, and process 1 becomes a zombie, or
     /// vanishes, only after the kernel has ended every other process of its namespace.
     pub(super) fn is_empty(&self) -> bool {
-        let Some(init) = self.init.and_then(|init| i32::try_from(init).ok()) else { return true };
-        // If this process adopts orphans (as process 1 of a container does), it has to reap the zombie.
-        let _ = waitpid(Pid::from_raw(init), Some(WaitPidFlag::WNOHANG));
-        match fs::read_to_string(format!("/proc/{init}/stat")) {
-            // The name before the state is in brackets and may contain anything, even brackets.
-            Ok(stat) => stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X'])),
-            Err(_) => true,
+        let Some(init) = self.init else { return true };
+        if let Ok(init) = i32::try_from(init) {
+            // If this process adopts orphans (as process 1 of a container does), it has to reap the zombie.
+            let _ = waitpid(Pid::from_raw(init), Some(WaitPidFlag::WNOHANG));
         }
+        has_ended(init)
     }
 
     /// Whether all processes together exceed the memory limit, or have made too many files.
@@ -119,6 +117,15 @@ impl ProcessTree {
 /// Whether this kernel lists children, which the tree needs.
 pub(super) fn is_supported() -> bool {
     fs::exists("/proc/thread-self/children").unwrap_or(false)
+}
+
+/// Whether a process is gone, or is a zombie until its parent waits for it.
+pub(super) fn has_ended(process: u32) -> bool {
+    match fs::read_to_string(format!("/proc/{process}/stat")) {
+        // The name before the state is in brackets and may contain anything, even brackets.
+        Ok(stat) => stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Err(_) => true,
+    }
 }
 
 /// The children of all threads of a process; none if it is gone.

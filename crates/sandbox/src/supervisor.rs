@@ -27,8 +27,8 @@ use tokio::sync::oneshot;
 use super::{
     archive::{self, COLLECT_BYTES_MAX, Unpacked},
     error::SandboxError,
-    job::{Finished, Job, Outcome},
-    launch::{Launch, Launched},
+    job::{Channel, Job, JobResult, ProgramEnd},
+    launch::{Launch, StartedSandbox},
     output::Output,
     output_reader::OutputReader,
     process_tree::ProcessTree,
@@ -51,8 +51,9 @@ pub(super) fn supervise(
     launch: &Launch,
     stop: &PipeReader,
     door: Option<oneshot::Sender<TcpListener>>,
-) -> Result<Finished, SandboxError> {
-    let Launched { child, output, report, files, mut go, collected, records } = launch.start()?;
+) -> Result<JobResult, SandboxError> {
+    let StartedSandbox { child, output, report, files, mut go, collected, records } =
+        launch.start()?;
     let fixed = [output.as_fd(), report.as_fd(), files.as_fd(), collected.as_fd()];
     for descriptor in fixed.into_iter().chain(records.as_ref().map(AsFd::as_fd)) {
         do_not_block(descriptor)?;
@@ -67,7 +68,10 @@ pub(super) fn supervise(
         collected_bytes: Vec::new(),
         records_bytes: Vec::new(),
         records_total: 0,
-        reader: launch.job.reader.clone(),
+        reader: match &launch.job.channel {
+            Channel::Records { reader, .. } => reader.clone(),
+            Channel::None | Channel::Streams(_) => None,
+        },
         stop,
     };
     supervisor.set_up(launch, SetupPipes { report, files, go: &mut go })?;
@@ -186,7 +190,7 @@ impl Supervisor<'_> {
     }
 
     /// Lets the program run, and watches until the last process is gone.
-    fn watch(mut self, mut go: PipeWriter, job: &Job) -> Result<Finished, SandboxError> {
+    fn watch(mut self, mut go: PipeWriter, job: &Job) -> Result<JobResult, SandboxError> {
         self.tree.find_init();
         self.tree.offer_first();
         // Earlier messages of the tools are not the program's output.
@@ -196,10 +200,10 @@ impl Supervisor<'_> {
         let _ = go.write_all(b"go\n");
         drop(go);
         let mut next_look = started + WATCH_INTERVAL;
-        let outcome = loop {
+        let end = loop {
             if let Some(status) = self.try_wait()? {
                 self.wait_until_empty()?;
-                break Outcome::from_code(code_of(status));
+                break ProgramEnd::from_code(code_of(status));
             }
             let interval = if self.collected.is_at_end() { END_INTERVAL } else { WATCH_INTERVAL };
             let stopped = wait(
@@ -219,12 +223,12 @@ impl Supervisor<'_> {
             self.read();
             let now = Instant::now();
             let passed = if now >= started + job.limits.wall {
-                Some(Outcome::TimedOut)
+                Some(ProgramEnd::TimedOut)
             } else if self.shown.total() + self.records_total > job.limits.output_bytes {
-                Some(Outcome::OutputLimit)
+                Some(ProgramEnd::OutputLimit)
             } else if now >= next_look {
                 next_look = now + WATCH_INTERVAL;
-                self.tree.is_beyond(job.limits.memory_bytes).then_some(Outcome::OutOfMemory)
+                self.tree.is_beyond(job.limits.memory_bytes).then_some(ProgramEnd::OutOfMemory)
             } else {
                 None
             };
@@ -241,15 +245,15 @@ impl Supervisor<'_> {
         let Unpacked { collected, refused } = if is_too_large {
             Unpacked::default()
         } else {
-            let declared = [&job.collect[..], &job.collect_temporary].concat();
-            archive::unpack(&collected_bytes, &declared, &job.collect_below)
+            let declared: Vec<String> = job.collect.files().cloned().collect();
+            archive::unpack(&collected_bytes, &declared, &job.collect.below)
         };
         let records = match mem::take(&mut self.records_bytes) {
             bytes if bytes.len() > RECORDS_BYTES_MAX => Vec::new(),
             bytes => bytes,
         };
         let output = mem::take(&mut self.shown).into_text();
-        Ok(Finished { outcome, output, collected, refused, is_too_large, records, wall })
+        Ok(JobResult { end, output, collected, refused, is_too_large, records, wall })
     }
 
     /// Reads the available bytes, at most a buffer of each stream. Returns whether there were any.

@@ -70,7 +70,7 @@ pub enum WriteError {
         /// The files.
         paths: Vec<String>,
     },
-    /// A file could not be written.
+    /// A file could not be written or removed.
     #[error("cannot write `{}`", path.display())]
     Write {
         /// The file, or a folder on the way to it.
@@ -167,7 +167,8 @@ pub fn replace_files(root: &Path, files: &[SourceFile]) -> Result<Vec<PathBuf>, 
 /// Removes regular files and links from a folder of a run. A file that is not there is removed already.
 ///
 /// # Errors
-/// Fails when a path is not acceptable, and then removes nothing; and when it leads through a link or names a folder.
+/// Fails when a path is not acceptable, and then removes nothing; when it leads through a link or names a folder; and when
+/// the system does not allow the removal.
 pub fn remove_files(root: &Path, paths: &[String]) -> Result<(), WriteError> {
     let empty = |path: &String| SourceFile { path: path.clone(), content: String::new() };
     check_files(&paths.iter().map(empty).collect::<Vec<_>>())?;
@@ -183,7 +184,7 @@ pub fn remove_files(root: &Path, paths: &[String]) -> Result<(), WriteError> {
         if parent.kind(name).map_err(|it| write_error(&shown, it))? == Some(Kind::Folder) {
             return Err(WriteError::InTheWay { path: shown, expected: "file" });
         }
-        parent.remove(name);
+        parent.remove(name).map_err(|it| write_error(&shown, it))?;
     }
     Ok(())
 }
@@ -249,7 +250,8 @@ impl Place {
     }
 
     fn unstage(&self) {
-        self.parent.remove(&temporary_name(&self.name));
+        // The next delivery removes a temporary file that stays.
+        let _ = self.parent.remove(&temporary_name(&self.name));
     }
 }
 

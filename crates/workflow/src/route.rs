@@ -12,6 +12,7 @@ use graphrun_core::{
         RouteView, Spread, Target, Transition,
     },
     id::{ChannelName, NodeName},
+    state::plain_text,
 };
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::Value;
@@ -127,10 +128,7 @@ impl Match {
     /// The arm of the value, with its targets.
     fn arm(&self, view: &RouteView<'_>) -> Result<(&str, &[Target]), RouteError> {
         let value = evaluated(&self.on, view)?;
-        let word = match value.as_ref() {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        let word = plain_text(&value);
         let arm = self.arms.get_key_value(&word).map(|(word, to)| (word.as_str(), to.as_slice()));
         arm.ok_or_else(|| failed(&self.on, format!("no target for `{word}`")))
     }

@@ -249,3 +249,12 @@ pub fn with_causes(error: &dyn Error) -> String {
     }
     text
 }
+
+/// Returns a message with a hint in parentheses, if there is one.
+pub fn with_hint(message: impl Into<String>, hint: Option<&str>) -> String {
+    let message = message.into();
+    match hint {
+        Some(hint) => format!("{message} ({hint})"),
+        None => message,
+    }
+}

@@ -31,7 +31,7 @@ pub use self::{
     context::{CallPermit, Cancel, Input, NodeContext, OriginalTask, Reporter},
     definition::{Edge, Graph, NodeSpec, UncheckedGraph},
     facts::{FactNeeds, Remaining, RunFacts},
-    failure::{ErrorKind, Failure, FailureClass, NodeError, with_causes},
+    failure::{ErrorKind, Failure, FailureClass, NodeError, with_causes, with_hint},
     function::{Argument, Item, NodeFn, NodeFunction, WithContext, describe_types, node_fn},
     go::{DispatchOf, END, FAIL, Go, Next, START, clear, dispatch, goto},
     item_order::{ItemNeeds, ItemOrder, ItemReads},

@@ -138,6 +138,14 @@ fn check_number(number: &str) -> Result<(), JsonError> {
     Ok(())
 }
 
+/// Returns a value as text: a string as it is, another value in its JSON notation.
+pub fn plain_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

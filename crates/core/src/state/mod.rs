@@ -43,7 +43,7 @@ pub use self::{
 pub use self::{
     contained::{contained, panic_text},
     format::{is_date, is_duration, schema_problem, validator_for},
-    json::{read_json, read_json_bytes},
+    json::{plain_text, read_json, read_json_bytes},
     measure::{FIELD_MEMORY, PART_MEMORY, RECORD_MEMORY, measure, text_memory},
     reducer::reserve,
     schema_size::{pattern_size, schema_size},

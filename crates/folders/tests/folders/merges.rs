@@ -10,12 +10,12 @@ async fn runs_that_merge_at_once_all_merge() {
     let mut merges = tokio::task::JoinSet::new();
     for run in runs {
         let (_, folders) = home.start(run).await;
-        let open = folders.open("repo").await.unwrap();
+        let open = folders.lock_exclusive("repo").await.unwrap();
         replace_files(open.path(), &[file(run, "1")]).unwrap();
         open.commit(request("x", &format!("{run}/1/commit/0"))).await.unwrap();
         drop(open);
         merges.spawn(async move {
-            let open = folders.open("repo").await.unwrap();
+            let open = folders.lock_exclusive("repo").await.unwrap();
             open.merge("target", request("Merge", &format!("{run}/2/merge/0"))).await.map(drop)
         });
     }
@@ -32,7 +32,7 @@ async fn a_merge_moves_a_branch_that_nobody_has_checked_out() {
     let home = Home::new();
     home.git(&["branch", "target"]);
     let (_, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     let merge = request("Merge", "r1/9/merge/0");
     replace_files(open.path(), &[file("x", "1")]).unwrap();
     let first = open.commit(request("x", "r1/1/commit/0")).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_conflict_merges_nothing_and_names_the_files() {
     home.commit("a");
     home.git(&["checkout", "--quiet", "main"]);
     let (_, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file("a.txt", "of the run\n")]).unwrap();
     open.commit(request("x", "r1/1/commit/0")).await.unwrap();
     let before = home.git(&["rev-parse", "target"]);
@@ -83,7 +83,7 @@ async fn a_conflict_merges_nothing_and_names_the_files() {
 async fn work(folders: &RunFolders, task: &str, path: &str, content: &str) -> String {
     let own = ["repo".to_owned()];
     let of_task = folders.of_task(task, &own).await.unwrap();
-    let open = of_task.open("repo").await.unwrap();
+    let open = of_task.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file(path, content)]).unwrap();
     let commit = open.commit(request(&format!("{task}: {path}"), task)).await.unwrap();
     drop(open);
@@ -97,8 +97,8 @@ async fn tasks_work_side_by_side_and_are_merged_in_the_given_order() {
     let (folder, folders) = home.start("r1").await;
     let own = ["repo".to_owned()];
     let (one, two) = (
-        folders.of_task("2-0", &own).await.unwrap().open("repo").await.unwrap(),
-        folders.of_task("2-1", &own).await.unwrap().open("repo").await.unwrap(),
+        folders.of_task("2-0", &own).await.unwrap().lock_exclusive("repo").await.unwrap(),
+        folders.of_task("2-1", &own).await.unwrap().lock_exclusive("repo").await.unwrap(),
     );
     assert_ne!(one.path(), two.path());
     replace_files(two.path(), &[file("b.txt", "of two\n")]).unwrap();
@@ -110,7 +110,7 @@ async fn tasks_work_side_by_side_and_are_merged_in_the_given_order() {
     let first = work(&folders, "2-0", "b.txt", "of one\n").await;
     let third = work(&folders, "2-2", "c.txt", "of three\n").await;
     assert_eq!(home.git(&["branch", "--list", "graphrun/r1-2-1"]).trim(), "graphrun/r1-2-1");
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     let commits = [first.clone(), second.clone(), third.clone()];
     let merge = open.prepare_merge(&commits, request("Merge", "r1/3/merge/0")).await.unwrap();
     let conflict = MergeConflict { commit: second.clone(), files: vec!["b.txt".into()] };
@@ -141,13 +141,13 @@ async fn an_interrupted_merge_is_completed_at_the_next_use() {
     let home = Home::new();
     let (folder, folders) = home.start("r1").await;
     let commit = work(&folders, "2-0", "a.txt", "two\n").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     let merge = open.prepare_merge(&[commit], request("Merge", "m")).await.unwrap();
     drop(open);
     // The process was killed after it had noted the merge and written some of the files.
     fs::write(format!("{}.merge", folder.worktree.display()), &merge.id).unwrap();
     fs::write(folder.worktree.join("a.txt"), "tw").unwrap();
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     assert_eq!(fs::read_to_string(open.path().join("a.txt")).unwrap(), "two\n");
     assert_eq!(home.git(&["rev-parse", "graphrun/r1"]), merge.id);
     assert_eq!(open.commit(request("nothing", "c")).await.unwrap().id, merge.id);
@@ -158,7 +158,7 @@ async fn a_merge_loses_no_changes_and_takes_only_commits() {
     let home = Home::new();
     let (_, folders) = home.start("r1").await;
     let commit = work(&folders, "2-0", "b.txt", "two\n").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     for text in ["", "main", "--all", "0000000000000000000000000000000000000000", &commit[..39]] {
         let refused = open.prepare_merge(&[text.to_owned()], request("x", "m")).await;
         assert!(matches!(refused, Err(FolderError::NoCommit { .. })), "{text}: {refused:?}");
@@ -174,17 +174,17 @@ async fn a_task_that_runs_again_finds_its_worktree_and_its_commits() {
     let (folder, folders) = home.start("r1").await;
     let own = ["repo".to_owned()];
     let of_task = folders.of_task("2-0", &own).await.unwrap();
-    let open = of_task.open("repo").await.unwrap();
+    let open = of_task.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file("b.txt", "1\n")]).unwrap();
     let commit = open.commit(request("one", "t")).await.unwrap();
     replace_files(open.path(), &[file("c.txt", "not committed\n")]).unwrap();
     drop(open);
     // Meanwhile the branch of the run has moved.
-    let run = folders.open("repo").await.unwrap();
+    let run = folders.lock_exclusive("repo").await.unwrap();
     replace_files(run.path(), &[file("d.txt", "1\n")]).unwrap();
     run.commit(request("of the run", "u")).await.unwrap();
     drop(run);
-    let open = folders.of_task("2-0", &own).await.unwrap().open("repo").await.unwrap();
+    let open = folders.of_task("2-0", &own).await.unwrap().lock_exclusive("repo").await.unwrap();
     assert!(open.path().join("c.txt").exists() && !open.path().join("d.txt").exists());
     assert_eq!(open.commit(request("one", "t")).await.unwrap(), commit);
     assert!(open.diff(Against::Base).await.unwrap().contains("+++ b/b.txt"));
@@ -209,7 +209,7 @@ async fn many_tasks_begin_and_end_at_once() {
         });
     }
     let commits = tasks.join_all().await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     let merge = open.prepare_merge(&commits, request("Merge", "m")).await.unwrap();
     open.merge_commits(&merge).await.unwrap();
     assert_eq!(fs::read_dir(open.path()).unwrap().count(), 16 + 2);

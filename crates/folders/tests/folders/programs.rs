@@ -26,7 +26,7 @@ async fn a_repository_of_another_user_is_named_as_one() {
 async fn commits_of_other_programs_are_changes_of_the_run() {
     let home = Home::new();
     let (folder, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     let commits = |content: &str| {
         fs::write(open.path().join("own.txt"), content).unwrap();
         git(open.path(), &["add", "--all"]);
@@ -111,7 +111,7 @@ async fn a_hostile_repository_runs_no_program() {
     fs::write(&file_of_config, before.clone() + &config.replace("\tworktree = /\n", "")).unwrap();
 
     let (folder, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     replace_files(
         open.path(),
         &[file("a.txt", "two\n"), file("d.odd", "1\n"), file("e.long", "1")],
@@ -151,7 +151,7 @@ async fn strange_files_reach_a_sandbox_as_they_are_and_links_are_not_followed() 
     symlink("/etc", home.repository().join("folder")).unwrap();
     home.commit("strange");
     let (_, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     let files = open.files().await.unwrap();
     let paths: Vec<&str> = files.iter().map(|it| it.path.to_str().unwrap()).collect();
     assert_eq!(paths, ["a\nb \"ä\".txt", "a.txt", "folder", "outside", "run.sh"]);
@@ -182,7 +182,7 @@ async fn a_submodule_is_neither_fetched_nor_entered() {
     home.git(&["config", "protocol.file.allow", "always"]);
     home.commit("a submodule");
     let (_, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     assert_eq!(fs::read_dir(open.path().join("sub")).unwrap().count(), 0);
     replace_files(open.path(), &[file("x", "1")]).unwrap();
     assert!(open.commit(request("x", "r1/1/commit/0")).await.unwrap().changed);
@@ -266,7 +266,7 @@ async fn a_secret_in_the_history_of_a_program_is_found() {
         let home = Home::new();
         home.git(&["branch", "target"]);
         let (_, folders) = home.start(run).await;
-        let open = folders.open("repo").await.unwrap();
+        let open = folders.lock_exclusive("repo").await.unwrap();
         replace_files(open.path(), &[file("x", "1")]).unwrap();
         open.commit(request("x", "1/commit")).await.unwrap();
         act(open.path());
@@ -279,7 +279,7 @@ async fn a_secret_in_the_history_of_a_program_is_found() {
         drop(open);
         // Another branch of the repository, as that of an item, cannot bring it in, either.
         let (_, other) = home.start("other").await;
-        let open = other.open("repo").await.unwrap();
+        let open = other.lock_exclusive("repo").await.unwrap();
         let refused = open.prepare_merge(&head, request("x", "4/merge")).await.unwrap_err();
         assert!(matches!(refused, FolderError::SecretInCommit { .. }), "{run}: {refused}");
     }
@@ -289,7 +289,7 @@ async fn a_secret_in_the_history_of_a_program_is_found() {
 async fn a_repository_within_the_folder_is_refused_until_its_git_is_gone() {
     let home = Home::new();
     let (_, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     let mut task = 0;
     for (name, act) in [("empty", 0), ("committed", 1), ("staged", 2), ("of/a/commit", 3)] {
         let inner = open.path().join(name);
@@ -330,7 +330,7 @@ async fn a_repository_within_the_folder_is_refused_until_its_git_is_gone() {
 async fn files_that_git_cannot_stage_are_a_fault_of_the_content() {
     let home = Home::new();
     let (_, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     for encoding in ["NOSUCH", "UTF-16"] {
         let attributes = format!("*.txt working-tree-encoding={encoding}\n");
         replace_files(open.path(), &[file(".gitattributes", &attributes), file("b.txt", "x\n")])
@@ -367,7 +367,7 @@ async fn marks_in_the_index_hide_no_changes() {
     home.commit("second");
     for (run, mark) in [("r1", "--assume-unchanged"), ("r2", "--skip-worktree")] {
         let (_, folders) = home.start(run).await;
-        let open = folders.open("repo").await.unwrap();
+        let open = folders.lock_exclusive("repo").await.unwrap();
         let change = |content: &str| {
             git(open.path(), &["update-index", mark, "a.txt", "b.txt"]);
             fs::write(open.path().join("a.txt"), content).unwrap();
@@ -388,7 +388,7 @@ async fn marks_in_the_index_hide_no_changes() {
     }
     // The marks of a sparse checkout stay: the files are absent, not removed.
     let (_, folders) = home.start("r3").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     git(open.path(), &["sparse-checkout", "set", "--no-cone", "a.txt"]);
     assert!(!open.path().join("b.txt").exists());
     replace_files(open.path(), &[file("a.txt", "two\n")]).unwrap();
@@ -401,7 +401,7 @@ async fn marks_in_the_index_hide_no_changes() {
 async fn a_replaced_worktree_is_made_again_from_the_branch() {
     let home = Home::new();
     let (folder, folders) = home.start("r1").await;
-    drop(folders.open("repo").await.unwrap());
+    drop(folders.lock_exclusive("repo").await.unwrap());
     let path = &folder.worktree;
     let elsewhere = tempfile::tempdir().unwrap();
     let acts: [(&str, &dyn Fn()); 5] = [
@@ -426,11 +426,11 @@ async fn a_replaced_worktree_is_made_again_from_the_branch() {
     ];
     for (name, act) in acts {
         act();
-        let open = folders.open("repo").await.unwrap();
-        assert!(open.is_made_again(), "{name}");
+        let open = folders.lock_exclusive("repo").await.unwrap();
+        assert!(open.was_recreated(), "{name}");
         assert_eq!(fs::read_to_string(path.join("a.txt")).unwrap(), "one\n", "{name}");
         drop(open);
-        assert!(!folders.open("repo").await.unwrap().is_made_again(), "{name}");
+        assert!(!folders.lock_exclusive("repo").await.unwrap().was_recreated(), "{name}");
     }
     assert!(elsewhere.path().join("moved/a.txt").exists(), "a link is not followed");
 }

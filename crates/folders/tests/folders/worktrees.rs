@@ -8,7 +8,7 @@ async fn a_run_works_on_its_own_branch_and_leaves_the_checkout_alone() {
     home.write("b.txt", "of the user, not committed\n");
     let before = home.git(&["status", "--porcelain", "--branch"]);
     let (folder, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     assert_eq!(fs::read_to_string(open.path().join("a.txt")).unwrap(), "one\n");
     assert!(!open.path().join("b.txt").exists());
     replace_files(open.path(), &[file("src/new.txt", "two\n")]).unwrap();
@@ -26,11 +26,11 @@ async fn a_run_works_on_its_own_branch_and_leaves_the_checkout_alone() {
 async fn readers_share_a_folder_and_keep_writers_out() {
     let home = Home::new();
     let (_, folders) = home.start("r1").await;
-    let one = folders.keep("repo").await.unwrap();
-    let other = folders.keep("repo").await.unwrap();
+    let one = folders.lock_shared("repo").await.unwrap();
+    let other = folders.lock_shared("repo").await.unwrap();
     assert_eq!(fs::read_to_string(one.path().join("a.txt")).unwrap(), "one\n");
     let writers = folders.clone();
-    let mut writer = tokio::spawn(async move { writers.open("repo").await.map(drop) });
+    let mut writer = tokio::spawn(async move { writers.lock_exclusive("repo").await.map(drop) });
     drop(one);
     // The lock is the kernel's, so a writer that could pass would do so without a wait.
     let waits = tokio::time::timeout(Duration::from_millis(300), &mut writer).await;
@@ -38,8 +38,8 @@ async fn readers_share_a_folder_and_keep_writers_out() {
     drop(other);
     writer.await.unwrap().unwrap();
     // A folder with a writer is not kept for a reader.
-    let open = folders.open("repo").await.unwrap();
-    let mut reader = tokio::spawn(async move { folders.keep("repo").await.map(drop) });
+    let open = folders.lock_exclusive("repo").await.unwrap();
+    let mut reader = tokio::spawn(async move { folders.lock_shared("repo").await.map(drop) });
     let waits = tokio::time::timeout(Duration::from_millis(300), &mut reader).await;
     assert!(waits.is_err(), "a reader has the folder of a writer");
     drop(open);
@@ -50,7 +50,7 @@ async fn readers_share_a_folder_and_keep_writers_out() {
 async fn only_a_folder_without_a_nested_git_is_mounted() {
     let home = Home::new();
     let (_, folders) = home.start("r1").await;
-    let kept = folders.keep("repo").await.unwrap();
+    let kept = folders.lock_shared("repo").await.unwrap();
     assert!(kept.path().join(".git").exists() && kept.is_mountable().await.unwrap());
     for nested in ["below/.git", ".Git", "below/deep/.GIT"] {
         let path = kept.path().join(nested);
@@ -69,7 +69,7 @@ async fn only_a_folder_without_a_nested_git_is_mounted() {
 async fn a_task_that_runs_again_makes_no_second_commit() {
     let home = Home::new();
     let (_, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file("x", "1")]).unwrap();
     // A message that pretends to be the commit of the next task.
     let lie = request("x\n\nGraphrun-Task: r1/2/commit/0\nend", "r1/1/commit/0");
@@ -88,7 +88,8 @@ async fn two_runs_do_not_meet() {
     let home = Home::new();
     let (_, one) = home.start("r1").await;
     let (_, two) = home.start("r2").await;
-    let (one, two) = (one.open("repo").await.unwrap(), two.open("repo").await.unwrap());
+    let (one, two) =
+        (one.lock_exclusive("repo").await.unwrap(), two.lock_exclusive("repo").await.unwrap());
     replace_files(one.path(), &[file("x", "1")]).unwrap();
     assert!(!two.path().join("x").exists());
     one.commit(request("x", "r1/1/commit/0")).await.unwrap();
@@ -123,43 +124,43 @@ async fn two_runs_that_start_with_one_name_of_a_branch_do_not_share_it() {
     let home = Home::new();
     let one = RunFolders::new("r1", [home.asked("r1", "auto").find().await.unwrap()]);
     let two = RunFolders::new("r2", [home.asked("r2", "auto").find().await.unwrap()]);
-    one.open("repo").await.unwrap();
-    let taken = two.open("repo").await.unwrap_err();
+    one.lock_exclusive("repo").await.unwrap();
+    let taken = two.lock_exclusive("repo").await.unwrap_err();
     assert!(matches!(taken, FolderError::BranchTaken { .. }), "{taken}");
-    one.open("repo").await.unwrap();
+    one.lock_exclusive("repo").await.unwrap();
 }
 
 #[tokio::test]
 async fn a_lost_worktree_is_made_again_from_the_branch() {
     let home = Home::new();
     let (folder, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file("x", "1")]).unwrap();
     open.commit(request("x", "r1/1/commit/0")).await.unwrap();
     drop(open);
     fs::remove_dir_all(folder.worktree.parent().unwrap()).unwrap();
     let again = RunFolders::new("r1", [folder.clone()]);
     assert_eq!(
-        fs::read_to_string(again.open("repo").await.unwrap().path().join("x")).unwrap(),
+        fs::read_to_string(again.lock_exclusive("repo").await.unwrap().path().join("x")).unwrap(),
         "1"
     );
     // A checkout that a kill has interrupted: its missing files must not look removed.
     fs::remove_file(folder.worktree.with_extension("ready")).unwrap();
     fs::remove_file(folder.worktree.join("x")).unwrap();
-    let open = again.open("repo").await.unwrap();
+    let open = again.lock_exclusive("repo").await.unwrap();
     assert!(!open.commit(request("x", "r1/2/commit/0")).await.unwrap().changed);
     drop(open);
     // The lock of a killed git.
     let own = home.repository().join(".git/worktrees/repo/index.lock");
     fs::write(&own, "").unwrap();
-    let open = again.open("repo").await.unwrap();
+    let open = again.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file("x", "2")]).unwrap();
     assert!(open.commit(request("x", "r1/3/commit/0")).await.unwrap().changed);
     drop(open);
     fs::remove_dir_all(&folder.worktree).unwrap();
     home.git(&["worktree", "prune"]);
     home.git(&["branch", "-D", "graphrun/r1"]);
-    let gone = again.open("repo").await.unwrap_err();
+    let gone = again.lock_exclusive("repo").await.unwrap_err();
     assert!(matches!(gone, FolderError::BranchGone { .. }), "{gone}");
 }
 
@@ -168,7 +169,7 @@ async fn a_removed_run_leaves_its_branch_only_if_it_has_commits() {
     let home = Home::new();
     for (run, commits) in [("r1", false), ("r2", true)] {
         let (folder, folders) = home.start(run).await;
-        let open = folders.open("repo").await.unwrap();
+        let open = folders.lock_exclusive("repo").await.unwrap();
         replace_files(open.path(), &[file("x", "1")]).unwrap();
         if commits {
             open.commit(request("x", &format!("{run}/1/commit/0"))).await.unwrap();
@@ -194,7 +195,7 @@ async fn a_secret_is_not_committed() {
     home.write("old.txt", "key = sk-abcdefghij1234567890klmnop\nend\n");
     home.commit("a key of the user");
     let (folder, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     let old = "key = sk-abcdefghij1234567890klmnop\nend\nmore\n";
     replace_files(open.path(), &[file("old.txt", old)]).unwrap();
     assert!(open.commit(request("An old key stays", "r1/1/commit/0")).await.unwrap().changed);
@@ -216,7 +217,7 @@ async fn a_secret_is_not_committed() {
 async fn differences_and_discarded_changes() {
     let home = Home::new();
     let (_, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file("a.txt", "two\n")]).unwrap();
     open.commit(request("x", "r1/1/commit/0")).await.unwrap();
     replace_files(open.path(), &[file("b.txt", "new\n"), file("a.txt", "three\n")]).unwrap();
@@ -237,18 +238,18 @@ async fn differences_and_discarded_changes() {
 async fn a_worktree_on_another_branch_keeps_its_files() {
     let home = Home::new();
     let (folder, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file("x", "1")]).unwrap();
     drop(open);
     for switch in
         [&["checkout", "--quiet", "-b", "other"][..], &["checkout", "--quiet", "--detach"]]
     {
         git(&folder.worktree, switch);
-        let refused = folders.open("repo").await.unwrap_err();
+        let refused = folders.lock_exclusive("repo").await.unwrap_err();
         assert!(matches!(refused, FolderError::OtherBranch { .. }), "{refused}");
     }
     git(&folder.worktree, &["checkout", "--quiet", &folder.branch]);
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     assert_eq!(fs::read_to_string(open.path().join("x")).unwrap(), "1");
 }
 
@@ -269,7 +270,7 @@ async fn a_file_of_the_base_is_that_of_the_commit_that_the_run_started_from() {
     assert_eq!(read(&folders, "locks/app.txt").await.unwrap(), "locked\n");
 
     // A commit of the run changes nothing, also for a task whose branch starts there.
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file("locks/app.txt", "of an agent\n")]).unwrap();
     open.commit(request("change", "1")).await.unwrap();
     drop(open);

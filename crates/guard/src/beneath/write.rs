@@ -107,7 +107,8 @@ impl Folder {
     ///
     /// Fails when the name stays taken, as by a folder, or the file cannot be written.
     pub fn write_new(&self, name: &str, content: &[u8]) -> Result<(), BeneathError> {
-        self.remove(name);
+        // If the name stays taken, the creation fails and its error is the better one.
+        let _ = self.remove(name);
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_NOFOLLOW;
         let mode = Mode::from_bits_truncate(0o644);
         let mut file = self.resolve(Path::new(name), flags, mode, Links::Never)?;
@@ -155,8 +156,15 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes a file or a link, if there is one: what stays makes the next step fail, which tells why.
-    pub fn remove(&self, name: &str) {
-        let _ = unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir);
+    /// Removes a file or a link, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a folder has the name, or the system does not allow the removal.
+    pub fn remove(&self, name: &str) -> Result<(), BeneathError> {
+        match unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }

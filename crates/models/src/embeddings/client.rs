@@ -4,26 +4,26 @@ use async_trait::async_trait;
 use reqwest::header::HeaderMap;
 
 use super::{EmbeddingModel, EmbeddingReply, EmbeddingRequest};
-use crate::{Config, ConfigError, ModelError, OpenAiCompatible, Protocol};
+use crate::{ClientConfig, ConfigError, ModelError, Protocol, ProviderClient};
 
 /// A model for embeddings, at any provider with OpenAI's or Google's form of requests.
 ///
-/// It shares everything with [`OpenAiCompatible`]: the transport, the limits, and the gate of the model.
+/// It shares everything with [`ProviderClient`]: the transport, the limits, and the gate of the model.
 #[derive(Debug)]
-pub struct EmbeddingClient(OpenAiCompatible);
+pub struct EmbeddingClient(ProviderClient);
 
 impl EmbeddingClient {
     /// Creates a client. Nothing is sent yet.
     ///
     /// # Errors
     /// Returns [`ConfigError`] for a provider without embeddings, and for an address or a key that cannot be used.
-    pub fn new(config: Config) -> Result<Self, ConfigError> {
+    pub fn new(config: ClientConfig) -> Result<Self, ConfigError> {
         match config.profile.protocol {
             Protocol::Anthropic => {
                 Err(ConfigError::NoEmbeddings { provider: config.profile.provider })
             }
             Protocol::Chat | Protocol::Responses | Protocol::Gemini => {
-                OpenAiCompatible::new(config).map(Self)
+                ProviderClient::new(config).map(Self)
             }
         }
     }

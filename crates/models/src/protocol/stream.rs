@@ -10,7 +10,7 @@ use super::Protocol;
 use crate::{
     ChatReply, ModelError, TokenUsage,
     deltas::AnswerSink,
-    failure::{Failure, read_json, readable},
+    failure::{ErrorReply, read_json, readable},
     reader::usage_of_part,
     sse::{SseItem, SseReader},
 };
@@ -198,7 +198,7 @@ impl IncomingReply {
         if let Some(error) = error {
             // It may contain an answer that the provider itself has checked and rejected.
             let text = error.to_string();
-            let failure = Failure { status: 400, after: None, body: &text };
+            let failure = ErrorReply { status: 400, after: None, body: &text };
             let classified = failure.classify();
             let body = with_error(fold.body(), error);
             return Ok(match classified {

@@ -2,7 +2,7 @@
 //! environment.
 
 use super::{Provider, Providers};
-use crate::openai::{Config, ConfigError, OpenAiCompatible};
+use crate::provider_client::{ClientConfig, ConfigError, ProviderClient};
 use crate::secret::Secret;
 
 /// Makes the client for a model named as in `openai/gpt-5-mini`, `ollama/llama3.2` or
@@ -15,9 +15,9 @@ use crate::secret::Secret;
 ///
 /// # Errors
 /// Returns [`ConfigError`], which says what to set.
-pub fn from_env(model: &str) -> Result<OpenAiCompatible, ConfigError> {
+pub fn from_env(model: &str) -> Result<ProviderClient, ConfigError> {
     let variable = |name: &str| std::env::var(name).ok();
-    OpenAiCompatible::new(Providers::built_in().config(model, &variable)?)
+    ProviderClient::new(Providers::built_in().config(model, &variable)?)
 }
 
 impl Providers {
@@ -30,7 +30,7 @@ impl Providers {
         &self,
         model: &str,
         variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Config, ConfigError> {
+    ) -> Result<ClientConfig, ConfigError> {
         let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         let by_default = || {
             // A name without a known provider is one of OpenAI's, or of the server in its place.
@@ -60,10 +60,10 @@ impl Providers {
         {
             return Err(ConfigError::NoKey { provider: name, variable: key.clone() });
         }
-        Ok(Config {
+        Ok(ClientConfig {
             api_key: Secret::new(key.unwrap_or_default().trim()),
             profile: provider.profile_at(&base_url),
-            ..Config::new(base_url, model)
+            ..ClientConfig::new(base_url, model)
         })
     }
 
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::{ProviderSettings, provider::Protocol};
 
-    fn config(model: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
+    fn config(model: &str, variables: &[(&str, &str)]) -> Result<ClientConfig, String> {
         let variable = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };

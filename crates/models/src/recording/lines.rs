@@ -6,7 +6,10 @@ use graphrun_core::graph::{ErrorKind, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ChatReply, ChatRequest, Finish, Message, ModelError, Phase, TokenUsage, ToolCall};
+use crate::{
+    ChatReply, ChatRequest, Finish, Message, ModelError, Phase, TokenUsage, ToolCall,
+    reader::text_of,
+};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -162,11 +165,7 @@ impl CallLine {
     }
 
     pub(super) fn to_call(&self) -> ToolCall {
-        let arguments = match &self.arguments {
-            Value::Null => String::new(),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        let arguments = text_of(Some(&self.arguments));
         let Self { id, name, extra, .. } = self;
         ToolCall { id: id.clone(), name: name.clone(), arguments, extra: extra.clone() }
     }

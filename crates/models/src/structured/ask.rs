@@ -69,7 +69,7 @@ pub struct StructuredChat<'a, T> {
 }
 
 impl<T> StructuredChat<'_, T> {
-    /// Asks for an answer. `on_usage` receives the usage of each round, failed ones included.
+    /// Asks for an answer.
     ///
     /// If the answer is truncated at the limit of the request, it is requested once more with a doubled limit, which
     /// is no repair.
@@ -81,12 +81,8 @@ impl<T> StructuredChat<'_, T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future abandons the current round; `on_usage` has received the earlier ones.
-    pub async fn ask(
-        &self,
-        mut request: ChatRequest,
-        on_usage: &mut (dyn FnMut(TokenUsage) + Send),
-    ) -> Result<Structured<T>, StructuredError> {
+    /// Dropping the future abandons the current round.
+    pub async fn ask(&self, mut request: ChatRequest) -> Result<Structured<T>, StructuredError> {
         let Self { model, schema, check, repairs_max } = *self;
         let asked = request.messages.clone();
         let key = request.key.clone();
@@ -97,9 +93,7 @@ impl<T> StructuredChat<'_, T> {
         let mut may_lengthen = true;
         loop {
             let replied = model.chat(&request).await;
-            let spent = replied.as_ref().map_or_else(ModelError::usage, |reply| reply.usage);
-            usage += spent;
-            on_usage(spent);
+            usage += replied.as_ref().map_or_else(ModelError::usage, |reply| reply.usage);
 
             let longer =
                 replied.as_ref().err().and_then(|it| with_doubled_max_tokens(&request, it));

@@ -8,6 +8,7 @@ use graphrun_core::{
     graph::{
         Command, Contract, ErrorKind, Node, NodeContext, NodeDescription, NodeError, SideEffects,
     },
+    state::plain_text,
 };
 use graphrun_workflow::{
     Expression, ExpressionView, Program,
@@ -110,10 +111,7 @@ impl NodeSettings for AgentMatchSettings {
 impl AgentMatch {
     fn chosen(&self, ctx: &NodeContext) -> Result<&Agent, NodeError> {
         let value = self.on.evaluate(&ExpressionView::of(ctx))?;
-        let word = match value.as_ref() {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        let word = plain_text(&value);
         let found = self.agents.iter().find(|it| it.0 == word).map(|it| &it.1);
         found.ok_or_else(|| {
             NodeError::permanent(format!("`{}` is `{word}`, which has no agent", self.on.source()))

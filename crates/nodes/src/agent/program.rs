@@ -30,7 +30,8 @@ use graphrun_models::{
     answer_instruction, answer_schema,
 };
 use graphrun_sandbox::{
-    HostCommand, HostError, Job, JobError, Limits, Outcome, OutputReader, SandboxError, SourceFile,
+    Channel, Collect, HostCommand, HostCommandError, Job, JobError, Limits, OutputReader,
+    ProgramEnd, SandboxError, SourceFile,
 };
 use graphrun_workflow::{
     HostSettings, HostUse, Program, ProgramPlace, ProgramProtocol, ProgramSandbox, kind::Services,
@@ -45,13 +46,13 @@ use super::{
 };
 use crate::{
     call::{Calls, WatchedModel, failure_of},
-    call_in_sandbox::Streams,
+    call_in_sandbox::StreamFiles,
     changes::{Changes, write_back},
     homes::RunHomes,
-    host_approval::{ask_for_command, shown as shown_command},
+    host_approval::{ask_for_command, command_line},
     in_folder::{SandboxFolder, open_folder},
-    run::{shown, with_last_words},
-    sandboxed::{Bench, SandboxServices, unusable},
+    run::{output_text, with_output_tail},
+    sandboxed::{PreparedSandbox, SandboxServices, unusable},
 };
 
 /// The most bytes that a program prints before it is stopped. A host has the same limit.
@@ -70,7 +71,6 @@ const SCRIPT: &str = r#"
 exec 8<"$1"
 rm -- "$1"
 shift
-[[ -d /env/bin ]] && PATH=/env/bin:$PATH
 while IFS= read -r -d ''; do export "$REPLY"; done
 exec "$@" <&8 >&3 8<&- 3>&-
 "#;
@@ -85,7 +85,7 @@ pub(super) struct ProgramRunner {
     changes: Vec<String>,
     services: Services,
     /// Made on first use, and kept for later visits in a loop.
-    bench: OnceCell<Bench>,
+    prepared: OnceCell<PreparedSandbox>,
 }
 
 /// A program in place of a model, for one attempt.
@@ -99,9 +99,9 @@ struct ProgramModel {
     end: Mutex<Option<NodeError>>,
 }
 
-/// The end of a program.
-struct ProgramEnd {
-    outcome: Outcome,
+/// One run of the program.
+struct ProgramRun {
+    end: ProgramEnd,
     stderr: Vec<u8>,
     time: Duration,
     changes: Changes,
@@ -112,21 +112,21 @@ struct ProgramEnd {
 }
 
 /// A program that has ended, with its output.
-struct Worked {
-    ended: ProgramEnd,
+struct ProgramOutput {
+    ended: ProgramRun,
     reading: Reading,
     prompt_characters: usize,
 }
 
-impl Worked {
+impl ProgramOutput {
     /// Whether a program that should continue a session has failed before it found it: it has not named the session, and
     /// has done no work. Its messages differ from release to release. A program that names its session at its end cannot be
     /// judged by that.
     fn is_session_lost(&self, protocol: ProgramProtocol) -> bool {
         let Self { ended, reading, .. } = self;
-        let failed = match ended.outcome {
-            Outcome::Passed => reading.error.is_some(),
-            Outcome::Failed(_) => true,
+        let failed = match ended.end {
+            ProgramEnd::Exited(0) => reading.error.is_some(),
+            ProgramEnd::Exited(_) => true,
             _ => false,
         };
         let tokens = reading.usage.map_or(0, |it| it.input_tokens + it.output_tokens);
@@ -138,7 +138,7 @@ impl Worked {
     fn last_words(&self) -> String {
         match &self.reading.error {
             Some(error) => format!(" ({error})"),
-            None => format!(" ({})", with_last_words("it failed".to_owned(), &self.ended.stderr)),
+            None => format!(" ({})", with_output_tail("it failed".to_owned(), &self.ended.stderr)),
         }
     }
 }
@@ -149,7 +149,7 @@ impl ProgramRunner {
         (folder, changes): (Option<String>, Vec<String>),
         services: Services,
     ) -> Self {
-        Self { program, folder, changes, services, bench: OnceCell::new() }
+        Self { program, folder, changes, services, prepared: OnceCell::new() }
     }
 
     /// The part of the agent's fingerprint for the program.
@@ -268,7 +268,7 @@ impl ProgramModel {
             self.ctx.report(Report::Warning { message: redact(&message).into_owned() }).await;
             worked = self.run_once(request, None).await?;
         }
-        let Worked { ended, reading, prompt_characters } = worked;
+        let ProgramOutput { ended, reading, prompt_characters } = worked;
         let stated = reading.session.clone();
         let reply = match self.reply(&ended, reading, prompt_characters) {
             Ok(reply) => reply,
@@ -291,7 +291,7 @@ impl ProgramModel {
         &self,
         request: &ChatRequest,
         session: Option<&str>,
-    ) -> Result<Worked, NodeError> {
+    ) -> Result<ProgramOutput, NodeError> {
         // The session has the earlier messages.
         let prompt = if session.is_some() { last_turn_of(request) } else { prompt_of(request) };
         let (reports, mut waiting) = mpsc::channel(REPORTS_WAITING_MAX);
@@ -319,7 +319,7 @@ impl ProgramModel {
         if let Some(message) = reading.stated.warning(&format!("`{}`", self.command())) {
             self.ctx.report(Report::Warning { message: redact(&message).into_owned() }).await;
         }
-        Ok(Worked { ended, reading, prompt_characters: prompt.chars().count() })
+        Ok(ProgramOutput { ended, reading, prompt_characters: prompt.chars().count() })
     }
 
     /// Returns the session that a later request continues.
@@ -346,7 +346,7 @@ impl ProgramModel {
         prompt: &str,
         session: Option<&str>,
         reader: OutputReader,
-    ) -> Result<ProgramEnd, NodeError> {
+    ) -> Result<ProgramRun, NodeError> {
         match &self.runner.program.place {
             ProgramPlace::Sandbox(sandbox) => {
                 self.in_sandbox(sandbox, (prompt, session), reader).await
@@ -365,7 +365,7 @@ impl ProgramModel {
         sandbox: &ProgramSandbox,
         (prompt, session): (&str, Option<&str>),
         reader: OutputReader,
-    ) -> Result<ProgramEnd, NodeError> {
+    ) -> Result<ProgramRun, NodeError> {
         let program @ Program { scripts, .. } = &self.runner.program;
         let argv = session.map_or_else(|| program.argv.clone(), |it| program.argv_of_session(it));
         let settings = &sandbox.settings;
@@ -375,9 +375,9 @@ impl ProgramModel {
             self.ctx.report(Report::Note { message }).await;
         }
         let services = SandboxServices::of(&self.runner.services);
-        let prepare = || Bench::prepare(settings, &services);
-        let bench = self.runner.bench.get_or_try_init(prepare).await?;
-        let Streams { input, .. } = Streams::new();
+        let prepare = || PreparedSandbox::prepare(settings, &services);
+        let prepared = self.runner.prepared.get_or_try_init(prepare).await?;
+        let StreamFiles { input, .. } = StreamFiles::default();
         let wrapper = ["bash", "-c", SCRIPT, "program", &input].map(str::to_owned);
         let mut files = scripts.clone();
         files.push(SourceFile { path: input, content: prompt.to_owned() });
@@ -393,21 +393,23 @@ impl ProgramModel {
             home,
             env: named.into_iter().collect(),
             limits: Limits { wall: time, output_bytes: OUTPUT_BYTES_MAX, ..settings.limits() },
-            collect_below: self.runner.changes.clone(),
+            collect: Collect { below: self.runner.changes.clone(), ..Collect::default() },
             // The program is looked up before it runs, so that nothing inside can make it seem absent.
             required: argv.first().cloned().into_iter().collect(),
-            channel: Some(channel_of(&secrets)),
-            reader: Some(reader),
+            channel: Channel::Records { secret: channel_of(&secrets), reader: Some(reader) },
             ..Job::default()
         };
-        let in_folder = |folder: &SandboxFolder| {
-            Ok(Job { folder: folder.files(), mounted: folder.mounted(), ..job.clone() })
+        let in_folder = |folder: &SandboxFolder| Job {
+            folder: folder.files(),
+            mounted: folder.mounted(),
+            ..job.clone()
         };
-        match bench.run_in_folder(&self.ctx, self.runner.folder.as_ref(), in_folder).await? {
+        let folder = self.runner.folder.as_ref();
+        match prepared.run_in_folder(&self.ctx, folder, in_folder).await?.result {
             Ok(finished) => {
                 let leak = find_secret(&finished.collected, &secrets);
-                Ok(ProgramEnd {
-                    outcome: finished.outcome,
+                Ok(ProgramRun {
+                    end: finished.end,
                     stderr: finished.output.clone().into_bytes(),
                     time,
                     leak,
@@ -439,7 +441,7 @@ impl ProgramModel {
         host: &HostSettings,
         (prompt, session): (&str, Option<&str>),
         reader: OutputReader,
-    ) -> Result<ProgramEnd, NodeError> {
+    ) -> Result<ProgramRun, NodeError> {
         let program = &self.runner.program;
         let access = &self.runner.services.hosts;
         let used = HostUse { host, shape: &program.argv };
@@ -467,29 +469,31 @@ impl ProgramModel {
         call.env = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let place = call.folder.as_ref().map(|it| format!(" in `{}`", it.display()));
         let place = place.unwrap_or_default();
-        let message = format!("runs on the host `{}`{place}: {}", host.name, shown_command(&argv));
+        let message = format!("runs on the host `{}`{place}: {}", host.name, command_line(&argv));
         self.ctx.report(Report::Note { message }).await;
         let result = call.run(&self.ctx.cancel).await.map_err(|error| {
             let kind = match error {
-                HostError::Aborted => ErrorKind::Command,
+                HostCommandError::Aborted => ErrorKind::Command,
                 _ => ErrorKind::Host,
             };
             let failure = Failure::of(kind, &error);
             let help = match error {
-                HostError::ProgramNotFound { .. } => "; install it there, or name another program",
+                HostCommandError::ProgramNotFound { .. } => {
+                    "; install it there, or name another program"
+                }
                 _ => "",
             };
             Failure { message: failure.message + help, ..failure }
         })?;
-        let (outcome, stderr, time) = (result.outcome, result.stderr, call.time);
+        let (end, stderr, time) = (result.end, result.stderr, call.time);
         let changes = Changes::default();
-        Ok(ProgramEnd { outcome, stderr, time, changes, is_too_large: false, leak: None })
+        Ok(ProgramRun { end, stderr, time, changes, is_too_large: false, leak: None })
     }
 
     /// Returns the answer of a program that has ended, or the reason why there is none.
     fn reply(
         &self,
-        ended: &ProgramEnd,
+        ended: &ProgramRun,
         mut reading: Reading,
         prompt_chars: usize,
     ) -> Result<ChatReply, ModelError> {
@@ -501,21 +505,20 @@ impl ProgramModel {
             reading.usage = Some(TokenUsage::estimate(prompt_chars, answer_chars));
         }
         let fail = |kind, what: &str| Err(self.failure(kind, what, Some(&reading)));
-        let code = match ended.outcome {
-            Outcome::Passed => 0,
-            Outcome::Failed(code) => code,
-            Outcome::Signaled(signal) => 128 + signal,
-            Outcome::TimedOut => {
+        let code = match ended.end {
+            ProgramEnd::Exited(code) => code,
+            ProgramEnd::Signaled(signal) => 128 + signal,
+            ProgramEnd::TimedOut => {
                 let what = format!(
                     "was stopped after {:?}, the time limit of its place; give the node a longer `timeout`",
                     ended.time
                 );
                 return fail(ErrorKind::Timeout, &what);
             }
-            Outcome::OutOfMemory => {
+            ProgramEnd::OutOfMemory => {
                 return fail(ErrorKind::Command, "was stopped: it used too much memory");
             }
-            Outcome::OutputLimit => {
+            ProgramEnd::OutputLimit => {
                 return fail(ErrorKind::Command, "was stopped: it printed more than 64 MiB");
             }
         };
@@ -523,11 +526,11 @@ impl ProgramModel {
             let program = self.command();
             let message = match &reading.error {
                 Some(error) => format!("`{program}` ended with {code} and this error: {error}"),
-                None => with_last_words(format!("`{program}` ended with {code}"), &ended.stderr),
+                None => with_output_tail(format!("`{program}` ended with {code}"), &ended.stderr),
             };
             let message = redact(&message).into_owned();
             let said = if ended.stderr.is_empty() { &reading.rest } else { &ended.stderr };
-            let (raw, exit_code) = (Some(shown(said)), Some(code));
+            let (raw, exit_code) = (Some(output_text(said)), Some(code));
             let failure = Failure::new(ErrorKind::Command, message);
             return Err(failed(Failure { raw, exit_code, ..failure }, Some(&reading)));
         }
@@ -537,7 +540,7 @@ impl ProgramModel {
                 "`{program}` ended without an answer: {}",
                 output::what_is_missing(self.runner.program.protocol)
             );
-            let raw = Some(shown(&reading.rest));
+            let raw = Some(output_text(&reading.rest));
             let failure = Failure::new(ErrorKind::InvalidOutput, message);
             return Err(failed(Failure { raw, ..failure }, Some(&reading)));
         };

@@ -34,7 +34,7 @@ use super::{
 use crate::{
     call::MODEL_FAILURES,
     changes::read_changes,
-    checked::{Checked, ToolSources},
+    checked::{CheckedTool, ToolSources},
     in_folder::{check_writing_tools, read_folder},
     memory::embeddings_of,
 };
@@ -169,7 +169,7 @@ impl AgentSettings {
         let (root, tiers, declared) = (self.tools_root.as_path(), &*self.tiers, &self.declared[..]);
         let known = ToolSources { root, tiers, declared };
         let find = |tool: &String| {
-            let mut found = Checked::find(ctx, tool, known)?;
+            let mut found = CheckedTool::find(ctx, tool, known)?;
             // An agent cannot make the declaration of a tool less strict.
             let own = self.approvals.get(tool).copied().unwrap_or(Approval::Never);
             found.approve = own.min(found.approve);

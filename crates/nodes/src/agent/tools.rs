@@ -22,9 +22,9 @@ use tokio::{sync::Mutex, time::timeout};
 
 use super::cut::FittingModel;
 use crate::{
-    approval::{AskedCall, Verdict},
+    approval::{AskedCall, Decision},
     call::Calls,
-    checked::Checked,
+    checked::CheckedTool,
 };
 
 /// The most calls of one answer that are made. The result of each further call says so.
@@ -41,7 +41,7 @@ pub(super) const INPUT_CHARACTERS_MAX: usize = 200;
 /// The tools that an agent may call.
 #[derive(Debug)]
 pub(crate) struct Toolbox {
-    tools: Vec<Checked>,
+    tools: Vec<CheckedTool>,
     /// The folder of the run in which they work.
     folder: Option<String>,
     /// The longest duration of a call.
@@ -50,7 +50,7 @@ pub(crate) struct Toolbox {
 
 impl Toolbox {
     pub(crate) fn new(
-        tools: Vec<Checked>,
+        tools: Vec<CheckedTool>,
         folder: Option<String>,
         timeout: Option<Duration>,
     ) -> Self {
@@ -67,7 +67,7 @@ impl Toolbox {
     }
 
     pub(super) fn specs(&self) -> Vec<ToolSpec> {
-        let spec = |it: &Checked| ToolSpec {
+        let spec = |it: &CheckedTool| ToolSpec {
             name: it.tool.name().to_owned(),
             description: it.tool.description().to_owned(),
             schema: it.tool.input_schema().clone(),
@@ -77,12 +77,13 @@ impl Toolbox {
 
     /// The part of the cache key for the tools.
     pub(super) fn fingerprint(&self) -> Value {
-        let fingerprint =
-            |it: &Checked| json!([it.tool.name(), it.tool.description(), it.tool.input_schema()]);
+        let fingerprint = |it: &CheckedTool| {
+            json!([it.tool.name(), it.tool.description(), it.tool.input_schema()])
+        };
         self.tools.iter().map(fingerprint).collect()
     }
 
-    fn find(&self, name: &str) -> Option<&Checked> {
+    fn find(&self, name: &str) -> Option<&CheckedTool> {
         self.tools.iter().find(|it| it.tool.name() == name)
     }
 }
@@ -113,12 +114,12 @@ pub(super) struct ToolUse<'a> {
 
 /// A call of a model, before it is made.
 #[derive(Debug)]
-enum Planned<'a> {
+enum PlannedCall<'a> {
     /// Its result is known without a call.
     Known(String),
     /// It is made.
     Call {
-        tool: &'a Checked,
+        tool: &'a CheckedTool,
         input: Value,
         /// The name of its result in the task.
         memo: String,
@@ -213,8 +214,8 @@ impl<'a> WithTools<'a> {
         call: &ToolCall,
         at: usize,
         again: bool,
-    ) -> Result<Planned<'_>, NodeError> {
-        let refuse = |reason: String| Ok(Planned::Known(format!("{ERROR_PREFIX}{reason}")));
+    ) -> Result<PlannedCall<'_>, NodeError> {
+        let refuse = |reason: String| Ok(PlannedCall::Known(format!("{ERROR_PREFIX}{reason}")));
         if again {
             let reason = "this call was made before; its result is in the conversation";
             return refuse(reason.to_owned());
@@ -236,14 +237,14 @@ impl<'a> WithTools<'a> {
         let hash = blake3::hash(input.to_string().as_bytes()).to_hex();
         let memo = self.calls.count(format!("tool/{}/{}", tool.tool.name(), &hash[..16]));
         if let Ok(Some(known)) = self.ctx.recall_memo::<String>(&memo) {
-            return Ok(Planned::Known(known));
+            return Ok(PlannedCall::Known(known));
         }
         let folder = self.use_of_tools.toolbox.folder.as_deref();
         let asked = AskedCall { tool, input: &input, name: &memo, folder };
         Ok(match asked.ask(self.ctx).await? {
-            Verdict::Approved => Planned::Call { tool, input, memo, is_changed: false },
-            Verdict::Changed(input) => Planned::Call { tool, input, memo, is_changed: true },
-            Verdict::Rejected(comment) => {
+            Decision::Approved => PlannedCall::Call { tool, input, memo, is_changed: false },
+            Decision::Changed(input) => PlannedCall::Call { tool, input, memo, is_changed: true },
+            Decision::Rejected(comment) => {
                 let reason = comment.map(|it| format!(": {it}")).unwrap_or_default();
                 return refuse(format!("a person rejected this call{reason}"));
             }
@@ -251,10 +252,10 @@ impl<'a> WithTools<'a> {
     }
 
     /// Returns the result of a call for the model, and its name if it is not saved yet.
-    async fn result(&self, planned: Planned<'_>) -> (String, Option<String>) {
+    async fn result(&self, planned: PlannedCall<'_>) -> (String, Option<String>) {
         match planned {
-            Planned::Known(result) => (result, None),
-            Planned::Call { tool, input, memo, is_changed } => {
+            PlannedCall::Known(result) => (result, None),
+            PlannedCall::Call { tool, input, memo, is_changed } => {
                 self.call(tool, input, memo, is_changed).await
             }
         }
@@ -267,7 +268,7 @@ impl<'a> WithTools<'a> {
     /// model has answered to the failure.
     async fn call(
         &self,
-        tool: &Checked,
+        tool: &CheckedTool,
         input: Value,
         memo: String,
         is_changed: bool,
@@ -290,7 +291,7 @@ impl<'a> WithTools<'a> {
         };
         self.ctx.report(report).await;
         let is_final = outcome.as_ref().err().is_none_or(|it| !it.transient);
-        let mut result = told_to_model(outcome);
+        let mut result = result_text(outcome);
         if is_changed {
             let given = cut(&given, RESULT_CHARACTERS_MAX);
             result = format!("(a person changed the arguments of this call to {given})\n{result}");
@@ -408,7 +409,7 @@ impl Exchange {
     }
 }
 
-fn told_to_model(outcome: Result<Value, ToolError>) -> String {
+fn result_text(outcome: Result<Value, ToolError>) -> String {
     match outcome {
         Ok(Value::String(text)) => cut(&text, RESULT_CHARACTERS_MAX),
         Ok(value) => cut(&value.to_string(), RESULT_CHARACTERS_MAX),

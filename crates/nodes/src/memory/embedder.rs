@@ -12,7 +12,7 @@ use graphrun_core::{
 };
 use graphrun_memory::{StoreError, Vector};
 use graphrun_models::{
-    EmbeddingModel, EmbeddingReply, EmbeddingRequest, ErrorKind, ModelError, TokenUsage,
+    EmbeddingModel, EmbeddingReply, EmbeddingRequest, ModelError, ModelErrorKind, TokenUsage,
 };
 use graphrun_workflow::{kind::Services, memory::Embedder};
 use tokio::time::sleep;
@@ -155,7 +155,7 @@ impl Embedder for TaskEmbedder {
             };
             match made {
                 Ok(made) => vectors.extend(made),
-                Err(error) if error.kind() == ErrorKind::Recording => {
+                Err(error) if error.kind() == ModelErrorKind::Recording => {
                     return Err(StoreError::Recording(error.to_string()));
                 }
                 Err(error) => {

@@ -3,13 +3,15 @@
 use graphrun_core::{
     event::Report,
     graph::{ErrorKind, Failure, NodeContext, NodeError},
+    state::plain_text,
 };
-use graphrun_sandbox::{HostCommand, HostError, HostResult};
+use graphrun_sandbox::{HostCommand, HostCommandError, HostResult};
 use graphrun_workflow::{ExpressionView, HostAccess, HostSettings, HostUse};
 
-use super::{Argument, CommandSettings, STREAM_BYTES_MAX, VARIABLE_BYTES_MAX, text_of};
+use super::{Argument, CommandSettings, VARIABLE_BYTES_MAX};
 use crate::{
-    host_approval::{ask_for_command, shown},
+    call_in_sandbox::STREAM_BYTES_MAX,
+    host_approval::{ask_for_command, command_line},
     in_folder::open_folder,
 };
 
@@ -29,7 +31,7 @@ impl HostCall<'_> {
         let view = ExpressionView::of(ctx);
         let argv = self.argv(&view)?;
         let stdin = self.definition.stdin.as_ref().map(|it| it.evaluate(&view)).transpose()?;
-        let stdin = stdin.map(|it| text_of(it.as_ref()));
+        let stdin = stdin.map(|it| plain_text(&it));
         let open = match &self.host.folder {
             Some(name) => Some(open_folder(ctx, name).await?),
             None => None,
@@ -49,13 +51,13 @@ impl HostCall<'_> {
         let place = call.folder.as_ref().map(|it| format!(" in `{}`", it.display()));
         let place = place.unwrap_or_default();
         let message =
-            format!("runs on the host `{}`{place}: {}", self.host.name, shown(&call.argv));
+            format!("runs on the host `{}`{place}: {}", self.host.name, command_line(&call.argv));
         ctx.report(Report::Note { message }).await;
         let result = call.run(&ctx.cancel).await;
         drop(open);
         result.map_err(|error| {
             let kind = match error {
-                HostError::Aborted => ErrorKind::Command,
+                HostCommandError::Aborted => ErrorKind::Command,
                 _ => ErrorKind::Host,
             };
             Failure::of(kind, &error).into()
@@ -76,7 +78,7 @@ impl HostCall<'_> {
                 }
                 Argument::Value { value, dash } => (value, dash),
             };
-            let text = text_of(value.evaluate(view)?.as_ref());
+            let text = plain_text(&*value.evaluate(view)?);
             let problem = if text.starts_with('-') && !dash && !is_after_options {
                 "begins with `-`, so the program would take it for an option"
             } else if text.contains('\0') {

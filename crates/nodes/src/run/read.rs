@@ -100,7 +100,7 @@ pub struct CommandSettings {
     /// The arguments from the first value of the state on.
     pub rest: Vec<Argument>,
     /// Where it runs.
-    pub place: RunPlace,
+    pub place: CommandPlace,
     /// The environment variables.
     pub env: Vec<(String, Expression)>,
     /// The standard input: a text, or other values as JSON.
@@ -121,7 +121,7 @@ pub struct CommandSettings {
 
 /// Where a command runs.
 #[derive(Clone, Debug)]
-pub enum RunPlace {
+pub enum CommandPlace {
     /// In a sandbox.
     Sandbox(SandboxSettings),
     /// On this machine.
@@ -190,11 +190,11 @@ impl Kind for RunKind {
 
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
         let place = match reader.host() {
-            Some(host) => Some(RunPlace::Host(host)),
-            None => reader.sandbox().map(RunPlace::Sandbox),
+            Some(host) => Some(CommandPlace::Host(host)),
+            None => reader.sandbox().map(CommandPlace::Sandbox),
         };
         let (argv, rest) = read_argv(reader, place.as_ref()).unzip();
-        if let (Some(RunPlace::Host(host)), Some(argv)) = (&place, &argv) {
+        if let (Some(CommandPlace::Host(host)), Some(argv)) = (&place, &argv) {
             check_shape(reader, host, argv);
             for key in ["env", "files", "scripts", "changes", "folder"] {
                 refuse_on_host(reader, key);
@@ -251,8 +251,8 @@ impl NodeSettings for CommandSettings {
     fn failures(&self) -> Option<Vec<ErrorKind>> {
         let mut failures = vec![ErrorKind::Command, ErrorKind::Timeout, ErrorKind::Folder];
         match &self.place {
-            RunPlace::Sandbox(_) => failures.push(ErrorKind::Sandbox),
-            RunPlace::Host(_) => failures.extend([ErrorKind::Host, ErrorKind::Declined]),
+            CommandPlace::Sandbox(_) => failures.push(ErrorKind::Sandbox),
+            CommandPlace::Host(_) => failures.extend([ErrorKind::Host, ErrorKind::Declined]),
         }
         if self.writes.iter().any(|(_, output)| *output == RunOutput::Json) {
             failures.push(ErrorKind::InvalidOutput);
@@ -262,8 +262,8 @@ impl NodeSettings for CommandSettings {
 
     fn sandbox(&self) -> Option<&SandboxSettings> {
         match &self.place {
-            RunPlace::Sandbox(settings) => Some(settings),
-            RunPlace::Host(_) => None,
+            CommandPlace::Sandbox(settings) => Some(settings),
+            CommandPlace::Host(_) => None,
         }
     }
 
@@ -273,8 +273,8 @@ impl NodeSettings for CommandSettings {
 
     fn host(&self) -> Option<HostUse<'_>> {
         match &self.place {
-            RunPlace::Sandbox(_) => None,
-            RunPlace::Host(host) => Some(HostUse { host, shape: &self.argv }),
+            CommandPlace::Sandbox(_) => None,
+            CommandPlace::Host(host) => Some(HostUse { host, shape: &self.argv }),
         }
     }
 }
@@ -334,11 +334,11 @@ impl RunOutput {
 /// Reads the constant arguments up to the first value of the state, and the arguments from there on.
 fn read_argv(
     reader: &mut NodeReader<'_>,
-    place: Option<&RunPlace>,
+    place: Option<&CommandPlace>,
 ) -> Option<(Vec<String>, Vec<Argument>)> {
     let yaml = reader.value();
     let items = read_arguments(reader.report(), yaml, "`run`")?;
-    let advice = if matches!(place, Some(RunPlace::Host(_))) { ON_HOST } else { IN_SANDBOX };
+    let advice = if matches!(place, Some(CommandPlace::Host(_))) { ON_HOST } else { IN_SANDBOX };
     let (mut argv, mut rest) = (Vec::new(), Vec::new());
     for item in items {
         if matches!(item.data, Data::Map(_)) {
@@ -366,9 +366,9 @@ fn read_argv(
 fn read_value_argument(
     reader: &mut NodeReader<'_>,
     yaml: &Yaml,
-    place: Option<&RunPlace>,
+    place: Option<&CommandPlace>,
 ) -> Option<Argument> {
-    if let Some(RunPlace::Sandbox(_)) = place {
+    if let Some(CommandPlace::Sandbox(_)) = place {
         let message = "an argument of a command in a sandbox is a constant";
         let place = reader.report().place(&yaml.range);
         let finding = Diagnostic::error("GR046", message).at(place, "from the state");

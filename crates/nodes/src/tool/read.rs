@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use super::{Call, constants::check_constant};
 use crate::{
-    checked::{Checked, ToolSources},
+    checked::{CheckedTool, ToolSources},
     in_folder::{check_writing_tools, read_folder},
     memory::embeddings_of,
 };
@@ -138,7 +138,7 @@ impl Kind for ToolKind {
 impl NodeSettings for ToolSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         let (root, tiers, declared) = (self.root.as_path(), &*self.tiers, &self.declared[..]);
-        let tool = Checked::find(ctx, &self.tool, ToolSources { root, tiers, declared })?;
+        let tool = CheckedTool::find(ctx, &self.tool, ToolSources { root, tiers, declared })?;
         let services = ctx.services.clone();
         Ok(Arc::new(Call { definition: self.clone(), tool, services }))
     }

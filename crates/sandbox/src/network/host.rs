@@ -23,7 +23,7 @@ pub struct NetworkHost {
 /// A text is not a host of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum HostError {
+pub enum NetworkHostError {
     /// It is no name.
     #[error("is not the name of a host")]
     Name,
@@ -58,12 +58,12 @@ impl NetworkHost {
 }
 
 impl FromStr for NetworkHost {
-    type Err = HostError;
+    type Err = NetworkHostError;
 
-    fn from_str(text: &str) -> Result<Self, HostError> {
+    fn from_str(text: &str) -> Result<Self, NetworkHostError> {
         let (name, port) = match text.rsplit_once(':') {
             // More than one colon belongs to an address.
-            Some((name, _)) if name.contains(':') => return Err(HostError::Address),
+            Some((name, _)) if name.contains(':') => return Err(NetworkHostError::Address),
             Some((name, port)) => (name, read_port(port)?),
             None => (text, PORT),
         };
@@ -73,7 +73,7 @@ impl FromStr for NetworkHost {
             None => (name, false),
         };
         if name.contains('*') || is_below && !name.contains('.') {
-            return Err(HostError::Star);
+            return Err(NetworkHostError::Star);
         }
         check_name(&name)?;
         Ok(Self { name, is_below, port })
@@ -93,15 +93,15 @@ fn is_below(name: &str, above: &str) -> bool {
 }
 
 /// Reads the port of a host.
-pub(super) fn read_port(text: &str) -> Result<u16, HostError> {
+pub(super) fn read_port(text: &str) -> Result<u16, NetworkHostError> {
     let is_number = !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
     let port = text.parse().ok().filter(|it| is_number && *it != 0);
-    port.ok_or(HostError::Port)
+    port.ok_or(NetworkHostError::Port)
 }
 
 /// Checks that a text in lower case is a name. One whose last part begins with a digit is an address to some resolvers, in
 /// any of its forms (`127.1`, `0x7f.1`, `2130706433`).
-pub(super) fn check_name(name: &str) -> Result<(), HostError> {
+pub(super) fn check_name(name: &str) -> Result<(), NetworkHostError> {
     let is_label = |label: &str| {
         let is_letter =
             |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || b"-_".contains(&it);
@@ -110,14 +110,14 @@ pub(super) fn check_name(name: &str) -> Result<(), HostError> {
             && label.bytes().all(is_letter)
     };
     if name.starts_with('[') {
-        return Err(HostError::Address);
+        return Err(NetworkHostError::Address);
     }
     if name.len() > NAME_BYTES_MAX || !name.split('.').all(is_label) {
-        return Err(HostError::Name);
+        return Err(NetworkHostError::Name);
     }
     let last = name.rsplit('.').next().unwrap_or_default();
     if last.starts_with(|it: char| it.is_ascii_digit()) {
-        return Err(HostError::Address);
+        return Err(NetworkHostError::Address);
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn other_texts_are_no_hosts() {
-        use HostError::{Address, Name, Port, Star};
+        use NetworkHostError::{Address, Name, Port, Star};
         for (text, expected) in [
             ("", Name),
             ("a..b", Name),

@@ -20,7 +20,7 @@ use graphrun_guard::address::Scope;
 
 pub use self::{
     access::NetworkAccess,
-    host::{HostError, NetworkHost},
+    host::{NetworkHost, NetworkHostError},
 };
 
 /// The port of the proxy on the loopback of a sandbox. Nothing else listens there when the proxy starts.

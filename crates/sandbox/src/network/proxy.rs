@@ -25,7 +25,7 @@ use tokio::{
 
 use super::{
     Answer, Counts, Network,
-    host::{HostError, check_name, read_port},
+    host::{NetworkHostError, check_name, read_port},
 };
 
 /// The most connections at a time. Further ones wait to be accepted.
@@ -133,7 +133,7 @@ fn target_of(line: &str) -> Result<(String, u16), Answer> {
     let name = name.to_ascii_lowercase();
     match check_name(&name) {
         Ok(()) => Ok((name, port)),
-        Err(HostError::Address) if is_plain(&name) => Ok((name, port)),
+        Err(NetworkHostError::Address) if is_plain(&name) => Ok((name, port)),
         Err(_) => Err(Answer::NotATunnel),
     }
 }

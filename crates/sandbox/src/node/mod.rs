@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     error::SandboxError,
     folder_file::Project,
-    job::{Finished, FixedFile, Job, Limits, Mount, Outcome},
+    job::{Channel, FixedFile, Job, JobResult, Limits, Mount, ProgramEnd},
     probe::Sandbox,
     test_run::{Allowed, Counts, Proof, TestOutcome, TestReport, TestSettings, Verdict, judge},
 };
@@ -66,7 +66,7 @@ pub async fn run_node(
         let job = job(&path, project, settings, limits, secret.clone());
         let job = Job { read_only: mounts.to_vec(), ..job };
         let finished = sandbox.run(&job, cancel).await?;
-        if finished.records.is_empty() && finished.outcome == Outcome::Failed(UNSUPPORTED) {
+        if finished.records.is_empty() && finished.end == ProgramEnd::Exited(UNSUPPORTED) {
             return Err(SandboxError::Setup { detail: finished.output });
         }
         let verdict = judge(&finished, &secret, settings);
@@ -96,7 +96,7 @@ fn job(
         folder: Arc::clone(&project.folder),
         files: project.files.clone(),
         limits,
-        channel: Some(secret),
+        channel: Channel::with_secret(secret),
         ..Job::default()
     }
 }
@@ -150,7 +150,7 @@ struct Run {
 }
 
 impl Run {
-    fn add(&mut self, path: &str, finished: &Finished, verdict: Verdict, settings: &TestSettings) {
+    fn add(&mut self, path: &str, finished: &JobResult, verdict: Verdict, settings: &TestSettings) {
         let Verdict { outcome, counts, proof, reasons } = verdict;
         self.output.push_str(&finished.output);
         self.reasons.extend(reasons.into_iter().map(|it| format!("{path}: {it}")));
@@ -168,7 +168,7 @@ impl Run {
         self.counts.skipped += skipped;
         self.counts.expected_to_fail += expected_to_fail;
         self.proof = Some(self.proof.map_or(proof, |it| it.min(proof)));
-        let code = finished.outcome.exit_code();
+        let code = finished.end.exit_code();
         self.code = if self.code.unwrap_or(0) == 0 { code } else { self.code };
     }
 

@@ -30,7 +30,7 @@ use crate::{
     cache_entry::{CacheEntry, PACKAGES, fault, key_of, make_readable},
     host_tool::run_tool,
     interpreter::{Interpreter, is_readable_inside},
-    job::{Finished, FixedFile, Job, Limits, Mount, Outcome},
+    job::{Channel, FixedFile, Job, JobResult, Limits, Mount, ProgramEnd},
     mounts::find_tool,
     network::{Answer, Connections, Network},
     probe::Sandbox,
@@ -289,7 +289,7 @@ async fn job(
             ..Limits::default()
         },
         required: vec![required],
-        channel: Some(settings.concat().into_bytes()),
+        channel: Channel::with_secret(settings.concat().into_bytes()),
         ..Job::default()
     })
 }
@@ -325,7 +325,7 @@ async fn run(
     job: &Job,
     folder: &Path,
     cancel: &CancellationToken,
-) -> Result<Finished, InstallFailure> {
+) -> Result<JobResult, InstallFailure> {
     let stop = cancel.child_token();
     let mut running = pin!(sandbox.run(job, &stop));
     tokio::select! {
@@ -341,16 +341,16 @@ async fn run(
 /// Fails unless an installer has done its work.
 fn check(
     installer: PackageInstaller,
-    finished: &Finished,
+    finished: &JobResult,
     network: &Network,
 ) -> Result<(), PackagesError> {
     let stopped = |reason| Err(PackagesError::Stopped { installer, reason });
-    match finished.outcome {
-        Outcome::Passed => return Ok(()),
-        Outcome::TimedOut => return stopped("it took more than 10 minutes"),
-        Outcome::OutOfMemory => return stopped("it used too much memory"),
-        Outcome::OutputLimit => return stopped("it wrote too much output"),
-        Outcome::Failed(_) | Outcome::Signaled(_) => {}
+    match finished.end {
+        ProgramEnd::Exited(0) => return Ok(()),
+        ProgramEnd::TimedOut => return stopped("it took more than 10 minutes"),
+        ProgramEnd::OutOfMemory => return stopped("it used too much memory"),
+        ProgramEnd::OutputLimit => return stopped("it wrote too much output"),
+        ProgramEnd::Exited(_) | ProgramEnd::Signaled(_) => {}
     }
     let lines: Vec<&str> = finished.output.lines().filter(|it| !it.trim().is_empty()).collect();
     let last =

@@ -16,7 +16,7 @@ use super::{
     lock_file::{LockFile, PackageInstaller},
     npm_config::NpmConfig,
 };
-use crate::network::{HostError, NetworkHost};
+use crate::network::{NetworkHost, NetworkHostError};
 
 /// The registries, if the operator names no others.
 const PYPI: &str = "https://pypi.org/simple";
@@ -74,7 +74,7 @@ pub enum RegistryError {
         /// The variable, or the file with its key.
         variable: String,
         /// The reason.
-        source: HostError,
+        source: NetworkHostError,
     },
     /// A file with settings cannot be used.
     #[error("`{}` cannot be read: {problem}", path.display())]

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     error::SandboxError,
     folder_file::Project,
-    job::{FixedFile, Job, Limits},
+    job::{Channel, FixedFile, Job, Limits},
     probe::Sandbox,
     python::PythonEnvironment,
     test_run::{Allowed, Proof, TestOutcome, TestReport, TestSettings, judge},
@@ -84,7 +84,7 @@ pub async fn run_pytest(
         files: project.files,
         read_only: environment.mounts().to_vec(),
         limits: limits.clone(),
-        channel: Some(secret.clone()),
+        channel: Channel::with_secret(secret.clone()),
         ..Job::default()
     };
     let finished = sandbox.run(&job, cancel).await?;
@@ -93,7 +93,7 @@ pub async fn run_pytest(
         let reason = "conftest.py is not loaded; a workflow loads it with `allow: [conftest]`";
         verdict.reasons.push(reason.to_owned());
     }
-    let code = finished.outcome.exit_code();
+    let code = finished.end.exit_code();
     Ok(TestReport::of(finished.output, code, finished.wall, verdict))
 }
 

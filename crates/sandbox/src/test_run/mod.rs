@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub use self::settings::{Allowed, Proof, TestSettings};
 pub(super) use self::verdict::{Counts, Verdict};
-use super::job::Finished;
+use super::job::JobResult;
 
 /// The most characters of the output for a repair: the summary and the last failures.
 const ERROR_CHARACTERS_MAX: usize = 3000;
@@ -57,7 +57,7 @@ pub struct TestReport {
     pub failed: u32,
     /// Tests that were skipped, or expected to fail.
     pub skipped: u32,
-    /// The output, cleaned; see [`Finished::output`]. Below it, the reasons that the runner does not print.
+    /// The output, cleaned; see [`JobResult::output`]. Below it, the reasons that the runner does not print.
     pub output: String,
     /// The last 3,000 characters of the output; empty if the run passed.
     pub error_output: String,
@@ -104,9 +104,9 @@ impl TestReport {
 }
 
 /// Judges a run by the records on its channel and its end.
-pub(super) fn judge(finished: &Finished, secret: &[u8], settings: &TestSettings) -> Verdict {
+pub(super) fn judge(finished: &JobResult, secret: &[u8], settings: &TestSettings) -> Verdict {
     let records = records::read(&finished.records, secret);
-    verdict::judge(finished.outcome, records.as_deref(), settings)
+    verdict::judge(finished.end, records.as_deref(), settings)
 }
 
 /// The last characters of a text.

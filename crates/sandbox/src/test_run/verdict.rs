@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    super::job::Outcome,
+    super::job::ProgramEnd,
     TestOutcome,
     records::{Kind, Record},
     settings::{Allowed, Proof, TestSettings},
@@ -55,7 +55,7 @@ enum Ending {
 
 /// Judges a run. `records` is `None` if something on the channel was not the runner's.
 pub(super) fn judge(
-    outcome: Outcome,
+    end: ProgramEnd,
     records: Option<&[Record]>,
     settings: &TestSettings,
 ) -> Verdict {
@@ -68,11 +68,11 @@ pub(super) fn judge(
         reasons: Vec::new(),
     };
     let missing = verdict.count(&facts);
-    let code = outcome.exit_code();
-    verdict.outcome = match outcome {
-        Outcome::TimedOut => TestOutcome::TimedOut,
-        Outcome::OutOfMemory => TestOutcome::OutOfMemory,
-        Outcome::OutputLimit => TestOutcome::OutputLimit,
+    let code = end.exit_code();
+    verdict.outcome = match end {
+        ProgramEnd::TimedOut => TestOutcome::TimedOut,
+        ProgramEnd::OutOfMemory => TestOutcome::OutOfMemory,
+        ProgramEnd::OutputLimit => TestOutcome::OutputLimit,
         _ if !is_in_order => {
             verdict.explain("the channel of the test runner has records that it did not write");
             TestOutcome::Tampered
@@ -312,7 +312,7 @@ mod tests {
     }
 
     fn outcome(records: &[Record]) -> TestOutcome {
-        judge(Outcome::Passed, Some(records), &TestSettings::default()).outcome
+        judge(ProgramEnd::Exited(0), Some(records), &TestSettings::default()).outcome
     }
 
     #[test]
@@ -357,21 +357,21 @@ mod tests {
     fn the_end_of_the_process_must_be_that_of_the_runner() {
         let settings = TestSettings::default();
         for (end, expected) in [
-            (Outcome::Failed(1), TestOutcome::Tampered),
-            (Outcome::Signaled(9), TestOutcome::Tampered),
-            (Outcome::TimedOut, TestOutcome::TimedOut),
-            (Outcome::OutOfMemory, TestOutcome::OutOfMemory),
-            (Outcome::OutputLimit, TestOutcome::OutputLimit),
+            (ProgramEnd::Exited(1), TestOutcome::Tampered),
+            (ProgramEnd::Signaled(9), TestOutcome::Tampered),
+            (ProgramEnd::TimedOut, TestOutcome::TimedOut),
+            (ProgramEnd::OutOfMemory, TestOutcome::OutOfMemory),
+            (ProgramEnd::OutputLimit, TestOutcome::OutputLimit),
         ] {
             assert_eq!(judge(end, Some(&clean()), &settings).outcome, expected, "{end:?}");
         }
-        assert_eq!(judge(Outcome::Passed, None, &settings).outcome, TestOutcome::Tampered);
+        assert_eq!(judge(ProgramEnd::Exited(0), None, &settings).outcome, TestOutcome::Tampered);
     }
 
     #[test]
     fn a_result_below_the_required_proof_does_not_pass() {
         let settings = TestSettings { proof: Proof::Isolated, ..TestSettings::default() };
-        let verdict = judge(Outcome::Passed, Some(&clean()), &settings);
+        let verdict = judge(ProgramEnd::Exited(0), Some(&clean()), &settings);
         assert_eq!(verdict.outcome, TestOutcome::Failed);
         assert_eq!(verdict.reasons, ["the result is `in_process`, and `isolated` is required"]);
     }

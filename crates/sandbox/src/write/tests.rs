@@ -1,9 +1,13 @@
 use std::{
     fs,
-    os::unix::fs::{MetadataExt as _, symlink},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    thread,
 };
 
-use nix::sys::stat::Mode;
+use nix::{
+    sys::stat::Mode,
+    unistd::{Uid, setfsuid},
+};
 
 use super::*;
 
@@ -235,4 +239,28 @@ fn a_folder_below_the_root_has_the_rules_of_generated_paths() {
         assert!(matches!(error, WriteError::InTheWay { .. }), "{below}: {error}");
     }
     assert_eq!(fs::read_dir(outer.path()).unwrap().count(), 1, "something was written outside");
+}
+
+#[test]
+fn a_file_that_cannot_be_removed_is_an_error() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("kept"), "1").unwrap();
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    let remove = |path: &str| remove_files(root.path(), &[path.to_owned()]);
+    // Root may remove everything; a thread with another user's rights to files may not.
+    let (kept, missing) = thread::scope(|scope| {
+        let without_rights = || {
+            setfsuid(Uid::from_raw(65_534));
+            (remove("kept"), remove("missing"))
+        };
+        scope.spawn(without_rights).join().unwrap()
+    });
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let error = kept.unwrap_err();
+    assert!(
+        matches!(&error, WriteError::Write { source, .. } if source.kind() == io::ErrorKind::PermissionDenied),
+        "{error:?}"
+    );
+    missing.unwrap();
+    assert!(root.path().join("kept").exists());
 }

@@ -40,7 +40,7 @@ impl ResourcePattern {
     }
 
     /// Returns whether it may stand for a URI of a template.
-    pub(super) fn meets(&self, template: &str) -> bool {
+    pub(super) fn matches_template(&self, template: &str) -> bool {
         let constant = template.split('{').next().unwrap_or_default();
         match self.text.strip_suffix('*') {
             None => self.text.starts_with(constant),
@@ -82,8 +82,13 @@ mod tests {
     #[test]
     fn a_template_is_listed_if_one_of_its_uris_may_be_read() {
         let docs: ResourcePattern = "file:///docs/*".parse().unwrap();
-        assert!(docs.meets("file:///{path}") && docs.meets("file:///docs/{path}"));
-        assert!(!docs.meets("note://{name}") && !docs.meets("file:///other/{path}"));
+        assert!(
+            docs.matches_template("file:///{path}") && docs.matches_template("file:///docs/{path}")
+        );
+        assert!(
+            !docs.matches_template("note://{name}")
+                && !docs.matches_template("file:///other/{path}")
+        );
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl McpServer {
 
     /// Returns whether calls can read a resource that a template such as `note://{name}` makes.
     pub fn allows_template(&self, template: &str) -> bool {
-        self.resources.as_ref().is_none_or(|it| it.iter().any(|it| it.meets(template)))
+        self.resources.as_ref().is_none_or(|it| it.iter().any(|it| it.matches_template(template)))
     }
 
     /// Returns what a lock file has about it, without the parts that the server describes.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
+use graphrun_core::state::plain_text;
 use graphrun_sandbox::SourceFile;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -262,10 +263,7 @@ impl UrlTemplate {
                 UrlPart::InPath(name) => (name, true),
                 UrlPart::InQuery(name) => (name, false),
             };
-            let value = match &input[name.as_str()] {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
+            let value = plain_text(&input[name.as_str()]);
             if in_path && value.chars().all(|it| it == '.') {
                 return Err(UrlError { name: name.clone(), value });
             }

@@ -3,10 +3,11 @@
 //! Each line is an event with a `type`: `system`, then `assistant` and `user` with the messages of the conversation, and
 //! at the end `result` with the answer, the usage and the cost. With `json`, `result` comes alone.
 
+use graphrun_core::state::plain_text;
 use graphrun_models::{StatedUsage, TokenUsage};
 use serde_json::Value;
 
-use super::output::{Activity, Reading, count, shown, text};
+use super::output::{Activity, Reading, count, text};
 
 pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
     match text(event, "type") {
@@ -39,11 +40,11 @@ fn activity(block: &Value) -> Option<Activity> {
         "tool_use" => Activity::Call {
             id: text(block, "id").to_owned(),
             tool: text(block, "name").to_owned(),
-            input: block.get("input").map(shown).unwrap_or_default(),
+            input: block.get("input").map(plain_text).unwrap_or_default(),
         },
         "tool_result" => {
             let failed = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
-            let error = failed.then(|| block.get("content").map(shown).unwrap_or_default());
+            let error = failed.then(|| block.get("content").map(plain_text).unwrap_or_default());
             Activity::Result { id: text(block, "tool_use_id").to_owned(), error }
         }
         _ => return None,
@@ -68,11 +69,11 @@ fn read_result(event: &Value, reading: &mut Reading) {
         });
     }
     reading.take_cost(event, "total_cost_usd");
-    let (subtype, result) = (text(event, "subtype"), event.get("result").map(shown));
+    let (subtype, result) = (text(event, "subtype"), event.get("result").map(plain_text));
     let failed = event.get("is_error").and_then(Value::as_bool).unwrap_or(false);
     if failed || subtype.starts_with("error") {
         let stated = event.get("errors").and_then(Value::as_array);
-        let stated = stated.map(|it| it.iter().map(shown).collect::<Vec<_>>().join("; "));
+        let stated = stated.map(|it| it.iter().map(plain_text).collect::<Vec<_>>().join("; "));
         let stated = result.or(stated).filter(|it| !it.is_empty());
         reading.error = Some(stated.unwrap_or_else(|| subtype.to_owned()));
         return;
@@ -82,7 +83,7 @@ fn read_result(event: &Value, reading: &mut Reading) {
         reading.note_session(event, "session_id");
     }
     let structured = event.get("structured_output").filter(|it| !it.is_null());
-    reading.answer = structured.map(shown).or(result);
+    reading.answer = structured.map(plain_text).or(result);
     reading.error = None;
 }
 

@@ -3,10 +3,11 @@
 //! Each line is an event: `thread.started`, `turn.started`, `item.started`, `item.completed`, and at the end
 //! `turn.completed` with the usage, or `turn.failed`. The last item `agent_message` is the answer.
 
+use graphrun_core::state::plain_text;
 use graphrun_models::TokenUsage;
 use serde_json::Value;
 
-use super::output::{Activity, Reading, count, part, shown, text};
+use super::output::{Activity, Reading, count, part, text};
 
 pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
     match text(event, "type") {
@@ -17,7 +18,7 @@ pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
         }
         "turn.completed" => read_end(event, reading),
         "turn.failed" => {
-            let message = event.pointer("/error/message").map(shown);
+            let message = event.pointer("/error/message").map(plain_text);
             reading.error = Some(message.unwrap_or_else(|| "the turn failed".to_owned()));
         }
         // A connection that was lost is one, too. The end of the turn shows that the work continued.
@@ -70,11 +71,11 @@ fn kind(item: &Value) -> &str {
 fn call(item: &Value) -> Option<Activity> {
     let (tool, input) = match kind(item) {
         "command_execution" => ("command".to_owned(), text(item, "command").to_owned()),
-        "file_change" => ("file_change".to_owned(), item.get("changes").map(shown)?),
+        "file_change" => ("file_change".to_owned(), item.get("changes").map(plain_text)?),
         "web_search" => ("web_search".to_owned(), text(item, "query").to_owned()),
         "mcp_tool_call" => (
             format!("{}.{}", text(item, "server"), text(item, "tool")),
-            item.get("arguments").map(shown).unwrap_or_default(),
+            item.get("arguments").map(plain_text).unwrap_or_default(),
         ),
         _ => return None,
     };
@@ -82,7 +83,7 @@ fn call(item: &Value) -> Option<Activity> {
 }
 
 fn error(item: &Value) -> Option<String> {
-    let stated = item.pointer("/error/message").map(shown);
+    let stated = item.pointer("/error/message").map(plain_text);
     let code = item.get("exit_code").and_then(Value::as_i64).filter(|it| *it != 0);
     let status = text(item, "status");
     let failed = matches!(status, "failed" | "declined").then(|| status.to_owned());

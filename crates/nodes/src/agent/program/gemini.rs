@@ -4,15 +4,16 @@
 //! end `result` with the usage. The text after the last call of a tool is the answer. With `json`, one value has the
 //! answer in `response`.
 
+use graphrun_core::state::plain_text;
 use graphrun_models::{StatedUsage, TokenUsage};
 use serde_json::Value;
 
-use super::output::{Activity, Reading, count, part, shown, text};
+use super::output::{Activity, Reading, count, part, text};
 
 pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
     match text(event, "type") {
         "init" => {
-            reading.model = event.get("model").map(shown);
+            reading.model = event.get("model").map(plain_text);
             reading.note_session(event, "session_id");
         }
         "message" if text(event, "role") == "assistant" => {
@@ -28,7 +29,7 @@ pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
             return vec![Activity::Call {
                 id: text(event, "tool_id").to_owned(),
                 tool: text(event, "tool_name").to_owned(),
-                input: event.get("parameters").map(shown).unwrap_or_default(),
+                input: event.get("parameters").map(plain_text).unwrap_or_default(),
             }];
         }
         "tool_result" => {
@@ -54,7 +55,7 @@ pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
 }
 
 fn message_of(event: &Value) -> Option<String> {
-    event.pointer("/error/message").map(shown)
+    event.pointer("/error/message").map(plain_text)
 }
 
 /// Reads the form without a stream.
@@ -69,7 +70,7 @@ fn read_whole(value: &Value, reading: &mut Reading) {
     reading.error = message_of(value);
     if reading.error.is_none() {
         reading.note_session(value, "session_id");
-        reading.answer = value.get("response").map(shown);
+        reading.answer = value.get("response").map(plain_text);
     }
 }
 

@@ -4,11 +4,12 @@
 //! `cost_usd` and `model`, and the `session_id` that a later visit continues. For a text, the value is a string, or has the text in `answer`; an output without JSON is the
 //! text itself.
 
+use graphrun_core::state::plain_text;
 use graphrun_core::state::read_json_bytes;
 use graphrun_models::{OutputSchema, StatedUsage, TokenUsage};
 use serde_json::Value;
 
-use super::output::{Reading, count, part, shown};
+use super::output::{Reading, count, part};
 use crate::agent::session::is_id;
 
 /// The most lines from which a value over several lines is tried to begin.
@@ -28,14 +29,14 @@ pub(super) fn read(text: &[u8], output: Option<&OutputSchema>) -> Reading {
     let usage = take(&mut value, output, "usage", Value::is_object);
     let session = take(&mut value, output, "session_id", Value::is_string);
     let answer = match (&value, output) {
-        (Value::Object(parts), None) => parts.get("answer").map(shown),
+        (Value::Object(parts), None) => parts.get("answer").map(plain_text),
         _ => None,
     };
     let counts = usage.as_ref();
     let session = session.and_then(|it| it.as_str().filter(|it| is_id(it)).map(str::to_owned));
     let mut reading = Reading {
         session,
-        answer: Some(answer.unwrap_or_else(|| shown(&value))),
+        answer: Some(answer.unwrap_or_else(|| plain_text(&value))),
         model: counts.and_then(|it| Some(it.get("model")?.as_str()?.to_owned())),
         ..Reading::default()
     };

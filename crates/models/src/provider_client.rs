@@ -1,4 +1,4 @@
-//! The client for every provider with OpenAI's chat completions.
+//! The client of every provider, in each of the protocols.
 //!
 //! One call is one request, with two exceptions: a form of structured output that the provider
 //! rejects is replaced by the next simpler one, and a parameter that it rejects by name is left out.
@@ -33,7 +33,7 @@ use graphrun_core::usage::TokenUsage;
 
 /// The address of a model and the settings of its requests.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct ClientConfig {
     /// The address up to and including the version, as in `https://api.openai.com/v1`. A query behind it, such as
     /// the `api-version` of Azure, is sent with each request.
     pub base_url: String,
@@ -44,10 +44,10 @@ pub struct Config {
     /// The provider's dialect.
     pub profile: Profile,
     /// The limits of an exchange.
-    pub limits: Limits,
+    pub limits: ExchangeLimits,
 }
 
-impl Config {
+impl ClientConfig {
     /// Creates a configuration without a key, with the default profile and limits.
     pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
         Self {
@@ -55,14 +55,14 @@ impl Config {
             api_key: Secret::default(),
             model: model.into(),
             profile: Profile::default(),
-            limits: Limits::default(),
+            limits: ExchangeLimits::default(),
         }
     }
 }
 
 /// The limits of an exchange: times and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ExchangeLimits {
     /// To open a connection.
     pub connect: Duration,
     /// Between two pieces of a reply that has begun.
@@ -74,7 +74,7 @@ pub struct Limits {
     pub reply_bytes_max: usize,
 }
 
-impl Default for Limits {
+impl Default for ExchangeLimits {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
@@ -153,7 +153,7 @@ pub enum ConfigError {
 }
 
 /// A model behind OpenAI's chat completions API, at any provider.
-pub struct OpenAiCompatible {
+pub struct ProviderClient {
     client: Client<OpenAIConfig>,
     pub(super) transport: Transport,
     pub(super) name: String,
@@ -166,22 +166,22 @@ pub struct OpenAiCompatible {
 }
 
 // Implemented by hand: async-openai's `Debug` shows the address, which may contain a password.
-impl fmt::Debug for OpenAiCompatible {
+impl fmt::Debug for ProviderClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenAiCompatible")
+        f.debug_struct("ProviderClient")
             .field("name", &self.name)
             .field("profile", &self.profile)
             .finish_non_exhaustive()
     }
 }
 
-impl OpenAiCompatible {
+impl ProviderClient {
     /// Creates a client. Nothing is sent yet.
     ///
     /// # Errors
     /// Returns [`ConfigError`] for an address or a key that cannot be used.
-    pub fn new(config: Config) -> Result<Self, ConfigError> {
-        let Config { base_url, api_key, model, profile, limits } = config;
+    pub fn new(config: ClientConfig) -> Result<Self, ConfigError> {
+        let ClientConfig { base_url, api_key, model, profile, limits } = config;
         let is_http =
             |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.host().is_some();
         if !reqwest::Url::parse(&base_url).is_ok_and(|url| is_http(&url)) {
@@ -342,20 +342,20 @@ impl OpenAiCompatible {
 }
 
 #[async_trait]
-impl ChatModel for OpenAiCompatible {
+impl ChatModel for ProviderClient {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         self.profile.protocol.check_attachments(request)?;
         let model = request.model.as_deref().unwrap_or(&self.model);
         let asked = RequestKind { model: model.to_owned(), with_tools: !request.tools.is_empty() };
         let mut mode = self.mode(&asked);
-        let (account, gate) = (self.gate_name(model), self.gate(model));
-        let mut refused = RefusedParameters::known(&account);
-        let mut is_in = false;
+        let (gate_name, gate) = (self.gate_name(model), self.gate(model));
+        let mut refused = RefusedParameters::known(&gate_name);
+        let mut has_entered = false;
         loop {
             // Each request enters by itself: one that was rejected for its form says that the provider is up.
             let tokens = estimate(request, 0).input_tokens;
-            let permit = gate.enter(request.is_repeat && !is_in, tokens).await?;
-            is_in = true;
+            let permit = gate.enter(request.is_repeat && !has_entered, tokens).await?;
+            has_entered = true;
             request.admission.admit().await;
             let shape = Shape { model, profile: &self.profile, mode, refused: &refused };
             let wire = self.profile.protocol.shape(request, &shape);
@@ -365,7 +365,7 @@ impl ChatModel for OpenAiCompatible {
                 Err(error) => error,
                 done => return done,
             };
-            if let Some(parameter) = refused.learn(&account, &error, &wire.body, &self.profile) {
+            if let Some(parameter) = refused.learn(&gate_name, &error, &wire.body, &self.profile) {
                 tracing::info!(model, parameter, "the provider rejects this parameter");
                 continue;
             }
