@@ -179,6 +179,6 @@ nodes:
     let shown = place.run(["runs", "show", "r"]);
     let line = "saved, and in the state after the step: s";
     assert!(shown.stdout.contains(line), "{shown}");
-    let done = place.run(["resume", "r", "--answer", "ok=true", "--output", "json"]).json();
+    let done = place.run(["resume", "r", "--answer", "q=true", "--output", "json"]).json();
     assert_eq!((done.get("uncommitted"), &done["state"]["a"]), (None, &json!("x")), "{done}");
 }
