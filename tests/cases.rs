@@ -312,10 +312,11 @@ fn stuck_runs_and_unreached_nodes_are_reported() {
 }
 
 #[test]
-fn an_unexpected_failure_is_reported_even_if_it_is_caught() {
+fn an_unexpected_failure_that_is_caught_is_reported_and_leaves_nothing_stuck() {
     let explored = explored("tests/cases/explore/hidden.yaml", 10_000);
-    let [stuck] = explored.stuck.as_slice() else { panic!("{explored:?}") };
-    assert_eq!(stuck.reason, "`share` failed: division by zero");
+    let [caught] = explored.caught.as_slice() else { panic!("{explored:?}") };
+    assert_eq!(caught.reason, "`share` failed: division by zero");
+    assert_eq!((explored.stuck, explored.unreached), (vec![], vec![]));
 }
 
 /// A limit drops the frontier, and with it the nodes that a join waits for.

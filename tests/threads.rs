@@ -1,9 +1,12 @@
 //! Threads: turns of one run, each with new input on the state of the turns before.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, error::Error as _, sync::Arc, time::Duration};
 
-use futures_util::future::join;
-use graphrun::{checkpoint::Checkpointer, prelude::*};
+use futures_util::future::{join, join_all};
+use graphrun::{
+    checkpoint::{Checkpointer, Mapping},
+    prelude::*,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -162,4 +165,157 @@ async fn a_turn_on_a_changed_graph_follows_the_rules_of_resume() {
     storage.remove(&listed[0].info.id).await.unwrap();
     let anew = with(chat()).turn("t", &say("one")).await.unwrap();
     assert_eq!(anew.output::<Chat>().unwrap().lines, ["one"]);
+}
+
+/// The load at the beginning of a turn is the part of its cost that could grow.
+#[tokio::test]
+async fn a_turn_reads_no_more_entries_after_many_turns() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let on_disk = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
+    let storages: [Arc<dyn Checkpointer>; 2] =
+        [Arc::new(InMemoryStorage::default()), Arc::new(on_disk.on_the_same_thread())];
+    for storage in storages {
+        let engine = engine(chat()).with_storage(Arc::clone(&storage));
+        let mut read = BTreeSet::new();
+        for turn in 1..=400 {
+            let end = engine.turn("t", &say("x")).await.unwrap();
+            let saved = storage.load(&end.run).await.unwrap();
+            assert_eq!(saved.values["lines"].as_array().unwrap().len(), turn);
+            read.insert(saved.entries_read);
+        }
+        let run = storage.find("t").await.unwrap().info.id;
+        let entries = storage.journal(&run).await.unwrap().len() as u64;
+        assert!(read.last().unwrap() * 2 < entries, "{read:?} of {entries}");
+        assert!(*read.last().unwrap() < 270, "{read:?}");
+    }
+}
+
+#[tokio::test]
+async fn queued_turns_of_a_thread_begin_in_their_order() {
+    async fn slow(chat: Chat) -> Result<Chat, NodeError> {
+        tokio::time::sleep(Duration::from_millis(70)).await;
+        keep(chat).await
+    }
+    let graph = GraphBuilder::new::<Chat>("chat").node("slow", slow);
+    let engine = engine(graph.edge(START, "slow").edge("slow", END));
+    let turns = (0..8).map(|number: u64| {
+        let engine = engine.clone();
+        async move {
+            tokio::time::sleep(Duration::from_millis(5 * number)).await;
+            engine.turn("t", &say(&number.to_string())).queued().await.unwrap()
+        }
+    });
+    let ends = join_all(turns).await;
+    let lines = ends.last().unwrap().output::<Chat>().unwrap().lines;
+    assert_eq!(lines, ["0", "1", "2", "3", "4", "5", "6", "7"]);
+}
+
+#[tokio::test]
+async fn names_of_runs_and_threads_follow_one_rule() {
+    let long = "x".repeat(100_000);
+    let storage: Arc<dyn Checkpointer> = Arc::new(InMemoryStorage::default());
+    for engine in [engine(chat()), engine(chat()).with_storage(Arc::clone(&storage))] {
+        for name in ["", " ", "a\nb", "--db", "a/b", &long] {
+            let turn = engine.turn(name, &say("one")).await.unwrap_err();
+            let run = engine.run(&say("one")).named(name).await.unwrap_err();
+            for refused in [turn, run] {
+                assert!(matches!(refused, RunError::Name(_)), "{refused:?}");
+                assert!(refused.source().unwrap().to_string().len() < 300);
+            }
+        }
+    }
+    assert_eq!(storage.list().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_turn_on_a_run_that_is_no_thread_is_refused() {
+    let storage: Arc<dyn Checkpointer> = Arc::new(InMemoryStorage::default());
+    let engine = engine(chat()).with_storage(storage);
+    engine.run(&say("one")).named("t").await.unwrap();
+    let refused = engine.turn("t", &say("two")).await.unwrap_err();
+    assert!(matches!(refused, RunError::NotThread { .. }), "{refused:?}");
+    assert_eq!(refused.to_string(), "`t` is a run and no thread, so it takes no turns");
+}
+
+#[tokio::test]
+async fn a_thread_is_migrated_between_two_turns() {
+    #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    struct Longer {
+        said: Option<String>,
+        #[serde(default)]
+        #[schemars(extend("x-merge" = "append"))]
+        lines: Vec<String>,
+        #[serde(default)]
+        count: u32,
+    }
+    async fn count(chat: Longer) -> Result<Longer, NodeError> {
+        let lines = chat.said.into_iter().collect();
+        Ok(Longer { lines, count: chat.count + 1, ..Longer::default() })
+    }
+    let storage: Arc<dyn Checkpointer> = Arc::new(InMemoryStorage::default());
+    let with = |graph: GraphBuilder| engine(graph).with_storage(Arc::clone(&storage));
+    let old = chat().max_visits("keep", 2, FAIL);
+    let first = with(old).turn("t", &say("one")).await.unwrap();
+    let longer = || {
+        let graph = GraphBuilder::new::<Longer>("chat").node("count", count);
+        with(graph.edge(START, "count").edge("count", END))
+    };
+    let refused = longer().turn("t", &say("two")).await.unwrap_err();
+    assert!(matches!(refused, RunError::Broken { .. }), "{refused:?}");
+    let cause = refused.source().unwrap().to_string();
+    assert!(cause.starts_with("the field `count` (int) is new; the run has no value"), "{cause}");
+
+    // The visits of `keep` end with its turn, so the node may be gone.
+    let preview = longer().try_migration(&first.run, &Mapping::default()).await.unwrap();
+    let migrated = longer().migrate(&first.run, &Mapping::default(), None).await.unwrap();
+    assert_eq!((migrated.position.frontier.len(), preview), (0, migrated));
+    assert_eq!(storage.find("t").await.unwrap().status, Status::Done);
+    let end = longer().turn("t", &say("two")).await.unwrap();
+    let state = end.output::<Longer>().unwrap();
+    assert_eq!((state.count, state.lines), (1, vec!["one".to_owned(), "two".to_owned()]));
+    assert_eq!(end.position.earlier.turns, 1);
+
+    let run = longer().run(&say("one")).named("run").await.unwrap();
+    let ended = longer().migrate(&run.run, &Mapping::default(), None).await.unwrap_err();
+    assert!(matches!(ended, RunError::Revise(graphrun::engine::ReviseError::AtItsEnd)), "{ended}");
+}
+
+/// Only nodes see private fields.
+#[tokio::test]
+async fn a_stream_has_no_private_fields() {
+    #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    struct Secretive {
+        #[serde(default)]
+        answer: u32,
+        #[serde(default)]
+        #[schemars(extend("x-private" = true))]
+        scratch: u32,
+    }
+    async fn think(it: Secretive) -> Result<Secretive, NodeError> {
+        Ok(Secretive { answer: it.answer + 1, scratch: 7 })
+    }
+    let storage: Arc<dyn Checkpointer> = Arc::new(InMemoryStorage::default());
+    let graph = || {
+        let graph = GraphBuilder::new::<Secretive>("think").node("think", think);
+        engine(graph.edge(START, "think").edge("think", END))
+    };
+    for engine in [graph(), graph().with_storage(storage)] {
+        let run = engine.run(&Secretive::default());
+        let run = run.stream([StreamMode::Values, StreamMode::Updates]).start().await.unwrap();
+        let chunks: Vec<StreamChunk> = futures_util::StreamExt::collect(run).await;
+        assert!(chunks.len() >= 2, "{chunks:?}");
+        for chunk in chunks {
+            match chunk {
+                StreamChunk::Values { state, .. } => {
+                    assert_eq!(state.get("scratch"), None);
+                    assert!(state.get("answer").is_some());
+                }
+                StreamChunk::Updates { update, .. } => {
+                    let names = update.writes.iter().map(|(name, _)| name.as_str());
+                    assert_eq!(names.collect::<Vec<_>>(), ["answer"]);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }

@@ -65,13 +65,16 @@ pub struct Explored {
     pub not_yet_reached: Vec<NodeName>,
     /// The runs that fail although no route leads to failure, each with a shortest way.
     pub stuck: Vec<DeadEnd>,
+    /// The failures that the search did not try and that a `catch` handles, each with a shortest way: a node that could not
+    /// compute, or whose update was refused. The run continues.
+    pub caught: Vec<DeadEnd>,
     /// The nodes that no outcome leads to; only set after a complete search of all outcomes.
     pub unreached: Vec<NodeName>,
     /// Descriptions of the cases that the search could not try.
     pub gaps: Vec<String>,
 }
 
-/// A run that fails although no route leads to failure.
+/// A run that fails although no route leads to failure, or a node whose failure is caught.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadEnd {
     /// The reason of the failure.
@@ -155,7 +158,6 @@ struct Search<'a> {
     /// The runs with untried combinations; they wait until all others are done.
     begun: VecDeque<Open>,
     ran: BTreeSet<NodeName>,
-    reasons: BTreeSet<String>,
     explored: Explored,
     states_max: usize,
     until: Option<Instant>,
@@ -193,7 +195,6 @@ pub fn explore(
         open: Waiting::default(),
         begun: VecDeque::new(),
         ran: BTreeSet::new(),
-        reasons: BTreeSet::new(),
         explored: Explored { is_complete: true, ..Explored::default() },
         states_max: effort.states_max,
         until: effort.time_max.and_then(|it| Instant::now().checked_add(it)),
@@ -318,8 +319,7 @@ impl Search<'_> {
     }
 
     /// Reports a node that failed although the search tried no failure: it could not compute, its
-    /// update was refused, or its route could not decide. It is an error even if a `catch` handles
-    /// it.
+    /// update was refused, or its route could not decide. A `catch` handles it, so the run is not stuck.
     fn note_accidents(
         &mut self,
         open: &Open,
@@ -338,7 +338,10 @@ impl Search<'_> {
             let Some(at) = open.tasks.iter().position(|it| it.id == *task) else { continue };
             if !choices[at][chosen[at]].is_expected {
                 let reason = format!("`{node}` failed: {}", failure.message);
-                self.stuck(reason, Some(open.at), step.to_vec());
+                if !self.explored.caught.iter().any(|it| it.reason == reason) {
+                    let caught = self.way_to(reason, Some(open.at), step.to_vec());
+                    self.explored.caught.push(caught);
+                }
             }
         }
     }
@@ -372,7 +375,11 @@ impl Search<'_> {
         if let Some((status, reason)) = rest {
             let is_asked_for = asked_to_fail(&machine, before, &records);
             if status != Status::Done && !is_asked_for {
-                self.stuck(reason.unwrap_or_default(), from, step);
+                let reason = reason.unwrap_or_default();
+                if !self.explored.stuck.iter().any(|it| it.reason == reason) {
+                    let stuck = self.way_to(reason, from, step);
+                    self.explored.stuck.push(stuck);
+                }
             }
             return;
         }
@@ -421,11 +428,13 @@ impl Search<'_> {
         (!tasks.is_empty()).then_some((machine, tasks))
     }
 
-    /// Records the first, and thus a shortest, path to each reason.
-    fn stuck(&mut self, reason: String, from: Option<usize>, step: Vec<(NodeName, String)>) {
-        if !self.reasons.insert(reason.clone()) {
-            return;
-        }
+    /// Returns the path to a failure. The first one to a reason is a shortest one.
+    fn way_to(
+        &self,
+        reason: String,
+        from: Option<usize>,
+        step: Vec<(NodeName, String)>,
+    ) -> DeadEnd {
         let mut path = vec![step];
         let mut before = from;
         while let Some(waypoint) = before.and_then(|it| self.waypoints.get(it)) {
@@ -435,7 +444,7 @@ impl Search<'_> {
             before = waypoint.before;
         }
         path.reverse();
-        self.explored.stuck.push(DeadEnd { reason, path });
+        DeadEnd { reason, path }
     }
 
     fn finish(self) -> Explored {

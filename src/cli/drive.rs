@@ -521,6 +521,7 @@ impl From<RunError> for CliError {
             | RunError::UnfitCheckpoint(_)
             | RunError::MissingInput { .. }
             | RunError::Fields(_)
+            | RunError::Name(_)
             | RunError::WrongAnswer { .. }
             | RunError::UnknownQuestion { .. } => Self::usage(error.to_string()).because(error),
             RunError::Broken { ref differences, .. } => {
@@ -539,6 +540,7 @@ impl From<RunError> for CliError {
                 .with_help("restore the workflow to resume the run, or start a new run"),
             RunError::Closed { .. }
             | RunError::TurnOpen { .. }
+            | RunError::NotThread { .. }
             | RunError::AlreadyEnded(_)
             | RunError::NotFailed(_) => Self::new(Exit::NotResumable, error.to_string()),
             RunError::NotDone { .. } | RunError::Output(_) | RunError::Dropped { .. } => {

@@ -169,7 +169,9 @@ impl MigrationReport {
         let MigrationResult { position, differences, records, questions } = migrated;
         let finished = records.iter().filter(|it| it.outcome.is_final());
         let database = database.clone().with_permissions_of(&info);
+        // The next turn of a thread needs no command first.
         let resume = database.command("resume", &info.name);
+        let resume = resume.filter(|_| !position.frontier.is_empty());
         Self {
             run: info.id,
             workflow,
@@ -194,7 +196,11 @@ impl MigrationReport {
             if self.finished.contains(node) { format!("{node} (done)") } else { node.to_string() }
         };
         let next: Vec<String> = self.next.iter().map(shown).collect();
-        lines.push(format!("next: {}", next.join(", ")));
+        if next.is_empty() {
+            lines.push("next: a turn of the thread".to_owned());
+        } else {
+            lines.push(format!("next: {}", next.join(", ")));
+        }
         let keys: Vec<&str> = self.questions.iter().map(|it| it.key.as_str()).collect();
         if !keys.is_empty() {
             lines.push(format!("open: {}", keys.join(", ")));

@@ -1,7 +1,7 @@
 //! The report of a run, built from its saved entries: the object that `--output json` prints.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -49,6 +49,9 @@ pub(super) struct RunReport {
     /// The failed tasks of the open step.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) failures: Vec<FailureLine>,
+    /// The nodes whose updates are saved and become part of `state` when their step is complete; omitted if there are none.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) uncommitted: BTreeSet<NodeName>,
     /// The written files. Those in the worktree of a run are left out: their place is the branch.
     pub(super) artifacts: Vec<String>,
     /// The branches of the run; omitted if there are none.
@@ -189,6 +192,9 @@ impl RunReport {
             artifacts: artifacts(events, &folders),
             branches: folders.iter().filter_map(BranchLine::of).collect(),
             by_node: usage_by_node(events),
+            uncommitted: { open.iter().filter(|it| has_written(it)) }
+                .map(|it| it.node.clone())
+                .collect(),
             failures: failures(&open).into_iter().map(FailureLine::from).collect(),
         }
     }
@@ -255,6 +261,10 @@ impl From<(NodeName, Failure)> for FailureLine {
         let class = failure.class();
         Self { node, kind: failure.kind, class, error: failure.message }
     }
+}
+
+fn has_written(record: &TaskRecord) -> bool {
+    record.outcome.update().is_some_and(|it| !it.is_empty())
 }
 
 /// Serialises only the documented keys, not the others that storage may contain.
@@ -451,6 +461,7 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
     let saved = SavedRun {
         summary: crate::checkpoint::RunSummary {
             holder: None,
+            updated: String::new(),
             info: crate::checkpoint::RunInfo {
                 id: RunId::parse("01JABC").unwrap(),
                 name: "calm-otter".into(),

@@ -45,6 +45,19 @@ impl RunAt {
     }
 }
 
+impl RunSnapshot {
+    /// Returns it without the values of private fields: only nodes see them.
+    #[must_use]
+    pub(super) fn without_private(mut self) -> Self {
+        if let Some(graph) = &self.info.graph {
+            let is_private =
+                |it: &ChannelName| graph.channels.get(it).is_some_and(|it| it.is_private);
+            self.values.retain(|name, _| !is_private(name));
+        }
+        self
+    }
+}
+
 impl FromStr for RunAt {
     type Err = String;
 

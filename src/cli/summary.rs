@@ -52,6 +52,11 @@ pub(super) fn draw(report: &RunReport, database: &Database, paint: Paint) -> Str
     if let Some(command) = database.command("runs state", &report.name) {
         rows.push(row(paint, "state", paint.command(&command)));
     }
+    if !report.uncommitted.is_empty() {
+        let nodes: Vec<&str> = report.uncommitted.iter().map(|it| it.as_str()).collect();
+        let text = format!("saved, and in the state after the step: {}", nodes.join(", "));
+        rows.push(row(paint, "", text));
+    }
     if let Some(command) = report.resume.as_ref().filter(|_| report.status != Status::Done) {
         rows.push(row(paint, "resume", paint.command(command)));
         // An answer need not wait for its deadline.

@@ -194,6 +194,7 @@ fn everything_is_tried_without_any_case() {
             "open",
             "not_yet_reached",
             "stuck",
+            "caught",
             "unreached",
             "gaps"
         ]

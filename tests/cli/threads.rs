@@ -130,3 +130,55 @@ fn first_turns_at_once_are_refused_or_report_their_own_result() {
         }
     }
 }
+
+#[test]
+fn a_thread_follows_a_changed_workflow_and_hides_private_fields() {
+    let place = place();
+    let turn = |line: &str| {
+        place.run(["execute", "parrot.yaml", "--thread", "t", "-i", &format!("line={line}")])
+    };
+    assert_eq!(turn("one").code, 0);
+    let longer =
+        PARROT.replace("input:", "  mood: { type: string, default: calm, private: true }\ninput:");
+    fs::write(place.path("parrot.yaml"), longer).unwrap();
+    let refused = turn("two");
+    assert_eq!(refused.code, 6, "{refused}");
+    assert!(refused.stderr.contains("graphrun migrate t parrot.yaml"), "{refused}");
+    let migrated = place.run(["migrate", "t", "parrot.yaml"]);
+    assert_eq!(migrated.code, 0, "{migrated}");
+    assert!(migrated.stdout.contains("next: a turn of the thread"), "{migrated}");
+    assert!(!migrated.stdout.contains("resume"), "{migrated}");
+    assert_eq!(turn("two").code, 0);
+    for args in [vec!["runs", "state", "t"], vec!["runs", "diff", "t@0", "t", "--output", "json"]] {
+        let shown = place.run(&args);
+        assert_eq!(shown.code, 0, "{shown}");
+        assert!(!shown.stdout.contains("mood"), "{args:?}: {shown}");
+        assert!(shown.stdout.contains("two!"), "{args:?}: {shown}");
+    }
+}
+
+#[test]
+fn a_report_names_the_nodes_whose_writes_are_not_in_the_state_yet() {
+    let place = Place::new();
+    let workflow = "graphrun: 1
+name: beside
+state: { a: string, b: string, ok: bool }
+output: [a, b]
+start: [s, q]
+nodes:
+  s: { set: { a: '\"x\"' }, then: end }
+  q: { ask: \"Good?\", writes: ok, then: last }
+  last: { set: { b: '\"y\"' }, then: end }
+";
+    fs::write(place.path("beside.yaml"), workflow).unwrap();
+    let args = ["execute", "beside.yaml", "--run-id", "r", "--output", "json"];
+    let paused = place.run(args);
+    assert_eq!(paused.code, 3, "{paused}");
+    let report = paused.json();
+    assert_eq!((&report["uncommitted"], report["state"].get("a")), (&json!(["s"]), None));
+    let shown = place.run(["runs", "show", "r"]);
+    let line = "saved, and in the state after the step: s";
+    assert!(shown.stdout.contains(line), "{shown}");
+    let done = place.run(["resume", "r", "--answer", "q=true", "--output", "json"]).json();
+    assert_eq!((done.get("uncommitted"), &done["state"]["a"]), (None, &json!("x")), "{done}");
+}

@@ -35,6 +35,62 @@ promises! {
     messages_are_kept_in_order_and_once
     an_ended_run_takes_no_messages
     an_append_to_what_is_no_list_is_damage
+    a_load_with_kept_values_reads_only_the_entries_since
+    a_run_is_as_old_as_its_last_event
+}
+
+async fn a_load_with_kept_values_reads_only_the_entries_since(home: Home) {
+    let storage = home.open();
+    let token = create(&storage, "R1").await;
+    let append = async |steps: std::ops::RangeInclusive<u64>| {
+        for step in steps {
+            let brief = set("brief", format!("of {step}"));
+            let changes = vec![brief, appended("notes", &[&step.to_string()])];
+            storage.append(&token, &commit(step, changes).into()).await.unwrap();
+        }
+    };
+    let state = |last: u64| {
+        let notes: Vec<String> = (1..=last).map(|it| it.to_string()).collect();
+        json!({"brief": format!("of {last}"), "notes": notes})
+    };
+    append(1..=5).await;
+    let saved = storage.load(&run("R1")).await.unwrap();
+    assert_eq!((saved.entries_read, json!(saved.values)), (6, state(5)));
+    let other = LeaseToken { fence: token.fence + 1, ..token.clone() };
+    storage.keep_values(&other, &saved).await.unwrap_err();
+    for last in [5, 7, 9] {
+        let saved = storage.load(&run("R1")).await.unwrap();
+        storage.keep_values(&token, &saved).await.unwrap();
+        append(last + 1..=last + 2).await;
+        // Another instance reads what this one kept.
+        let loaded = home.open().load(&run("R1")).await.unwrap();
+        assert_eq!(json!(loaded.values), state(last + 2));
+        assert_eq!(loaded.position, position(last + 2));
+        assert!(loaded.entries_read <= 3, "{}", loaded.entries_read);
+        for step in 1..=last + 2 {
+            let values = home.open().values_at(&run("R1"), Step(step)).await.unwrap();
+            assert_eq!(json!(values), state(step));
+        }
+    }
+    storage.release(&token).await.unwrap();
+    storage.remove(&run("R1")).await.unwrap();
+}
+
+async fn a_run_is_as_old_as_its_last_event(home: Home) {
+    let storage = home.open();
+    let token = create(&storage, "R1").await;
+    let at = |seq, ts: &str| {
+        let event = events("R1", [seq]).remove(0);
+        graphrun::event::RunEvent { ts: ts.to_owned(), ..event }
+    };
+    for (seq, ts) in [(1, "2025-06-01T12:00:00Z"), (2, "2025-07-01T12:00:00Z")] {
+        let entry = entry(commit(seq, vec![]), &[at(seq, ts)]);
+        storage.append(&token, &entry).await.unwrap();
+        assert_eq!(home.open().find("R1").await.unwrap().updated, ts);
+    }
+    storage.append(&token, &commit(3, vec![]).into()).await.unwrap();
+    let listed = home.open().list().await.unwrap();
+    assert_eq!(listed[0].updated, "2025-07-01T12:00:00Z", "an entry without events");
 }
 
 async fn a_run_is_loaded_as_it_was_accepted(home: Home) {
@@ -48,7 +104,7 @@ async fn a_run_is_loaded_as_it_was_accepted(home: Home) {
         .await
         .unwrap();
 
-    let SavedRun { summary, position: found, values, records, last_seq } =
+    let SavedRun { summary, position: found, values, records, last_seq, .. } =
         home.open().load(&run("R1")).await.unwrap();
     assert_eq!(summary.info, info("R1", "calm-otter"));
     assert_eq!((summary.status, summary.reason, summary.step), (Status::Running, None, Step(0)));

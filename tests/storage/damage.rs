@@ -342,3 +342,31 @@ async fn a_flipped_bit_is_never_taken_for_the_truth() {
     }
     assert!(lies.is_empty(), "{} lies: {lies:#?}", lies.len());
 }
+
+#[tokio::test]
+async fn damaged_kept_values_cost_time_and_a_forged_one_is_found_by_the_proof() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let storage: Arc<dyn Checkpointer> = Arc::new(SqliteStorage::open(&path).unwrap());
+    let token = create(&storage, "R1").await;
+    for step in 1..=4 {
+        let changes = vec![set("brief", format!("of {step}"))];
+        storage.append(&token, &commit(step, changes).into()).await.unwrap();
+    }
+    let mut saved = storage.load(&run("R1")).await.unwrap();
+    storage.keep_values(&token, &saved).await.unwrap();
+    let raw = Connection::open(&path).unwrap();
+    for damage in ["content = x'00'", "checksum = x''", "number = number - 1"] {
+        raw.execute_batch(&format!("UPDATE kept_values SET {damage}")).unwrap();
+        let loaded = storage.load(&run("R1")).await.unwrap();
+        assert_eq!((loaded.entries_read, &loaded.values), (5, &saved.values), "{damage}");
+        storage.keep_values(&token, &saved).await.unwrap();
+    }
+    assert_eq!(storage.load(&run("R1")).await.unwrap().entries_read, 1);
+    graphrun::storage::prove(storage.as_ref(), &run("R1"), None).await.unwrap();
+
+    saved.values.insert(channel("brief"), json!("forged"));
+    storage.keep_values(&token, &saved).await.unwrap();
+    let refused = graphrun::storage::prove(storage.as_ref(), &run("R1"), None).await.unwrap_err();
+    assert!(refused.to_string().contains("the kept values"), "{refused}");
+}

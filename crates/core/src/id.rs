@@ -220,15 +220,15 @@ impl RunId {
     ///
     /// # Errors
     ///
-    /// Fails if the text is empty, longer than 64 bytes, or has other characters than letters,
-    /// digits, `_`, `-` and `.`.
+    /// Fails if the text is empty, longer than 64 bytes, begins with `-` like an option, or has other
+    /// characters than letters, digits, `_`, `-` and `.`.
     pub fn parse(id: &str) -> Result<Self, NameError> {
         let allowed = |it: char| it.is_ascii_alphanumeric() || "_-.".contains(it);
         if id.is_empty() {
             Err(NameError::Empty)
         } else if id.len() > NAME_LENGTH_MAX {
             Err(NameError::TooLong(id.to_owned()))
-        } else if let Some(found) = id.chars().find(|&it| !allowed(it)) {
+        } else if let Some(found) = id.chars().find(|&it| !allowed(it) || id.starts_with('-')) {
             Err(NameError::Character { name: id.to_owned(), found })
         } else {
             Ok(Self(id.into()))
@@ -306,7 +306,7 @@ pub enum NameError {
     #[error("a name must not be empty")]
     Empty,
     /// The text is longer than 64 bytes.
-    #[error("`{0}` is longer than {NAME_LENGTH_MAX} bytes")]
+    #[error("`{}` is longer than {NAME_LENGTH_MAX} bytes", shortened(.0))]
     TooLong(String),
     /// The path has too many workflows.
     #[error("`{0}` is more than {SCOPE_DEPTH_MAX} workflows deep")]
@@ -319,6 +319,14 @@ pub enum NameError {
         /// The first invalid character.
         found: char,
     },
+}
+
+/// Returns the beginning of a text that may be of any length.
+fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(2 * NAME_LENGTH_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
 }
 
 fn check_name(name: &str) -> Result<(), NameError> {

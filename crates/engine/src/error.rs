@@ -2,7 +2,7 @@
 
 use graphrun_core::{
     event::Status,
-    id::{ChannelName, NodeName, RunId},
+    id::{ChannelName, NameError, NodeName, RunId},
     state::{NotFields, StateError, ViewError},
     words::quoted_list,
 };
@@ -38,6 +38,15 @@ pub enum RunError {
         #[source]
         source: machine::RestoreError,
     },
+    /// The run cannot have this name.
+    #[error("the run cannot have this name")]
+    Name(#[source] NameError),
+    /// A turn names a run that is no thread. It was not changed.
+    #[error("`{name}` is a run and no thread, so it takes no turns")]
+    NotThread {
+        /// The name.
+        name: String,
+    },
     /// The workflow changed in a way that breaks the run at its current position. The run was not changed.
     #[error(
         "the workflow of run `{run}` has changed since the start, and the run cannot continue \
@@ -50,6 +59,9 @@ pub enum RunError {
         differences: Vec<Difference>,
         /// The arguments that a [migration](super::Engine::migrate) needs, as far as they can be guessed.
         remedies: Vec<Remedy>,
+        /// The first difference that breaks the run.
+        #[source]
+        first: Option<Box<Difference>>,
     },
     /// Parts of the run have no counterpart in the target workflow of the migration. The run was not changed.
     #[error("parts of run `{run}` have no counterpart in the workflow")]
@@ -58,6 +70,9 @@ pub enum RunError {
         run: RunId,
         /// Each of these parts, and every other change.
         differences: Vec<Difference>,
+        /// The first of these parts.
+        #[source]
+        first: Option<Box<Difference>>,
     },
     /// An answer does not fit its question; the question stays open.
     #[error("the answer to `{key}` does not fit: {}", problems.join("; "))]
@@ -130,6 +145,14 @@ pub enum RunError {
     /// The run could not be saved or loaded.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+}
+
+impl RunError {
+    /// Returns the error for a run that these differences break.
+    pub(super) fn no_counterpart(run: RunId, differences: Vec<Difference>) -> Self {
+        let first = Difference::first_break(&differences);
+        Self::NoCounterpart { run, differences, first }
+    }
 }
 
 fn list_open(keys: &[String]) -> String {

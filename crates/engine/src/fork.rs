@@ -33,11 +33,13 @@ pub(super) async fn fork(
     for value in changed.values_mut().flatten() {
         redact_value(value);
     }
+    RunId::parse(&info.name).map_err(RunError::Name)?;
     let saved = engine.checkpointer.checkpoint_at(&from.run, from.step).await?;
     if saved.position.frontier.is_empty() {
         return Err(ReviseError::AtItsEnd.into());
     }
     let summary = engine.checkpointer.find(from.run.as_str()).await?;
+    let is_thread = summary.info.is_thread;
     let (saved, old) = as_of_now(engine, summary, saved, &changed).await?;
     let position = from_zero(saved.position);
     let state = forked_state(engine, &from.run, saved.values, old.as_deref(), &changed)?;
@@ -61,7 +63,7 @@ pub(super) async fn fork(
         ..Entry::from(Commit { position, changes })
     };
     let graph = Some(engine.outline());
-    let info = RunInfo { fork_source: Some(from), graph, ..info };
+    let info = RunInfo { fork_source: Some(from), graph, is_thread, ..info };
     let lease = Lease::create(&engine.checkpointer, &info, &first, engine.lease_duration).await?;
     engine.checkpointer.release(lease.token()).await?;
     lease.forget();
@@ -134,13 +136,13 @@ async fn as_of_now(
     let messages = &[];
     let records = Vec::new();
     let SavedCheckpoint { position, values } = saved;
-    let saved = SavedRun { summary, position, values, records, last_seq: 0 };
+    let saved = SavedRun { summary, position, values, records, last_seq: 0, entries_read: 0 };
     let new = engine.outline();
     let compared =
         Comparison { old: &old, new: &new, graph: &engine.graph, saved: &saved, messages };
     let differences = compare(compared, Some(&mapping));
     if differences.iter().any(|it| it.breaks.is_some()) {
-        return Err(RunError::NoCounterpart { run, differences });
+        return Err(RunError::no_counterpart(run, differences));
     }
     let position = migrate_position(&engine.graph, &mapping, &saved, messages).position;
     let values = migrate_values(&engine.graph, &mapping, saved.values);

@@ -100,8 +100,9 @@ impl Launch {
         Self::with_kind(engine, LaunchKind::Turn { thread, info, input, is_queued: false })
     }
 
-    /// Lets a turn wait until other turns of its thread have ended, here or in another process. Has no effect on other
-    /// launches.
+    /// Lets a turn wait until other turns of its thread have ended, here or in another process. Queued turns of this
+    /// process that share a storage begin in the order in which they were launched; those of several processes in any
+    /// order. Has no effect on other launches.
     pub fn queued(mut self) -> Self {
         if let LaunchKind::Turn { is_queued, .. } = &mut self.kind {
             *is_queued = true;
@@ -120,7 +121,8 @@ impl Launch {
         self
     }
 
-    /// Names a new run. No other run of the storage may have the name. A thread has its name from the turn.
+    /// Names a new run. A name follows the rules of [`RunId::parse`], and no other run of the storage may have it. A
+    /// thread has its name from the turn.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         if let LaunchKind::New { info, .. } | LaunchKind::At { info, .. } = &mut self.kind {
             info.name = name.into();
@@ -189,7 +191,7 @@ impl Launch {
         if self.modes.is_empty() {
             self.modes.push(StreamMode::Debug);
         }
-        let (sender, chunks) = stream::channel(&self.modes);
+        let (sender, chunks) = stream::channel(&self.modes, &self.engine.graph);
         let Self { engine, kind, events, shutdown, .. } = self;
         let accepted = kind.accept(&engine, events, Some(sender)).await?;
         let id = accepted.run().clone();
@@ -214,6 +216,15 @@ impl IntoFuture for Launch {
 }
 
 impl LaunchKind {
+    /// Returns the name that a new run gets.
+    fn new_name(&self) -> Option<&str> {
+        match self {
+            Self::New { info, .. } | Self::At { info, .. } => Some(&info.name),
+            Self::Turn { thread, .. } => Some(thread),
+            Self::Resume { .. } | Self::Retry { .. } => None,
+        }
+    }
+
     /// Saves that the run begins or continues, and makes it belong to this process.
     async fn accept(
         self,
@@ -229,6 +240,12 @@ impl LaunchKind {
             .as_ref()
             .map(|it| OuterNode { reporter: it.reporter.clone(), node: it.node.clone() });
         let sinks = stream::Sinks { events, stream, outer, span };
+        // The names of nested runs are made here.
+        if engine.outer.is_none()
+            && let Some(name) = self.new_name()
+        {
+            RunId::parse(name).map_err(RunError::Name)?;
+        }
         match self {
             Self::New { info, input } => {
                 let input = input.map_err(RunError::Fields)?;

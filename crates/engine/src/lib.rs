@@ -10,7 +10,7 @@
 //! - [`subgraph`]: a graph as a node of another one; `nested`: how its runs are driven and saved.
 //! - `spans`: what `tracing` subscribers see.
 //! - [`Launch`] (`launch`): what a program asks for, and [`Run`]: the handle of a run that is driven in its own task; `accept`,
-//!   and `turn` for threads: how a run is saved and becomes that of this process.
+//!   and `turn` for threads, with `turn_queue`: how a run is saved and becomes that of this process.
 //! - `resume`, `revise`, `fork`, `migrate`, `compare`: what continues, changes, copies and moves saved runs.
 //!
 //! ```
@@ -76,6 +76,7 @@ mod stream;
 mod subgraph;
 mod task;
 mod turn;
+mod turn_queue;
 
 pub use self::{
     answers::{Answers, ClosedReason},

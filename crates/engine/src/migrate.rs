@@ -92,9 +92,12 @@ fn migrated(
     messages: &[InboxMessage],
     mapping: &Mapping,
 ) -> Result<(MigrationResult, graphrun_core::state::State), RunError> {
-    if saved.position.frontier.is_empty() {
+    let has_ended = saved.position.frontier.is_empty();
+    if has_ended && !saved.summary.info.is_thread {
         return Err(ReviseError::AtItsEnd.into());
     }
+    let position = if has_ended { saved.position.at_end() } else { saved.position };
+    let saved = SavedRun { position, ..saved };
     let run = saved.summary.info.id.clone();
     let (graph, new) = (&engine.graph, engine.outline());
     let unknown = GraphOutline::default();
@@ -108,11 +111,11 @@ fn migrated(
     let mut differences = compare(compared, Some(mapping));
     let moved = migrate_position(graph, mapping, &saved, messages);
     let is_settled = differences.iter().all(|it| it.breaks.is_none());
-    if is_settled && moved.position.frontier.is_empty() {
+    if is_settled && moved.position.frontier.is_empty() && !has_ended {
         differences.insert(0, nothing_left(&moved.position));
     }
     if differences.iter().any(|it| it.breaks.is_some()) {
-        return Err(RunError::NoCounterpart { run, differences });
+        return Err(RunError::no_counterpart(run, differences));
     }
     graph.schema().check_set(&mapping.set).map_err(ReviseError::State)?;
     let changed = |source| RunError::Changed { run: run.clone(), source };
@@ -190,6 +193,10 @@ impl PriorStatus {
     /// Returns the status after the migration: the same as before, with the new names.
     fn after(self, migrated: &MigrationResult) -> RunStatus {
         let Self { status, reason, had_asked } = self;
+        if migrated.position.frontier.is_empty() {
+            // The next turn of the thread continues it.
+            return RunStatus { status, reason };
+        }
         let keys: Vec<&str> =
             migrated.questions.iter().map(|it| it.question.key.as_str()).collect();
         let failed = failed_records(&migrated.records).into_iter().next();

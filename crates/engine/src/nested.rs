@@ -196,7 +196,8 @@ impl NestedRun<'_> {
         let NodeContext { reporter, node, task, .. } = self.ctx;
         engine.wait_max = inherited.and_then(|it| it.wait_max);
         engine.grace = inherited.map_or(engine.grace, |it| it.grace);
-        let stream = inherited.and_then(|it| Some(it.stream.as_ref()?.of_nested_run(*task, node)));
+        let stream =
+            inherited.and_then(|it| Some(it.stream.as_ref()?.of_nested_run(*task, node, graph)));
         let mut grants = self.ctx.memos.clone();
         grants.retain(|name| name.starts_with(GRANT_MEMO));
         let (reporter, node) = (reporter.clone(), node.clone());

@@ -10,7 +10,7 @@ use graphrun_core::{
 use tracing::{Instrument, debug_span};
 
 use super::{
-    Answers, Engine, RunError,
+    Answers, Difference, Engine, RunError,
     accept::AcceptedRun,
     answers::{match_answers, replace_answers},
     check_retry,
@@ -167,7 +167,8 @@ pub(super) fn changes_since(
     let differences = compare(compared, None);
     if differences.iter().any(|it| it.breaks.is_some()) {
         let (run, remedies) = (saved.summary.info.id.clone(), suggest(compared));
-        return Err(RunError::Broken { run, differences, remedies });
+        let first = Difference::first_break(&differences);
+        return Err(RunError::Broken { run, differences, remedies, first });
     }
     Ok(differences.into_iter().map(|it| it.what).collect())
 }

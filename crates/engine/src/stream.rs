@@ -1,14 +1,18 @@
 //! What a run streams to its reader while it is driven.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
+use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::{EVENT_VERSION, Event, EventSink, MessageDelta, Report, RunEvent},
     graph::{DeltaReader, MessagePiece, Reporter},
-    id::{NodeName, RunId, Step, TaskId},
+    id::{ChannelName, NodeName, RunId, Step, TaskId},
     state::{State, Update},
 };
 use serde::de::DeserializeOwned;
@@ -24,9 +28,9 @@ const CAPACITY: usize = 1024;
 /// What a run streams. The names are those of LangGraph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamMode {
-    /// The whole state after each step.
+    /// The whole state after each step, without private channels.
     Values,
-    /// The writes of each task, once they are saved.
+    /// The writes of each task to channels that are not private, once they are saved.
     Updates,
     /// What the nodes emit by `ctx.emit`.
     Custom,
@@ -167,6 +171,8 @@ pub(super) struct Sender {
     missed: Arc<AtomicU64>,
     /// The outermost task whose nested run it is, and its node.
     outer: Option<(TaskId, NodeName)>,
+    /// The private channels, which no reader gets.
+    private: Arc<BTreeSet<ChannelName>>,
 }
 
 /// The end of the stream at the reader.
@@ -176,12 +182,13 @@ pub(super) struct Receiver {
     missed: Arc<AtomicU64>,
 }
 
-/// Makes a stream of these modes.
-pub(super) fn channel(modes: &[StreamMode]) -> (Sender, Receiver) {
+/// Makes a stream of these modes for a run of the graph.
+pub(super) fn channel(modes: &[StreamMode], graph: &CompiledGraph) -> (Sender, Receiver) {
     let (sender, receiver) = mpsc::channel(CAPACITY);
     let missed = Arc::new(AtomicU64::new(0));
     let (modes, chunks) = (modes.to_vec(), sender);
-    let sender = Sender { modes, chunks, missed: Arc::clone(&missed), outer: None };
+    let private = Arc::new(private_channels(graph));
+    let sender = Sender { modes, chunks, missed: Arc::clone(&missed), outer: None, private };
     (sender, Receiver { chunks: receiver, missed })
 }
 
@@ -191,12 +198,18 @@ impl Sender {
     }
 
     /// Returns the stream of the nested run of a task. The outer run streams all but the updates itself.
-    pub(super) fn of_nested_run(&self, task: TaskId, node: &NodeName) -> Self {
+    pub(super) fn of_nested_run(
+        &self,
+        task: TaskId,
+        node: &NodeName,
+        graph: &CompiledGraph,
+    ) -> Self {
         let outer = match &self.outer {
             Some((outermost, outer)) => (*outermost, node.within(outer)),
             None => (task, node.clone()),
         };
-        Self { modes: vec![StreamMode::Updates], outer: Some(outer), ..self.clone() }
+        let private = Arc::new(private_channels(graph));
+        Self { modes: vec![StreamMode::Updates], outer: Some(outer), private, ..self.clone() }
     }
 
     /// Sends the writes of a task that finished.
@@ -208,13 +221,18 @@ impl Sender {
                 Some((task, outer)) => (*task, record.node.within(outer)),
                 None => (record.task, record.node.clone()),
             };
-            let update = update.clone();
+            let mut update = update.clone();
+            update.clears.retain(|it| !self.private.contains(it));
+            update.writes.retain(|(it, _)| !self.private.contains(it));
             self.send(StreamChunk::Updates { task, node, update });
         }
     }
 
     /// Sends the state after a step.
-    pub(super) fn send_values(&self, step: Step, state: Arc<State>) {
+    pub(super) fn send_values(&self, step: Step, mut state: Arc<State>) {
+        if !self.private.is_empty() {
+            state = Arc::new(state.without_private());
+        }
         self.send(StreamChunk::Values { step, state });
     }
 
@@ -240,6 +258,11 @@ impl Sender {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+fn private_channels(graph: &CompiledGraph) -> BTreeSet<ChannelName> {
+    let private = graph.schema().channels().iter().filter(|it| it.is_private());
+    private.map(|it| it.name().clone()).collect()
 }
 
 /// Returns the value that a node or one of its nested run emitted, with the name of that node.

@@ -21,18 +21,27 @@ use super::{
     resume::{changes_since, new_messages},
     spans,
     stream::Sinks,
+    turn_queue::wait_for_others,
 };
-use crate::checkpoint::{Checkpoint, CheckpointError, RunInfo, RunStatus, RunSummary};
+use crate::checkpoint::{Checkpoint, CheckpointError, RunInfo, RunStatus, RunSummary, SavedRun};
 
 /// The time after which a queued turn looks again whether the thread is free.
 const QUEUE_POLL: Duration = Duration::from_millis(50);
 
+/// The values of a thread are kept anew after a load that has read more entries than this. So a turn costs the same
+/// however many there were before it, and few turns write the whole state.
+const ENTRIES_READ_MAX: u64 = 256;
+
 /// Returns the run of a thread. A run whose id only begins with the name is another one.
 async fn find_run(engine: &Engine, thread: &str) -> Result<Option<RunId>, RunError> {
     match engine.checkpointer.find(thread).await {
-        Ok(RunSummary { info, .. }) => {
-            Ok(Some(info.id).filter(|it| info.name == thread || it.as_str() == thread))
+        Ok(RunSummary { info, .. }) if info.name != thread && info.id.as_str() != thread => {
+            Ok(None)
         }
+        Ok(RunSummary { info, .. }) if !info.is_thread => {
+            Err(RunError::NotThread { name: thread.to_owned() })
+        }
+        Ok(RunSummary { info, .. }) => Ok(Some(info.id)),
         Err(CheckpointError::UnknownRun(_) | CheckpointError::AmbiguousRun { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -53,6 +62,12 @@ pub(super) async fn begin_or_continue_thread(
     info: RunInfo,
     sinks: Sinks,
 ) -> Result<AcceptedRun, RunError> {
+    // Held until the turn has begun, or has failed to.
+    let _next = if turn.is_queued {
+        Some(wait_for_others(&engine.checkpointer, &turn.thread).await)
+    } else {
+        None
+    };
     if let Some(run) = find_run(engine, &turn.thread).await? {
         return save_turn(engine, turn, run, sinks).await;
     }
@@ -82,7 +97,7 @@ async fn save_turn(
             lease => break lease?,
         }
     };
-    let turn = prepare(engine, &thread, &run, &input).await;
+    let turn = prepare(engine, &thread, &lease, &input).await;
     let (lease, PreparedTurn { first_step, last_seq, changes, first_trace }) =
         lease.or_release(turn).await?;
     let FirstStep { machine, commit, mut actions } = first_step;
@@ -124,15 +139,22 @@ struct PreparedTurn {
 async fn prepare(
     engine: &Engine,
     thread: &str,
-    run: &RunId,
+    lease: &Lease,
     input: &Update,
 ) -> Result<PreparedTurn, RunError> {
+    let run = &lease.token().run;
     let saved = engine.checkpointer.load(run).await?;
+    if saved.entries_read > ENTRIES_READ_MAX {
+        // A turn that cannot keep them is only slower.
+        drop(engine.checkpointer.keep_values(lease.token(), &saved).await);
+    }
     let first_trace = saved.summary.info.trace.clone();
     let status = saved.summary.status;
     if !saved.position.frontier.is_empty() || status == Status::Running {
         return Err(RunError::TurnOpen { thread: thread.to_owned(), status });
     }
+    // What else the last turn has left has no part in the next one.
+    let saved = SavedRun { position: saved.position.at_end(), ..saved };
     let changes = changes_since(engine, &saved, &new_messages(engine, &saved).await?)?;
     let changed = |source| RunError::Changed { run: run.clone(), source };
     let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;

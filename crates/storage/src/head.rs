@@ -43,9 +43,9 @@ impl StoredHead {
             columns;
         let id = run.as_str();
         let damage = |how: &'static str| damaged(id, "the status", how);
-        let status = serde_json::from_str(run_status);
-        let status = status.map_err(|error| damaged(id, "the status", error))?;
-        let head = Head { number, step: Step(step), seq, run_status: status };
+        let status = Head::read_status(run_status);
+        let (status, updated) = status.map_err(|error| damaged(id, "the status", error))?;
+        let head = Head { number, step: Step(step), seq, run_status: status, updated };
         if of_head(id, &head, committed, hash, run_status) != checksum {
             return Err(damage("its checksum does not match"));
         }
@@ -58,8 +58,9 @@ impl StoredHead {
         let info: RunInfo = serde_json::from_slice(info)
             .map_err(|error| damaged(run.as_str(), "the description", error))?;
         let holder = self.lease.holder();
-        let Head { step, run_status: RunStatus { status, reason }, .. } = self.head.clone();
-        Ok(RunSummary { info, status, reason, step, holder })
+        let Head { step, run_status, updated, .. } = self.head.clone();
+        let RunStatus { status, reason } = run_status;
+        Ok(RunSummary { info, status, reason, step, holder, updated })
     }
 }
 

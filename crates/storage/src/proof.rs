@@ -1,14 +1,15 @@
 //! Proves that a run is intact by reading its journal from the first entry to the last.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use graphrun_core::id::{RunId, Step, TaskId};
+use graphrun_core::id::{ChannelName, RunId, Step, TaskId};
 use graphrun_engine::checkpoint::{
     Basis, CheckpointError, Checkpointer, Detail, EntryHash, JournalEntry, SavedRun,
 };
+use serde_json::Value;
 use thiserror::Error;
 
-use graphrun_engine::storage::rules::{Head, finished_by};
+use graphrun_engine::storage::rules::{Head, apply, finished_by, misfit};
 
 /// How many entries are read at once.
 const ENTRIES_AT_ONCE: usize = 256;
@@ -48,7 +49,8 @@ pub async fn prove(
     expected: Option<EntryHash>,
 ) -> Result<Proof, CheckpointError> {
     let (head, basis, proof) = (None, None, None);
-    let mut reading = Reading { run, expected, head, finished: BTreeSet::new(), basis, proof };
+    let (finished, values) = (BTreeSet::new(), BTreeMap::new());
+    let mut reading = Reading { run, expected, head, finished, values, basis, proof };
     loop {
         let number = reading.number();
         let entries = storage.entries(run, number, ENTRIES_AT_ONCE, Detail::Whole).await?;
@@ -70,6 +72,8 @@ struct Reading<'a> {
     head: Option<Head>,
     /// The tasks of the open step whose records are final.
     finished: BTreeSet<TaskId>,
+    /// The values of the channels after these entries.
+    values: BTreeMap<ChannelName, Value>,
     /// The workflow and version according to the last migration.
     basis: Option<Basis>,
     proof: Option<Proof>,
@@ -91,6 +95,10 @@ impl Reading<'_> {
             self.finished.clear();
         }
         self.finished.extend(finished_by(entry));
+        for change in entry.commit.iter().flat_map(|it| &it.changes) {
+            apply(&mut self.values, change.clone())
+                .map_err(|error| misfit(self.run, &change.channel, head.step, error))?;
+        }
         if let Some(migration) = &entry.migration {
             self.basis = Some(migration.to.clone());
         }
@@ -112,7 +120,10 @@ impl Reading<'_> {
             && self.basis.as_ref().is_none_or(|it| *it == info.basis())
             && (saved.position.step, saved.last_seq) == (head.step, head.seq)
             && saved.summary.step == head.step;
-        if is_same {
+        if saved.values != self.values {
+            // A load may have begun with kept values, which no hash covers.
+            Err(self.damaged("the kept values".to_owned(), Differs(head.number)))
+        } else if is_same {
             Ok(proof)
         } else {
             Err(self.damaged("the status".to_owned(), Differs(head.number)))

@@ -77,9 +77,10 @@ impl Args {
             globals.expect_output("runs diff", &[Output::Text, Output::Json])?;
             let checkpointer = globals.database_to_read()?.open_for(&self.from.run)?;
             let checkpointer = checkpointer.as_ref();
-            let from = self.from.find(checkpointer).await?;
+            let from = self.from.find(checkpointer).await?.without_private();
             let last = RunAt { run: self.from.run.clone(), step: None };
-            let to = self.to.as_ref().unwrap_or(&last).find(checkpointer).await?;
+            let to = self.to.as_ref().unwrap_or(&last);
+            let to = to.find(checkpointer).await?.without_private();
             let diff = Diff::of(checkpointer, &from, &to).await?;
             let text = match globals.output {
                 Output::Json => to_json(&diff)?,

@@ -150,7 +150,7 @@ pub(super) fn process_gone(summary: &RunSummary) -> Option<&'static str> {
 
 impl From<RunSummary> for RunLine {
     fn from(summary: RunSummary) -> Self {
-        let RunSummary { info, status, reason, step, holder } = summary;
+        let RunSummary { info, status, reason, step, holder, .. } = summary;
         let owner = holder.filter(|it| status == Status::Running && !it.owner.is_dead());
         Self {
             owner: owner.map(|it| it.owner.to_string()),

@@ -23,7 +23,7 @@ use crate::{
 /// Remove old runs without an owner, and free their space
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Remove runs that were started longer ago than this, as in `30d` or `12h`
+    /// Remove runs in which nothing has happened for longer than this, as in `30d` or `12h`
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_age)]
     older_than: Duration,
     /// Remove runs of these statuses only
@@ -81,10 +81,13 @@ impl Args {
 }
 
 impl Args {
-    /// A run whose creation time cannot be read is kept.
+    /// A run is as old as its last event: a thread takes new turns, and a run may wait for days. A run whose time cannot
+    /// be read is kept.
     fn includes(&self, run: &RunSummary, now: Timestamp) -> bool {
-        let created = run.info.created.parse::<Timestamp>().ok();
-        let is_old = created.is_some_and(|it| {
+        let is_without = run.updated.is_empty();
+        let last = if is_without { &run.info.created } else { &run.updated };
+        let last = last.parse::<Timestamp>().ok();
+        let is_old = last.is_some_and(|it| {
             Duration::try_from(now.duration_since(it)).is_ok_and(|age| age >= self.older_than)
         });
         is_old && self.status.contains(&run.status)
@@ -107,6 +110,7 @@ fn parse_status(text: &str) -> Result<Status, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{checkpoint::RunInfo, id::Step};
 
     #[test]
     fn ages_are_times_or_zero() {
@@ -115,6 +119,35 @@ mod tests {
         assert_eq!(parse_age("0"), Ok(Duration::ZERO));
         for wrong in ["", "d", "-1d", "old", "30"] {
             assert!(parse_age(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_run_is_as_old_as_its_last_event() {
+        let now: Timestamp = "2025-06-30T00:00:00Z".parse().unwrap();
+        let args = Args {
+            older_than: Duration::from_secs(30 * 86_400),
+            status: vec![Status::Done],
+            keep: 0,
+            dry_run: false,
+        };
+        let run = |created: &str, updated: &str| RunSummary {
+            info: RunInfo { created: created.to_owned(), ..RunInfo::new("w") },
+            status: Status::Done,
+            reason: None,
+            step: Step(1),
+            holder: None,
+            updated: updated.to_owned(),
+        };
+        let (old, new) = ("2025-01-01T00:00:00Z", "2025-06-29T00:00:00Z");
+        for (created, updated, is_old) in [
+            (old, old, true),
+            (old, new, false),
+            (old, "", true),
+            (new, "", false),
+            (old, "?", false),
+        ] {
+            assert_eq!(args.includes(&run(created, updated), now), is_old, "{created} {updated}");
         }
     }
 }

@@ -19,12 +19,12 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Prints the values of all channels as JSON.
+    /// Prints the values of all channels that are not private as JSON.
     pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
         block_on(async {
             globals.expect_output("runs state", &[Output::Text, Output::Json])?;
             let checkpointer = globals.database_to_read()?.open_for(&self.run.run)?;
-            let found = self.run.find(checkpointer.as_ref()).await?;
+            let found = self.run.find(checkpointer.as_ref()).await?.without_private();
             print_result(&to_json(&found.values)?).map_err(CliError::write)?;
             Ok(Exit::Done)
         })

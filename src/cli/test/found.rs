@@ -29,17 +29,24 @@ pub(super) fn coverage_to_json((workflow, coverage): &(PathBuf, Coverage)) -> Va
 
 /// Returns the result of an exploration as JSON.
 pub(super) fn explored_to_json((workflow, explored): &(PathBuf, Explored)) -> Value {
-    let Explored { states, steps, is_complete, open, not_yet_reached, stuck, unreached, gaps } =
-        explored;
+    let Explored {
+        states,
+        steps,
+        is_complete,
+        open,
+        not_yet_reached,
+        stuck,
+        caught,
+        unreached,
+        gaps,
+    } = explored;
     let step = |step: &Vec<(_, String)>| -> Vec<Value> {
         step.iter().map(|(node, outcome)| json!({"node": node, "outcome": outcome})).collect()
     };
-    let stuck: Vec<Value> = stuck
-        .iter()
-        .map(
-            |it| json!({"reason": it.reason, "path": it.path.iter().map(step).collect::<Vec<_>>()}),
-        )
-        .collect();
+    let ways = |ends: &[DeadEnd]| -> Vec<Value> {
+        let path = |it: &DeadEnd| it.path.iter().map(step).collect::<Vec<_>>();
+        ends.iter().map(|it| json!({"reason": it.reason, "path": path(it)})).collect()
+    };
     json!({
         "workflow": workflow.display().to_string(),
         "states": states,
@@ -47,7 +54,8 @@ pub(super) fn explored_to_json((workflow, explored): &(PathBuf, Explored)) -> Va
         "is_complete": is_complete,
         "open": open,
         "not_yet_reached": not_yet_reached,
-        "stuck": stuck,
+        "stuck": ways(stuck),
+        "caught": ways(caught),
         "unreached": unreached,
         "gaps": gaps,
     })
@@ -90,7 +98,10 @@ pub(super) fn draw_explored(
     };
     text.extend(["explored ", &name, ": ", &states, ", ", &all, "\n"]);
     for stuck in &explored.stuck {
-        draw_stuck(stuck, paint, text);
+        draw_way(&paint.bad("stuck"), stuck, text);
+    }
+    for caught in &explored.caught {
+        draw_way(&paint.loud("fails, and is caught"), caught, text);
     }
     for node in &explored.unreached {
         text.extend(["  ", &paint.bad("never reached"), "  ", node.as_str(), "\n"]);
@@ -108,9 +119,9 @@ pub(super) fn draw_explored(
     text.push('\n');
 }
 
-fn draw_stuck(stuck: &DeadEnd, paint: Paint, text: &mut String) {
-    text.extend(["  ", &paint.bad("stuck"), "  ", &clean(&stuck.reason), "\n"]);
-    for (at, step) in (1..).zip(&stuck.path) {
+fn draw_way(title: &str, end: &DeadEnd, text: &mut String) {
+    text.extend(["  ", title, "  ", &clean(&end.reason), "\n"]);
+    for (at, step) in (1..).zip(&end.path) {
         let nodes: Vec<String> = step
             .iter()
             .map(|(node, outcome)| match outcome.as_str() {

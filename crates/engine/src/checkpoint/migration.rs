@@ -264,6 +264,7 @@ mod tests {
             ty: "int".to_owned(),
             schema: String::new(),
             reducer: None,
+            is_private: false,
         };
         let outline = GraphOutline {
             channels: ["a", "b", "c"].map(|it| (field(it), channel.clone())).into(),

@@ -58,6 +58,9 @@ pub struct ChannelOutline {
     /// Its reducer; `None` if it keeps the last write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reducer: Option<String>,
+    /// Whether only nodes see it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_private: bool,
 }
 
 impl GraphOutline {
@@ -123,6 +126,7 @@ impl ChannelOutline {
             ty: redact(&channel.ty().to_string()).into_owned(),
             schema: digest(&json!([channel.schema(), default])),
             reducer,
+            is_private: channel.is_private(),
         }
     }
 }

@@ -129,6 +129,13 @@ impl EarlierTurns {
 }
 
 impl Position {
+    /// Returns what the end of a turn keeps for the next one.
+    pub(crate) fn at_end(&self) -> Self {
+        let Self { step, failure, used, earlier, people, .. } = self.clone();
+        let used = UsedBudget { node_usage: BTreeMap::new(), ..used };
+        Self { step, failure, used, earlier, people, ..Self::default() }
+    }
+
     /// Returns the usage of models in all turns together.
     pub fn total_usage(&self) -> Usage {
         let mut usage = self.earlier.usage;

@@ -82,6 +82,8 @@ pub struct RunSummary {
     pub step: Step,
     /// The owner of the run, or its last known owner.
     pub holder: Option<Holder>,
+    /// The time of the last event, in RFC 3339; empty if there is none.
+    pub updated: String,
 }
 
 /// A run in a list, or [`CheckpointError::Damaged`] with its id if the listed data is not the data that was
@@ -110,4 +112,6 @@ pub struct SavedRun {
     pub records: Vec<TaskRecord>,
     /// The number of its last event.
     pub last_seq: u64,
+    /// The number of entries that the storage has read for it.
+    pub entries_read: u64,
 }

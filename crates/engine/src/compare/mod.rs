@@ -86,6 +86,15 @@ impl Remedy {
     }
 }
 
+impl Difference {
+    /// Returns the first of these differences that breaks the run.
+    pub(super) fn first_break(all: &[Self]) -> Option<Box<Self>> {
+        all.iter().find(|it| it.breaks.is_some()).cloned().map(Box::new)
+    }
+}
+
+impl std::error::Error for Difference {}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;

@@ -9,10 +9,11 @@ use std::{
 use async_trait::async_trait;
 use graphrun_core::{
     event::Status,
-    id::{RunId, Step, TaskId},
+    id::{ChannelName, RunId, Step, TaskId},
     state::{Change, ChangeKind},
 };
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::{
     SavedNestedRun, TaskJournal,
@@ -50,6 +51,8 @@ struct StoredRun {
     head: Head,
     /// Never empty; the first entry contains step zero.
     entries: Vec<Entry>,
+    /// The values after the commit of one of the entries, and how many entries there are up to it.
+    kept: (usize, BTreeMap<ChannelName, Value>),
     /// The tasks of the open step whose records are final.
     finished: BTreeSet<TaskId>,
     /// The number of the last lease.
@@ -90,9 +93,16 @@ impl InMemoryStorage {
         let run_status = end.run_status.clone().unwrap_or_else(running);
         let run = StoredRun {
             started_as: info.clone(),
-            head: Head { number: 2, step: last.position.step, seq, run_status },
+            head: Head {
+                number: 2,
+                step: last.position.step,
+                seq,
+                run_status,
+                updated: Timestamp::now().to_string(),
+            },
             finished: finished_by(&end).collect(),
             entries: vec![last.into(), end],
+            kept: Default::default(),
             fence: 0,
             holder: None,
             inbox: Vec::new(),
@@ -170,7 +180,24 @@ impl RunJournal for InMemoryStorage {
                 values,
                 records: run.open_records().cloned().collect(),
                 last_seq: run.head.seq,
+                entries_read: (run.entries.len() - run.kept.0) as u64,
             })
+        })
+    }
+
+    async fn keep_values(
+        &self,
+        token: &LeaseToken,
+        saved: &SavedRun,
+    ) -> Result<(), CheckpointError> {
+        self.with(&token.run, |run| {
+            check_fence(run.holder.as_ref(), token.fence)
+                .map_err(|it| it.explain(format!("keep the values of run `{}`", token.run)))?;
+            let last = run.entries.iter().rposition(|it| it.commit.is_some());
+            if let Some(last) = last.filter(|_| run.head.step == saved.position.step) {
+                run.kept = (last + 1, saved.values.clone());
+            }
+            Ok(())
         })
     }
 }
@@ -339,6 +366,7 @@ impl StoredRun {
             info: info.clone(),
             started_as: info.clone(),
             entries: vec![first],
+            kept: Default::default(),
             finished: BTreeSet::new(),
             fence: 0,
             holder: None,
@@ -388,6 +416,7 @@ impl StoredRun {
         let run_status = Some(self.head.run_status.clone());
         let end = Entry { records, run_status, ..Entry::default() };
         self.entries = vec![Commit { position, changes }.into(), end];
+        self.kept = Default::default();
         self.head.number = 2;
         Ok(())
     }
@@ -405,14 +434,24 @@ impl StoredRun {
             reason: self.head.run_status.reason.clone(),
             step: self.head.step,
             holder: self.holder.clone(),
+            updated: self.head.updated.clone(),
         }
     }
 
     fn checkpoint_at(&self, step: Step) -> Result<SavedCheckpoint, CheckpointError> {
         let run = &self.info.id;
-        let mut values = BTreeMap::new();
-        for Commit { position, changes } in self.entries.iter().filter_map(|it| it.commit.as_ref())
-        {
+        let (kept, values) = &self.kept;
+        let last_kept = kept.checked_sub(1).and_then(|it| self.entries[it].commit.as_ref());
+        let (after, mut values) = match last_kept {
+            Some(last) if last.position.step == step => {
+                let (position, values) = (last.position.clone(), values.clone());
+                return Ok(SavedCheckpoint { position, values });
+            }
+            Some(last) if last.position.step < step => (*kept, values.clone()),
+            _ => (0, BTreeMap::new()),
+        };
+        let commits = self.entries[after..].iter().filter_map(|it| it.commit.as_ref());
+        for Commit { position, changes } in commits {
             for change in changes {
                 apply(&mut values, change.clone())
                     .map_err(|error| misfit(run, &change.channel, position.step, error))?;

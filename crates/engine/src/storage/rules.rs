@@ -1,6 +1,7 @@
 //! The rules that all storages share: which entries they refuse, and how changes become values.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -10,6 +11,7 @@ use graphrun_core::{
     id::{ChannelName, RunId, Step, TaskId},
     state::{Change, ChangeKind, reserve},
 };
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -77,6 +79,17 @@ pub struct Head {
     pub seq: u64,
     /// The status of the run.
     pub run_status: RunStatus,
+    /// The time of the last event, in RFC 3339; empty before the first one.
+    pub updated: String,
+}
+
+/// The status of a run, and the time of its last event, as databases store them.
+#[derive(Serialize, Deserialize)]
+struct StoredStatus<'a> {
+    #[serde(flatten)]
+    run_status: Cow<'a, RunStatus>,
+    #[serde(default)]
+    updated: Cow<'a, str>,
 }
 
 impl Refusal {
@@ -92,6 +105,27 @@ impl Refusal {
 }
 
 impl Head {
+    /// Returns the stored form of the status and the time of the last event.
+    ///
+    /// # Errors
+    ///
+    /// Fails as `serde_json` does.
+    pub fn stored_status(&self) -> serde_json::Result<String> {
+        let (run_status, updated) =
+            (Cow::Borrowed(&self.run_status), Cow::Borrowed(self.updated.as_str()));
+        serde_json::to_string(&StoredStatus { run_status, updated })
+    }
+
+    /// Reads the stored form of the status and the time of the last event.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is not this form.
+    pub fn read_status(stored: &str) -> serde_json::Result<(RunStatus, String)> {
+        let StoredStatus { run_status, updated } = serde_json::from_str(stored)?;
+        Ok((run_status.into_owned(), updated.into_owned()))
+    }
+
     /// Returns the head after the first entry of a run.
     pub fn first(entry: &Entry) -> Result<Self, Refusal> {
         let begins = |it: &Commit| it.position.step == Step(0);
@@ -100,7 +134,8 @@ impl Head {
             return Err(Refusal::NoBeginning);
         }
         let run_status = RunStatus { status: Status::Running, reason: None };
-        let blank = Self { number: 0, step: Step(0), seq: 0, run_status };
+        let updated = String::new();
+        let blank = Self { number: 0, step: Step(0), seq: 0, run_status, updated };
         blank.with(entry)
     }
 
@@ -155,6 +190,7 @@ impl Head {
             step: entry.commit.as_ref().map_or(self.step, |it| it.position.step),
             seq,
             run_status: entry.run_status.as_ref().unwrap_or(&self.run_status).clone(),
+            updated: entry.events.last().map_or_else(|| self.updated.clone(), |it| it.ts.clone()),
         })
     }
 }

@@ -36,6 +36,12 @@ pub(crate) fn of_message(run: &str, message: &str) -> Checksum {
     sum(&[run.as_bytes(), message.as_bytes()])
 }
 
+/// Returns the checksum of the kept values of a run. It covers the hash of their entry, which proves the entries
+/// before it.
+pub(crate) fn of_values(run: &str, number: u64, hash: &[u8], values: &[u8]) -> Checksum {
+    sum(&[run.as_bytes(), &number.to_le_bytes(), hash, values])
+}
+
 fn sum(parts: &[&[u8]]) -> Checksum {
     let mut hasher = blake3::Hasher::new();
     for part in parts {

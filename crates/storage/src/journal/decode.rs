@@ -26,6 +26,7 @@ use thiserror::Error;
 
 use super::{
     Changes, Codec, HashedRows, Meta, Row, StoredChange, ValuePlace,
+    codec::Content,
     encode::TaskValue,
     parts::in_parts,
     values::{Untaken, Values},
@@ -43,6 +44,31 @@ type MetaAndRecords = Result<(Meta<'static>, Vec<TaskRecord>), CheckpointError>;
 pub(crate) struct Reader<'a> {
     run: &'a RunId,
     pub(super) rows: Cow<'a, [Row]>,
+    /// The values after the first row, if those before it are not here.
+    kept: Option<KeptValues>,
+}
+
+/// The values of all channels after an entry that commits a step.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeptValues(BTreeMap<ChannelName, Value>);
+
+impl KeptValues {
+    /// Reads the values that [`KeptValues::pack`] has packed.
+    pub(crate) fn read(codec: &mut Codec, packed: &[u8]) -> io::Result<Self> {
+        let values: BTreeMap<ChannelName, Compact> = serde_json::from_slice(codec.unpack(packed)?)?;
+        let values = values.into_iter().map(|(channel, it)| (channel, it.into_value()));
+        Ok(Self(values.collect()))
+    }
+
+    /// Packs values.
+    pub(crate) fn pack(
+        codec: &mut Codec,
+        values: &BTreeMap<ChannelName, Value>,
+    ) -> io::Result<Vec<u8>> {
+        let mut packed = Vec::new();
+        codec.pack(Content::Values, values, &mut packed)?;
+        Ok(packed)
+    }
 }
 
 /// The numbers and the last hash of consecutive entries.
@@ -75,7 +101,17 @@ pub(super) enum Damage {
 impl<'a> Reader<'a> {
     /// Takes rows that this process created or already checked.
     pub(crate) fn trusted(run: &'a RunId, rows: impl Into<Cow<'a, [Row]>>) -> Self {
-        Self { run, rows: rows.into() }
+        Self { run, rows: rows.into(), kept: None }
+    }
+
+    /// Begins with the values after the first row.
+    pub(crate) fn with_kept(self, kept: Option<KeptValues>) -> Self {
+        Self { kept, ..self }
+    }
+
+    /// Returns the number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
     }
 
     /// Checks that no row of the span is missing and that each row is intact.
@@ -112,7 +148,7 @@ impl<'a> Reader<'a> {
         if end.is_some_and(|it| it != hash) {
             return damaged(last, Damage::Checksum);
         }
-        Ok(Self { run, rows: rows.into() })
+        Ok(Self { run, rows: rows.into(), kept: None })
     }
 
     /// Checks the rows of the open step, which this span has. The row before them comes first and is not read
@@ -286,6 +322,14 @@ impl<'a> Reader<'a> {
         rows: &[Row],
     ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
         let mut made: BTreeMap<&ChannelName, Vec<(&Row, &StoredChange)>> = BTreeMap::new();
+        let mut values = BTreeMap::new();
+        let rows = match &self.kept {
+            Some(KeptValues(kept)) => {
+                values.clone_from(kept);
+                &rows[1..]
+            }
+            None => rows,
+        };
         let changes = self.changes_of_all(rows)?;
         for (row, changes) in rows.iter().zip(&changes) {
             for (channel, how) in changes.iter().flat_map(|it| it.iter()) {
@@ -312,7 +356,6 @@ impl<'a> Reader<'a> {
                 stored.read[at] = Some(values);
             }
         }
-        let mut values = BTreeMap::new();
         for (channel, since) in made {
             for (row, how) in since {
                 let kind = stored.kind(codec, row, how)?;

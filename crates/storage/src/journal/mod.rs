@@ -29,7 +29,7 @@ pub(super) use self::{
     basis::{committed, info_after, info_at_first},
     body::Body,
     codec::Codec,
-    decode::{Reader, Span, damaged},
+    decode::{KeptValues, Reader, Span, damaged},
     depth::check_depth,
     encode::{encode, info},
     hashed_rows::HashedRows,

@@ -14,7 +14,10 @@ use super::{
     run::{Run, StoredRun, broken, number, signed},
     session::{Session, get},
 };
-use crate::journal::{Body, HashedRows, Reader, Row, Span, info_at_first};
+use crate::journal::{
+    Body, Codec, HashedRows, KeptValues, Reader, Row, Span, checksum::of_values, damaged,
+    info_at_first,
+};
 
 /// Rows of one run, and the hashes that prove them.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(super) struct Pages {
     before: EntryHash,
     rows: Vec<Row>,
     span: Span,
+    /// The packed values after the first row, if the rows do not begin with the first entry.
+    kept: Option<Vec<u8>>,
 }
 
 impl Pages {
@@ -48,17 +53,90 @@ impl Pages {
             || Ok((0, beginning(&run.id, &info_at_first(&found.info)))),
             |row| Ok::<_, Fault>((number(&run.id, &row, "number")?, hash(&run.id, &row)?)),
         )?;
-        let end = (last == head.number).then_some(found.stored.hash);
+        Self::read(session, found, before, base + 1..=last).await
+    }
+
+    /// Returns the rows that give the checkpoint after a step: those since the kept values, or all.
+    pub(super) async fn up_to_step(
+        session: &Session,
+        found: &StoredRun,
+        step: Option<Step>,
+    ) -> Result<Self, Fault> {
+        let step = step.unwrap_or(found.stored.head.step);
+        let Some((first, before, kept)) = kept_values(session, &found.run, step).await? else {
+            return Self::after(session, found, 0, usize::MAX).await;
+        };
+        let pages = Self::read(session, found, before, first..=found.stored.head.number).await?;
+        Ok(Self { kept: Some(kept), ..pages })
+    }
+
+    async fn read(
+        session: &Session,
+        found: &StoredRun,
+        before: EntryHash,
+        numbers: RangeInclusive<u64>,
+    ) -> Result<Self, Fault> {
+        let (first, last) = numbers.into_inner();
+        let end = (last == found.stored.head.number).then_some(found.stored.hash);
         // There must be no row after the last entry.
         let to = end.map_or(last, |_| i64::MAX.cast_unsigned());
-        let rows = Journal { session, run }.rows(base + 1..=to).await?;
-        Ok(Self { before, rows, span: Span { first: base + 1, last, end } })
+        let rows = Journal { session, run: &found.run }.rows(first..=to).await?;
+        Ok(Self { before, rows, span: Span { first, last, end }, kept: None })
     }
 
     /// Checks the rows.
-    pub(super) fn reader(self, run: &RunId) -> Result<Reader<'_>, CheckpointError> {
-        Reader::check(run, HashedRows::of(self.before, self.rows), self.span)
+    pub(super) fn reader<'a>(
+        self,
+        run: &'a RunId,
+        codec: &mut Codec,
+    ) -> Result<Reader<'a>, CheckpointError> {
+        let kept = self.kept.map(|it| KeptValues::read(codec, &it)).transpose();
+        let kept = kept.map_err(|error| damaged(run.as_str(), "the kept values", error))?;
+        let rows = Reader::check(run, HashedRows::of(self.before, self.rows), self.span)?;
+        Ok(rows.with_kept(kept))
     }
+}
+
+/// Returns the packed values that were kept, with the number of their entry and the hash before it, if they are intact
+/// and not of a later step.
+async fn kept_values(
+    session: &Session,
+    run: &Run,
+    step: Step,
+) -> Result<Option<(u64, EntryHash, Vec<u8>)>, Fault> {
+    let sql = "SELECT k.number, before.hash, entry.hash AS own, k.content, k.checksum
+               FROM kept_values k
+               JOIN journal entry ON entry.run = k.run AND entry.number = k.number
+               JOIN journal before ON before.run = k.run AND before.number = k.number - 1
+               WHERE k.run = $1 AND entry.step <= $2 AND entry.changes IS NOT NULL";
+    let Some(row) = session.first(sql, &[&run.key, &signed(step.0)?]).await? else {
+        return Ok(None);
+    };
+    let (number, content) = (number(&run.id, &row, "number")?, get::<&[u8]>(&row, "content")?);
+    let checksum = of_values(run.id.as_str(), number, get(&row, "own")?, content);
+    let is_intact = checksum == get::<&[u8]>(&row, "checksum")?;
+    Ok(is_intact.then_some((number, hash(&run.id, &row)?, content.to_vec())))
+}
+
+/// Keeps the values after a step, which is the last one of a locked run.
+pub(super) async fn keep_values(
+    session: &Session,
+    run: &Run,
+    step: Step,
+    content: &[u8],
+) -> Result<(), Fault> {
+    let sql = "SELECT number, hash FROM journal
+               WHERE run = $1 AND step = $2 AND changes IS NOT NULL
+               ORDER BY number DESC LIMIT 1";
+    let row = session.first(sql, &[&run.key, &signed(step.0)?]).await?;
+    let Some(row) = row else { return Ok(()) };
+    let (number, hash) = (number(&run.id, &row, "number")?, hash(&run.id, &row)?);
+    let checksum = of_values(run.id.as_str(), number, &hash.0, content);
+    let sql = "INSERT INTO kept_values (run, number, content, checksum) VALUES ($1, $2, $3, $4)
+               ON CONFLICT (run) DO UPDATE SET number = excluded.number,
+                   content = excluded.content, checksum = excluded.checksum";
+    session.execute(sql, &[&run.key, &signed(number)?, &content, &checksum.as_slice()]).await?;
+    Ok(())
 }
 
 /// The journal of a run in a transaction.

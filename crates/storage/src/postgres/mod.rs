@@ -45,11 +45,12 @@ use self::{
     place::DatabaseAddress,
     run_server::RunServer,
     work::{
-        Acquire, All, Append, Check, Create, Entries, Ids, Newest, Release, Remove, Renew, Search,
+        Acquire, Append, Check, Create, Entries, Ids, KeepValues, Newest, Release, Remove, Renew,
+        Search, UpToStep,
     },
 };
 use super::{
-    journal::{self, Codec},
+    journal::{self, Codec, KeptValues},
     migrations::Migrations,
 };
 
@@ -57,7 +58,7 @@ use super::{
 const TABLES: Tables = Tables {
     schema: "graphrun",
     format_table: "graphrun_format",
-    names: &["runs", "heads", "journal", "inbox", "results"],
+    names: &["runs", "heads", "journal", "kept_values", "inbox", "results"],
     sql: include_str!("schema.sql"),
     migrations: Migrations(&[]),
     owned: Some(Owned {
@@ -142,11 +143,11 @@ impl PostgresStorage {
         self.runs.server.run(action, work).await
     }
 
-    /// Reads a whole run and computes a value from it.
+    /// Reads a run up to a step, or up to its last one, and computes a value from it.
     async fn read<T: Send + 'static>(
         &self,
         action: String,
-        run: &RunId,
+        work: UpToStep,
         make: impl FnOnce(
             &run::StoredRun,
             journal::Reader<'_>,
@@ -155,8 +156,10 @@ impl PostgresStorage {
         + Send
         + 'static,
     ) -> Result<T, CheckpointError> {
-        let (found, pages) = self.transact(action, All(run.clone())).await?;
-        self.runs.compute(move |codec| make(&found, pages.reader(&found.run.id)?, codec)).await
+        let (found, pages) = self.transact(action, work).await?;
+        self.runs
+            .compute(move |codec| make(&found, pages.reader(&found.run.id, codec)?, codec))
+            .await
     }
 }
 
@@ -181,7 +184,8 @@ impl RunJournal for PostgresStorage {
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
-        self.read(format!("load run `{run}`"), run, |found, journal, codec| {
+        let work = UpToStep { run: run.clone(), step: None };
+        self.read(format!("load run `{run}`"), work, |found, journal, codec| {
             let SavedCheckpoint { position, values } =
                 journal.checkpoint_at(codec, found.stored.head.step)?;
             Ok(SavedRun {
@@ -190,9 +194,25 @@ impl RunJournal for PostgresStorage {
                 values,
                 records: journal.open_records(codec)?,
                 last_seq: found.stored.head.seq,
+                entries_read: journal.len() as u64,
             })
         })
         .await
+    }
+
+    async fn keep_values(
+        &self,
+        token: &LeaseToken,
+        saved: &SavedRun,
+    ) -> Result<(), CheckpointError> {
+        let action = format!("keep the values of run `{}`", token.run);
+        let packed = self.runs.with_codec(|codec| KeptValues::pack(codec, &saved.values));
+        let content = packed.map_err(|error| CheckpointError::Storage {
+            action: action.clone(),
+            source: error.into(),
+        })?;
+        let work = KeepValues { token: token.clone(), step: saved.position.step, content };
+        self.transact(action, work).await
     }
 }
 
@@ -266,7 +286,8 @@ impl RunHistory for PostgresStorage {
         let (found, pages) = self.transact(action, work).await?;
         self.runs
             .compute(move |codec| {
-                let mut logged = pages.reader(&found.run.id)?.entries(codec, after, detail)?;
+                let mut logged =
+                    pages.reader(&found.run.id, codec)?.entries(codec, after, detail)?;
                 logged.truncate(limit);
                 Ok(logged)
             })
@@ -279,7 +300,8 @@ impl RunHistory for PostgresStorage {
         step: Step,
     ) -> Result<SavedCheckpoint, CheckpointError> {
         let action = format!("read step {step} of run `{run}`");
-        self.read(action, run, move |_, journal, codec| journal.checkpoint_at(codec, step)).await
+        let work = UpToStep { run: run.clone(), step: Some(step) };
+        self.read(action, work, move |_, journal, codec| journal.checkpoint_at(codec, step)).await
     }
 }
 

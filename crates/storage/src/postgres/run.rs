@@ -131,7 +131,7 @@ impl Run {
 
     /// Removes the run.
     pub(super) async fn remove(&self, session: &Session) -> Result<(), Fault> {
-        for table in ["inbox", "journal", "heads"] {
+        for table in ["inbox", "journal", "kept_values", "heads"] {
             let sql = format!("DELETE FROM {table} WHERE run = $1");
             session.execute(&sql, &[&self.key]).await?;
         }
@@ -201,7 +201,7 @@ impl HeadValues {
         let numbers = |of: fn(&NewHead<'_>) -> u64| {
             heads.clone().map(|it| signed(of(&it))).collect::<Result<Vec<_>, _>>()
         };
-        let status = |it: NewHead<'_>| serde_json::to_string(&it.head.run_status);
+        let status = |it: NewHead<'_>| it.head.stored_status();
         let statuses = heads.clone().map(status).collect::<Result<Vec<_>, _>>();
         let statuses = statuses.map_err(Fault::Unwritable)?;
         let checksum = |(it, status): (NewHead<'_>, &String)| {

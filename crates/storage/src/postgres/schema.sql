@@ -68,6 +68,17 @@ CREATE TABLE results (
 
 CREATE INDEX results_by_age ON results (saved_at, bytes);
 
+-- The values of a long thread after one of its entries. A load begins there; without them, or if they are damaged,
+-- it begins at the first entry.
+CREATE TABLE kept_values (
+    run bigint PRIMARY KEY,
+    number bigint NOT NULL, -- the entry, which commits a step
+    content bytea NOT NULL,
+    checksum bytea NOT NULL -- also of the hash of the entry
+);
+
+ALTER TABLE kept_values ALTER COLUMN content SET STORAGE EXTERNAL;
+
 -- Messages to runs. The position of a run contains the number of the last one that it has processed.
 -- A transaction that adds one locks the run, so that the numbers of a run follow their order.
 CREATE TABLE inbox (

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures_util::future::try_join;
 use graphrun_core::{
     fault::{self, Point},
-    id::RunId,
+    id::{RunId, Step},
 };
 use graphrun_engine::{
     checkpoint::{CheckpointError, Claim, Entry, EntryHash, LeaseToken, RunInfo},
@@ -17,7 +17,7 @@ use graphrun_engine::{
 };
 
 use super::{
-    entries::{Journal, NewRow, Pages, insert},
+    entries::{Journal, NewRow, Pages, insert, keep_values},
     fault::Fault,
     run::{Locked, NOW, NewHead, Run, StoredRun, put, unknown},
     run_server::RunServer,
@@ -67,8 +67,20 @@ pub(super) struct Append {
 /// Removes a run.
 pub(super) struct Remove(pub(super) RunId);
 
-/// Reads a whole run.
-pub(super) struct All(pub(super) RunId);
+/// Reads the rows that give the checkpoint of a run after a step.
+pub(super) struct UpToStep {
+    pub(super) run: RunId,
+    /// The step; none for the last one.
+    pub(super) step: Option<Step>,
+}
+
+/// Keeps the values of a run.
+pub(super) struct KeepValues {
+    pub(super) token: LeaseToken,
+    pub(super) step: Step,
+    /// The packed values.
+    pub(super) content: Vec<u8>,
+}
 
 /// Reads entries of a run.
 pub(super) struct Entries {
@@ -311,15 +323,26 @@ impl Work for Remove {
 }
 
 #[async_trait]
-impl Work for All {
+impl Work for UpToStep {
     type Output = (StoredRun, Pages);
 
     const MODE: Mode = Mode::Read;
 
     async fn attempt(&self, session: &Session) -> Result<(StoredRun, Pages), Fault> {
-        let found = StoredRun::by_id(session, &self.0).await?;
-        let pages = Pages::after(session, &found, 0, usize::MAX).await?;
+        let found = StoredRun::by_id(session, &self.run).await?;
+        let pages = Pages::up_to_step(session, &found, self.step).await?;
         Ok((found, pages))
+    }
+}
+
+#[async_trait]
+impl Work for KeepValues {
+    type Output = ();
+
+    async fn attempt(&self, session: &Session) -> Result<(), Fault> {
+        let Locked { run, stored, .. } = Run::lock(session, &self.token.run).await?;
+        check_fence(stored.lease.holder().as_ref(), self.token.fence)?;
+        keep_values(session, &run, self.step, &self.content).await
     }
 }
 

@@ -29,7 +29,7 @@ use graphrun_engine::checkpoint::{
     RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem, RunMaintenance,
     RunSummary, SavedCheckpoint, SavedRun,
 };
-use graphrun_engine::storage::rules::check_post;
+use graphrun_engine::storage::rules::{check_fence, check_post};
 use rusqlite::Connection;
 
 pub use self::open::{FileKind, explain};
@@ -216,7 +216,7 @@ impl RunJournal for SqliteStorage {
         self.read(format!("load run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
             let stored = run.stored_head(database)?;
-            let journal = run.journal(database).all()?;
+            let journal = run.journal(database).up_to_step(codec, stored.head.step)?;
             let SavedCheckpoint { position, values } =
                 journal.checkpoint_at(codec, stored.head.step)?;
             Ok(SavedRun {
@@ -225,7 +225,24 @@ impl RunJournal for SqliteStorage {
                 values,
                 records: journal.open_records(codec)?,
                 last_seq: stored.head.seq,
+                entries_read: journal.len() as u64,
             })
+        })
+        .await
+    }
+
+    async fn keep_values(
+        &self,
+        token: &LeaseToken,
+        saved: &SavedRun,
+    ) -> Result<(), CheckpointError> {
+        let (action, token) = (format!("keep the values of run `{}`", token.run), token.clone());
+        let saved = saved.clone();
+        self.write(action, move |database, codec| {
+            let run = Run::find(database, &token.run)?;
+            let stored = run.stored_head(database)?;
+            check_fence(stored.lease.holder().as_ref(), token.fence)?;
+            run.journal(database).keep_values(codec, &saved)
         })
         .await
     }
@@ -351,7 +368,7 @@ impl RunHistory for SqliteStorage {
         let run = run.clone();
         self.read(format!("read step {step} of run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
-            Ok(run.journal(database).all()?.checkpoint_at(codec, step)?)
+            Ok(run.journal(database).up_to_step(codec, step)?.checkpoint_at(codec, step)?)
         })
         .await
     }

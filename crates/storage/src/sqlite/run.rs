@@ -209,7 +209,7 @@ impl Run {
         committed: u64,
         hash: EntryHash,
     ) -> Result<(String, Checksum), Fault> {
-        let run_status = serde_json::to_string(&head.run_status).map_err(Fault::Unwritable)?;
+        let run_status = head.stored_status().map_err(Fault::Unwritable)?;
         let checksum = of_head(self.id.as_str(), head, committed, &hash.0, &run_status);
         Ok((run_status, checksum))
     }

@@ -40,6 +40,15 @@ CREATE TABLE journal (
 
 CREATE UNIQUE INDEX journal_of_run ON journal (run, number);
 
+-- The values of a long thread after one of its entries. A load begins there; without them, or if they are damaged,
+-- it begins at the first entry.
+CREATE TABLE kept_values (
+    run INTEGER PRIMARY KEY REFERENCES runs ON DELETE CASCADE,
+    number INTEGER NOT NULL, -- the entry, which commits a step
+    content BLOB NOT NULL,
+    checksum BLOB NOT NULL   -- also of the hash of the entry
+) STRICT;
+
 -- Messages to runs. The position of a run contains the number of the last one that it has processed.
 CREATE TABLE inbox (
     number INTEGER PRIMARY KEY AUTOINCREMENT, -- unique for all runs, so that a fork continues the count
