@@ -339,7 +339,7 @@ impl Search<'_> {
             if !choices[at][chosen[at]].is_expected {
                 let reason = format!("`{node}` failed: {}", failure.message);
                 if !self.explored.caught.iter().any(|it| it.reason == reason) {
-                    let caught = self.way_to(reason, Some(open.at), step.to_vec());
+                    let caught = self.dead_end(reason, Some(open.at), step.to_vec());
                     self.explored.caught.push(caught);
                 }
             }
@@ -377,7 +377,7 @@ impl Search<'_> {
             if status != Status::Done && !is_asked_for {
                 let reason = reason.unwrap_or_default();
                 if !self.explored.stuck.iter().any(|it| it.reason == reason) {
-                    let stuck = self.way_to(reason, from, step);
+                    let stuck = self.dead_end(reason, from, step);
                     self.explored.stuck.push(stuck);
                 }
             }
@@ -429,7 +429,7 @@ impl Search<'_> {
     }
 
     /// Returns the path to a failure. The first one to a reason is a shortest one.
-    fn way_to(
+    fn dead_end(
         &self,
         reason: String,
         from: Option<usize>,

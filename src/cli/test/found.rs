@@ -98,10 +98,10 @@ pub(super) fn draw_explored(
     };
     text.extend(["explored ", &name, ": ", &states, ", ", &all, "\n"]);
     for stuck in &explored.stuck {
-        draw_way(&paint.bad("stuck"), stuck, text);
+        draw_dead_end(&paint.bad("stuck"), stuck, text);
     }
     for caught in &explored.caught {
-        draw_way(&paint.loud("fails, and is caught"), caught, text);
+        draw_dead_end(&paint.loud("fails, and is caught"), caught, text);
     }
     for node in &explored.unreached {
         text.extend(["  ", &paint.bad("never reached"), "  ", node.as_str(), "\n"]);
@@ -119,7 +119,7 @@ pub(super) fn draw_explored(
     text.push('\n');
 }
 
-fn draw_way(title: &str, end: &DeadEnd, text: &mut String) {
+fn draw_dead_end(title: &str, end: &DeadEnd, text: &mut String) {
     text.extend(["  ", title, "  ", &clean(&end.reason), "\n"]);
     for (at, step) in (1..).zip(&end.path) {
         let nodes: Vec<String> = step
