@@ -133,7 +133,11 @@ pub fn check_path(path: &str) -> Result<(), PathError> {
 fn is_plain_letter(letter: char) -> bool {
     let is_excluded = matches!(
         letter,
-        '\u{300}'..='\u{36f}'
+        // It folds to `s`.
+        '\u{17f}'
+            | '\u{300}'..='\u{36f}'
+            | '\u{610}'..='\u{61a}'
+            | '\u{64b}'..='\u{65f}'
             | '\u{1100}'..='\u{11ff}'
             | '\u{2000}'..='\u{2bff}'
             | '\u{3164}'

@@ -39,8 +39,8 @@ const FORMS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The names of the groups of [`FORMS`] that are the key; the rest of such a form tells what it is. A form without such a
-/// group is the key.
+/// The names of the groups of [`FORMS`] that are the key, while the rest of the form names it. A form without such a group is
+/// the key.
 const VALUES: [&str; 3] = ["azure", "aws", "url"];
 
 /// A private key up to its end, or as far as it goes.
