@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::json;
 
 use crate::cli::{
-    greeting::{execute, performed, repository},
+    greeting::{SOLVED, execute, performed, record, repository},
     program::Place,
 };
 use crate::support::git::git;
@@ -78,4 +78,64 @@ fn rules_and_lessons_of_the_memory_reach_the_architect() {
     assert_eq!(ended.code, 3, "{ended}");
     let state = place.run(["runs", "state", "one", "--output", "json"]);
     assert!(state.stdout.contains("Every function has a docstring"), "{state}");
+}
+
+/// The first developer has a key in its answer, and the second one none.
+#[test]
+fn a_file_with_a_removed_key_is_not_committed() {
+    let place = Place::new();
+    repository(&place);
+    let blueprint = json!({
+        "task_id": "T1", "target_files": ["greet.py"], "instructions": "Add it.",
+        "constraints": [], "acceptance_criteria": ["it is there"],
+    });
+    let file = |path: &str, content: &str| json!({ "path": path, "content": content });
+    let key = file("fixture.py", concat!("KEY = \"AKIA", "IOSFODNN7EXAMPLE\"\n"));
+    let first = json!({ "summary": "One", "files": [file("greet.py", SOLVED), key] });
+    let second = json!({ "summary": "Two", "files": [file("greet.py", SOLVED)] });
+    let passed = json!({ "verdict": "passed", "errors": [], "recommendation": "" });
+    record(
+        &place,
+        &[
+            ("rules", &[], &[], json!({ "json": [] })),
+            ("hints", &[], &[], json!({ "json": [] })),
+            ("split", &[], &[], json!({ "json": { "subtasks": [] } })),
+            ("architect", &[], &[], json!({ "json": blueprint })),
+            ("developer", &[], &["# QA sent"], json!({ "json": first })),
+            ("developer", &["# QA sent", "without the key"], &[], json!({ "json": second })),
+            ("qa", &[], &[], json!({ "json": passed })),
+        ],
+    );
+    let graph = format!("{}/graphs/escalation.yaml", env!("CARGO_MANIFEST_DIR"));
+    let args = ["execute", &graph, "-i", "repo_path=repo", "-i", "task=Add farewell"];
+    let rest = ["--replay", "replay.jsonl", "--run-id", "one", "--output", "json"];
+    let ended = place.run([&args[..], &rest].concat());
+    let report = ended.json();
+    assert_eq!((ended.code, &report["status"]), (0, &json!("done")), "{ended}");
+    assert!(ended.stderr.contains("a key in `change` was removed"), "{ended}");
+    let work = ["developer", "publish", "leaked", "remove", "deliver"];
+    assert_eq!(
+        performed(&report, &work),
+        "developer publish leaked remove developer publish deliver"
+    );
+    let files = git(&place.path("repo"), &["show", "--format=", "--name-only", "escalation/one"]);
+    assert_eq!(files, "greet.py");
+}
+
+#[test]
+fn each_agent_has_the_tools_of_its_role() {
+    let path = format!("{}/graphs/escalation.yaml", env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(path).unwrap();
+    let agents = text.split("\nagents:\n").nth(1).unwrap().split("\nsandboxes:").next().unwrap();
+    let section = |name: &str| {
+        let start = agents.find(&format!("  {name}: {{")).unwrap();
+        let rest = &agents[start..];
+        rest[..rest.find('}').unwrap()].to_owned()
+    };
+    let architect = "tools: [fs.context, fs.list, fs.grep, fs.read, memory.search]";
+    assert!(section("architect").contains(architect), "{agents}");
+    assert!(section("developer").contains("tools: [fs.grep, fs.read]"), "{agents}");
+    for name in ["planner", "qa"] {
+        assert!(!section(name).contains("tools:"), "{name}");
+    }
 }

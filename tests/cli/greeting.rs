@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::program::{Ended, Place};
 use crate::support::git::git;
@@ -41,3 +41,17 @@ pub(crate) fn performed(report: &Value, named: &[&str]) -> String {
     let nodes = tasks.map(|it| it["node"].as_str().unwrap());
     nodes.filter(|it| named.contains(it)).collect::<Vec<_>>().join(" ")
 }
+
+/// Writes a recording of answers, each with its node and the texts that its prompt has and lacks.
+pub(crate) fn record(place: &Place, answers: &[(&str, &[&str], &[&str], Value)]) {
+    let line = |(node, contains, lacks, reply): &(&str, &[&str], &[&str], Value)| {
+        let when = json!({ "contains": contains, "lacks": lacks });
+        json!({ "v": 1, "node": node, "when": when, "reply": reply }).to_string()
+    };
+    let lines: Vec<String> = answers.iter().map(line).collect();
+    fs::write(place.path("replay.jsonl"), lines.join("\n")).unwrap();
+}
+
+/// The content of `greet.py` with which its tests pass.
+pub(crate) const SOLVED: &str = "def greet(name: str) -> str:\n    return f\"Hello, {name}\"\n\n\n\
+    def farewell(name: str) -> str:\n    name = name.strip()\n    return f\"Goodbye, {name}\" if name else \"Goodbye\"\n";

@@ -148,6 +148,7 @@ async fn an_agent_changes_files_of_its_folder_and_no_others() {
         calls([
             tool(13, "fs.read", &json!({"path": "src/new.txt"})),
             tool(17, "fs.rm", &json!({"path": "link"})),
+            tool(18, "fs.read", &json!({"path": ".git"})),
         ]),
         says("done"),
     ]);
@@ -172,6 +173,7 @@ async fn an_agent_changes_files_of_its_folder_and_no_others() {
         "error: `link` cannot be read: it leads out of the folder",
         "{\"text\":\"new\\n\"",
         "{\"path\":\"link\",\"bytes\":0}",
+        "error: `.git` belongs to git and is not read",
     ]
     .into_iter()
     .enumerate()

@@ -20,6 +20,7 @@ use graphrun_core::{
     graph::{AttemptMessage, DriverLink, GRANT_MEMO, Memo, MessageContent},
     id::TaskId,
 };
+use graphrun_guard::redact::REDACTED;
 use tokio::{
     sync::{Notify, mpsc},
     task::coop,
@@ -290,10 +291,14 @@ impl<'a> Driver<'a> {
         &mut self,
         mut event: Box<TaskEvent>,
     ) -> Result<Option<RunStatus>, RunError> {
-        redact_event(&mut event);
+        let redacted = redact_event(&mut event);
         // Messages that a node sent before it ended are processed before its end.
         while let Ok(message) = self.messages.try_recv() {
             Box::pin(self.handle_message(message)).await?;
+        }
+        for channel in redacted {
+            let message = format!("a key in `{channel}` was removed; `{REDACTED}` stands for it");
+            self.publish_report(event.task(), Report::Warning { message }).await;
         }
         if !matches!(*event, TaskEvent::Woke { .. }) {
             self.budget.remove_attempt(event.task());

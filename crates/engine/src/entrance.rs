@@ -19,9 +19,18 @@ use super::machine::TaskEvent;
 
 /// Removes keys from an update.
 pub(super) fn redact_update(update: &mut Update) {
-    for (_, value) in &mut update.writes {
-        redact_value(Arc::make_mut(value));
+    redacted_channels(update);
+}
+
+/// Removes keys from an update, and returns the names of the channels that had some.
+fn redacted_channels(update: &mut Update) -> Vec<String> {
+    let mut redacted = Vec::new();
+    for (channel, value) in &mut update.writes {
+        if redact_value(Arc::make_mut(value)) {
+            redacted.push(channel.to_string());
+        }
     }
+    redacted
 }
 
 /// Removes keys from the field values of a migration.
@@ -31,10 +40,11 @@ pub(super) fn redact_mapping(mapping: &mut Mapping) {
     }
 }
 
-/// Removes keys from an event of a task.
-pub(super) fn redact_event(event: &mut TaskEvent) {
+/// Removes keys from an event of a task. Returns the names of the channels that had some: their values are no longer what the
+/// node wrote, and a file made of them would be damaged.
+pub(super) fn redact_event(event: &mut TaskEvent) -> Vec<String> {
     match event {
-        TaskEvent::Finished { command, .. } => redact_command(command),
+        TaskEvent::Finished { command, .. } => return redact_command(command),
         TaskEvent::Failed { failure, .. } => redact_failure(failure),
         TaskEvent::MemoSaved { name, value, .. } => {
             redact_text(name);
@@ -47,6 +57,7 @@ pub(super) fn redact_event(event: &mut TaskEvent) {
         }
         TaskEvent::Aborted { .. } | TaskEvent::Expired { .. } | TaskEvent::Woke { .. } => (),
     }
+    Vec::new()
 }
 
 /// Removes keys from a report of a node.
@@ -65,14 +76,17 @@ pub(super) fn redact_report(report: &mut Report) {
     };
 }
 
-fn redact_command(command: &mut Command) {
-    redact_update(&mut command.update);
-    let (Goto::Also(transitions) | Goto::Instead(transitions)) = &mut command.goto else { return };
+fn redact_command(command: &mut Command) -> Vec<String> {
+    let redacted = redacted_channels(&mut command.update);
+    let (Goto::Also(transitions) | Goto::Instead(transitions)) = &mut command.goto else {
+        return redacted;
+    };
     for transition in transitions {
         if let Transition::Dispatch(dispatch) = transition {
             redact_value(&mut dispatch.input);
         }
     }
+    redacted
 }
 
 fn redact_failure(failure: &mut Failure) {

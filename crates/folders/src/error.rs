@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use graphrun_guard::beneath::BeneathError;
+use graphrun_guard::{beneath::BeneathError, redact::REDACTED};
 use graphrun_sandbox::WriteError;
 use thiserror::Error;
 
@@ -72,6 +72,12 @@ pub enum FolderError {
         /// The branch of the run.
         branch: String,
     },
+    /// The worktree of the run does not stay complete.
+    #[error("the worktree `{}` was made again several times, and is still incomplete", worktree.display())]
+    NotKept {
+        /// The worktree.
+        worktree: PathBuf,
+    },
     /// There is no such branch.
     #[error("there is no branch `{branch}`")]
     NoBranch {
@@ -115,6 +121,12 @@ pub enum FolderError {
         place: String,
         /// The kind of secret.
         what: &'static str,
+    },
+    /// A file would be committed with a text in place of a key. Nothing was committed.
+    #[error("{place} has `{REDACTED}` in place of a key that was removed; nothing was committed")]
+    RemovedKey {
+        /// The file.
+        place: String,
     },
     /// A commit of another program contains a secret. Nothing was committed or merged.
     #[error("{place} of the commit {commit} contains {what}; nothing was committed or merged")]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{
     error::FolderError,
     git::Git,
-    secrets::{PATCH, refuse_secret, refuse_secrets_of},
+    secrets::{PATCH, refuse_removed_keys, refuse_secret, refuse_secrets_of},
     worktree::{ExclusiveFolder, RunFolder},
 };
 
@@ -108,6 +108,7 @@ impl ExclusiveFolder {
         }
         refuse_secret("the message", request.message)?;
         refuse_secrets_of(&difference)?;
+        refuse_removed_keys(&difference)?;
         let message = self.message(request);
         let arguments = [
             "commit",

@@ -7,7 +7,7 @@
 
 use std::iter;
 
-use graphrun_guard::redact::{find_form, redact, redact_known};
+use graphrun_guard::redact::{REDACTED, find_form, redact, redact_known};
 
 use super::{error::FolderError, git::Git, worktree::ExclusiveFolder};
 
@@ -80,6 +80,20 @@ pub(crate) fn refuse_secrets_of(patch: &[u8]) -> Result<(), FolderError> {
         refuse_secret(&format!("`{file}`"), &text)?;
     }
     Ok(())
+}
+
+/// Fails if a patch without context adds a text that stands for a removed key. A model that returns a file as a whole has seen
+/// that text in place of the key, or had it put there, and the file would be damaged.
+pub(crate) fn refuse_removed_keys(patch: &[u8]) -> Result<(), FolderError> {
+    let patch = String::from_utf8_lossy(patch);
+    let lines = |sign: char| patch.split('\n').filter(move |it| it.starts_with(sign));
+    let count = |sign| lines(sign).map(|it| it.matches(REDACTED).count()).sum::<usize>();
+    if count('+') <= count('-') {
+        return Ok(());
+    }
+    let added = added(patch.as_bytes()).into_iter().find(|(_, text)| text.contains(REDACTED));
+    let place = added.map_or_else(|| "a file".to_owned(), |(file, _)| format!("`{file}`"));
+    Err(FolderError::RemovedKey { place: redact(&place).into_owned() })
 }
 
 /// Fails if a text contains a secret.

@@ -20,6 +20,9 @@ use super::{
     lock::{lock, lock_shared},
 };
 
+/// How often a worktree that something else changes at once is made again.
+const KEEP_TRIES_MAX: u32 = 5;
+
 /// A folder of a run, as it is saved with the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFolder {
@@ -155,7 +158,7 @@ impl RunFolders {
         let unknown = || FolderError::Unknown { name: name.to_owned() };
         let folder = self.folders.get(name).ok_or_else(unknown)?;
         let mut was_recreated = false;
-        loop {
+        for _ in 0..KEEP_TRIES_MAX {
             let lock = lock_shared(&folder.beside("lock")).await?;
             folder.check_repository()?;
             let is_whole = folder.is_complete() && !folder.beside("merge").exists();
@@ -167,6 +170,7 @@ impl RunFolders {
             // This makes the worktree, and completes a merge that a killed process has begun.
             was_recreated |= self.lock_exclusive(name).await?.was_recreated;
         }
+        Err(FolderError::NotKept { worktree: folder.worktree.clone() })
     }
 }
 
@@ -203,6 +207,10 @@ impl RunFolder {
     /// Fails when git fails.
     pub async fn has_uncommitted_changes(&self) -> Result<bool, FolderError> {
         let git = Git::new(&self.repository, None).await?;
+        let is_bare = ["rev-parse", "--is-bare-repository"];
+        if git.text("find the checkout", &is_bare).await? == "true" {
+            return Ok(false);
+        }
         let arguments = [
             "--no-optional-locks",
             "status",
@@ -379,11 +387,14 @@ impl RunFolder {
     }
 }
 
-/// Returns the folder that all worktrees of a repository share, by the top folder of one of them.
+/// Returns the folder that all worktrees of a repository share, by the top folder of one of them. A bare repository is
+/// this folder itself.
 fn git_folder(top: &Path) -> Option<PathBuf> {
     let own = top.join(".git");
+    let is_bare = !own.exists() && top.join("HEAD").is_file() && top.join("objects").is_dir();
     let own = match fs::read_to_string(&own) {
         Ok(text) => top.join(text.strip_prefix("gitdir: ")?.trim_end_matches('\n')),
+        Err(_) if is_bare => top.to_owned(),
         Err(_) => own,
     };
     let shared = match fs::read_to_string(own.join("commondir")) {

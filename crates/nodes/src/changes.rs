@@ -53,6 +53,10 @@ impl Changes {
 }
 
 /// Writes changed files back to a folder of the run.
+///
+/// # Errors
+///
+/// Fails when a changed file cannot come back. Nothing is written then, because a part of the work would be lost unseen.
 pub(super) async fn write_back(
     ctx: &NodeContext,
     name: &str,
@@ -60,7 +64,7 @@ pub(super) async fn write_back(
     program: &str,
 ) -> Result<(), NodeError> {
     if let Some(message) = refused_names(&changes.refused, program) {
-        ctx.report(Report::Warning { message }).await;
+        return Err(Failure::new(ErrorKind::Command, message).into());
     }
     let mut files = Vec::new();
     for (path, content) in changes.files {
@@ -83,7 +87,7 @@ pub(super) async fn write_back(
     Ok(())
 }
 
-/// Returns a warning that names changed files which do not come back, if there are any.
+/// Returns a message that names changed files which do not come back, if there are any.
 fn refused_names(refused: &BTreeMap<PathBuf, Vec<u8>>, program: &str) -> Option<String> {
     let named = refused.keys().take(NAMED_MAX).map(|path| {
         // The program chose the names, so they are escaped and cut.
@@ -102,8 +106,10 @@ fn refused_names(refused: &BTreeMap<PathBuf, Vec<u8>>, program: &str) -> Option<
         named.push(format!("{more} more"));
     }
     let (files, their) = match refused.len() {
-        1 => ("1 changed file".to_owned(), "does not come back, because its name is"),
-        many => (format!("{many} changed files"), "do not come back, because their names are"),
+        1 => ("1 changed file".to_owned(), "cannot be written back, because its name is"),
+        many => {
+            (format!("{many} changed files"), "cannot be written back, because their names are")
+        }
     };
     let message = format!("{files} of `{program}` {their} not acceptable: {}", named.join(", "));
     Some(redact(&message).into_owned())
@@ -122,11 +128,11 @@ mod tests {
         assert_eq!(of(&[]), None);
         assert_eq!(
             of(&["src/a\n:b"]).unwrap(),
-            "1 changed file of `make` does not come back, because its name is not acceptable: \
+            "1 changed file of `make` cannot be written back, because its name is not acceptable: \
              \"src/a\\n:b\" (the character '\\n' is not allowed in a path)"
         );
         let many = of(&["-a", "-b", "-c", "-d", "-e", "-f", "-g"]).unwrap();
-        assert!(many.starts_with("7 changed files of `make` do not come back"), "{many}");
+        assert!(many.starts_with("7 changed files of `make` cannot be written back"), "{many}");
         assert!(many.ends_with(", 2 more") && !many.contains("\"-f\""), "{many}");
     }
 }

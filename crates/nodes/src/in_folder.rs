@@ -51,7 +51,9 @@ pub(super) fn folders_of(ctx: &NodeContext) -> Result<Arc<RunFolders>, NodeError
 pub(super) fn failure(error: &FolderError) -> NodeError {
     let kind = match error {
         FolderError::Conflict { .. } => ErrorKind::Conflict,
-        FolderError::Secret { .. } | FolderError::SecretInCommit { .. } => ErrorKind::Secret,
+        FolderError::Secret { .. }
+        | FolderError::SecretInCommit { .. }
+        | FolderError::RemovedKey { .. } => ErrorKind::Secret,
         FolderError::Write(error) => return refused_write(error),
         FolderError::NoCommit { .. }
         | FolderError::Uncommitted { .. }

@@ -12,7 +12,7 @@ use super::source_file::SourceFile;
 /// The longest path, in bytes.
 const PATH_BYTES_MAX: usize = 200;
 /// The most components of a path: folders and the file.
-const COMPONENTS_MAX: usize = 8;
+const COMPONENTS_MAX: usize = 32;
 /// The most files of one set.
 const FILES_MAX: usize = 200;
 /// Largest file.
@@ -31,7 +31,7 @@ pub enum PathError {
     /// Longer than 200 bytes.
     #[error("the path is longer than {PATH_BYTES_MAX} bytes")]
     TooLong,
-    /// More than 8 components.
+    /// More than 32 components.
     #[error("the path is deeper than {COMPONENTS_MAX} levels")]
     TooDeep,
     /// Starts at the root of the file system.
@@ -40,7 +40,7 @@ pub enum PathError {
     /// A component that is empty, `.` or `..`.
     #[error("the path has an empty, `.` or `..` component")]
     Traversal,
-    /// A character other than ASCII letters, digits and a few signs.
+    /// A character other than letters, digits and a few signs.
     #[error("the character {0:?} is not allowed in a path")]
     Character(char),
     /// A component whose first or last character has a special meaning for shells or file systems.
@@ -88,7 +88,8 @@ pub enum FilesRefused {
 
 /// Checks the path of one generated file.
 ///
-/// Only ASCII is allowed: then a path has one spelling, and none that merely looks like another.
+/// Outside ASCII, only composed letters and digits are allowed, so that a path has one spelling: no marks, and no signs that
+/// are invisible or change the direction.
 ///
 /// # Errors
 /// Names the first rule that the path breaks.
@@ -110,7 +111,7 @@ pub fn check_path(path: &str) -> Result<(), PathError> {
         return Err(PathError::Absolute);
     }
     let is_allowed =
-        |letter: &char| letter.is_ascii_alphanumeric() || "/._-+@=,~ ()[]{}$#".contains(*letter);
+        |letter: &char| is_plain_letter(*letter) || "/._-+@=,~ ()[]{}$#".contains(*letter);
     if let Some(character) = path.chars().find(|letter| !is_allowed(letter)) {
         return Err(PathError::Character(character));
     }
@@ -125,6 +126,29 @@ pub fn check_path(path: &str) -> Result<(), PathError> {
         Some(name) => Err(PathError::Reserved(name)),
         None => Ok(()),
     }
+}
+
+/// Whether a letter or digit has one spelling. Compatibility forms, such as full-width letters, look like others; marks and
+/// letters in parts, such as those of a decomposed Hangul syllable, have a composed form; fillers are invisible letters.
+fn is_plain_letter(letter: char) -> bool {
+    let is_excluded = matches!(
+        letter,
+        // It folds to `s`.
+        '\u{17f}'
+            | '\u{300}'..='\u{36f}'
+            | '\u{610}'..='\u{61a}'
+            | '\u{64b}'..='\u{65f}'
+            | '\u{1100}'..='\u{11ff}'
+            | '\u{2000}'..='\u{2bff}'
+            | '\u{3164}'
+            | '\u{a960}'..='\u{a97f}'
+            | '\u{d7b0}'..='\u{d7ff}'
+            | '\u{f900}'..='\u{fdff}'
+            | '\u{fe00}'..='\u{ffff}'
+            | '\u{1d400}'..='\u{1d7ff}'
+            | '\u{2f800}'..='\u{2fa1f}'
+    );
+    letter.is_alphanumeric() && !is_excluded
 }
 
 /// Checks all files of a set: every path and size, and that they do not conflict.
@@ -161,7 +185,7 @@ struct Taken<'a> {
 
 impl<'a> Taken<'a> {
     fn take(&mut self, path: &'a str) -> Result<(), PathError> {
-        let folded = path.to_ascii_lowercase();
+        let folded = path.to_lowercase();
         if let Some(other) = self.files.get(&folded) {
             return Err(PathError::Duplicate((*other).to_owned()));
         }
@@ -254,13 +278,13 @@ mod tests {
     fn evil_paths_are_refused() {
         let long = "x".repeat(4096);
         let deep = "d/".repeat(300) + "f";
-        let eight_folders = "d/".repeat(8) + "f";
+        let many_folders = "d/".repeat(32) + "f";
         #[rustfmt::skip]
         let vectors = [
             "../../etc/x", "/etc/x", "a/../../x", "a//b", "./a", "", ".", "..", "C:\\x", "\\\\srv\\x", "a\0b", "a/\u{200b}b",
-            "a/b/", &long, &deep, &eight_folders, "con", "aux.py", "src/NUL.txt", "com1", "LPT9.log", "~/.ssh/id", "-rf",
+            "a/b/", &long, &deep, &many_folders, "con", "aux.py", "src/NUL.txt", "com1", "LPT9.log", "~/.ssh/id", "-rf",
             "a\nb", "..%2f", "\u{ff0e}\u{ff0e}/x", ".git/hooks/pre-commit", "sub/.GIT/config", "/proc/self/root/x",
-            "a/.../b", "%00", "a.", "a ", " a", "a./b", "a\u{301}.py", "é.py", "a:b", "a\tb", "a\u{7f}",
+            "a/.../b", "%00", "a.", "a ", " a", "a./b", "a\u{301}.py", "\u{202e}a", "\u{3164}", "\u{ff41}.py", "\u{1112}\u{1161}", "a\u{a0}b", "☃", "a:b", "a\tb", "a\u{7f}",
             "sitecustomize.py", "lib/usercustomize.py", "x.pth", "a/.PTH", ".home/x", ".cargo/config.toml", ".npmrc",
             "GIT~1", "git~1/config", "a/Git~1/hooks/x", ".git.", ".git...", ".git ", ".git::$INDEX_ALLOCATION", ".git:x/config",
             ".git\\config", ".g\u{200c}it/config", ".\u{2060}git", ".git\u{feff}/config",
@@ -293,7 +317,10 @@ mod tests {
             "a..b",
             "..a",
             "git~2",
-            "d/d/d/d/d/d/d/f",
+            "src/main/java/com/acme/app/service/impl/Foo.java",
+            "Übersicht.md",
+            "docs/日本語/説明.md",
+            "é.py",
         ] {
             assert_eq!(check_path(path), Ok(()), "{path:?}");
         }
@@ -311,6 +338,7 @@ mod tests {
             }
         };
         assert_eq!(refused(&["A.py", "a.py"]), [PathError::Duplicate("A.py".to_owned())]);
+        assert_eq!(refused(&["É.py", "é.py"]), [PathError::Duplicate("É.py".to_owned())]);
         assert_eq!(refused(&["x", "x/y"]), [PathError::FileAndFolder("x".to_owned())]);
         assert_eq!(refused(&["X/y", "x"]), [PathError::FileAndFolder("X/y".to_owned())]);
         assert_eq!(refused(&["../a", "b", "/c"]), [PathError::Traversal, PathError::Absolute]);

@@ -176,7 +176,7 @@ pub fn remove_files(root: &Path, paths: &[String]) -> Result<(), WriteError> {
         .map_err(|it| WriteError::Root { path: root.to_owned(), source: it.into() })?;
     for path in paths {
         let (parents, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let shown = root.join(path);
+        let shown = PathBuf::from(path);
         let parent = match folder.open_plain(parents.as_ref()) {
             Err(BeneathError::Missing) => continue,
             opened => opened.map_err(|it| write_error(&shown, it))?,
@@ -228,12 +228,15 @@ impl Place {
     /// Finds the destination, and makes missing folders.
     fn find(root: &Path, folder: &Folder, file: &SourceFile) -> Result<Self, WriteError> {
         let (parents, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
-        let (_, parent) = descend(root, folder, parents)?;
-        let path = root.join(&file.path);
+        // Models read the errors of these paths, so they start below the root.
+        let (_, parent) = descend(Path::new(""), folder, parents)?;
+        let shown = Path::new(&file.path);
         // Checked first for a better message: a rename would replace a link, and never follow it.
-        match parent.kind(name).map_err(|it| write_error(&path, it))? {
-            Some(Kind::File) | None => Ok(Self { path, parent, name: name.to_owned() }),
-            Some(_) => Err(WriteError::InTheWay { path, expected: "file" }),
+        match parent.kind(name).map_err(|it| write_error(shown, it))? {
+            Some(Kind::File) | None => {
+                Ok(Self { path: root.join(shown), parent, name: name.to_owned() })
+            }
+            Some(_) => Err(WriteError::InTheWay { path: shown.to_owned(), expected: "file" }),
         }
     }
 

@@ -153,11 +153,21 @@ def large():
 
 def names():
     os.makedirs("src", exist_ok=True)
-    for path in ("src/plain.md", "src/überblick.md", "src/a:b", "src/-dash"):
-        with open(path, "w") as file:
-            file.write("written\n")
+    for path in ("src/plain.md", "src/a:b", "src/-dash"):
+        write(path)
+    print(DONE)
+
+
+def deep():
+    write("src/main/java/com/acme/app/service/impl/Größe.java")
+    write("src/plain.md")
     os.link("src/plain.md", "src/second.md")
     print(DONE)
+
+
+def write(path):
+    with open(path, "w") as file:
+        file.write("written\n")
 
 
 def states(usage):
@@ -191,7 +201,8 @@ def main():
     elif mode == "states":
         states(sys.argv[2])
     else:
-        {"hang": hang, "flood": flood, "fork": fork, "outside": outside, "large": large, "names": names}[mode]()
+        modes = (hang, flood, fork, outside, large, names, deep)
+        {it.__name__: it for it in modes}[mode]()
 
 
 main()

@@ -23,6 +23,27 @@ async fn a_run_works_on_its_own_branch_and_leaves_the_checkout_alone() {
 }
 
 #[tokio::test]
+async fn the_worktree_of_a_bare_repository_keeps_its_changes() {
+    let home = Home::new();
+    let bare = home.folder.path().join("bare.git");
+    home.git(&["clone", "--quiet", "--bare", ".", &bare.to_string_lossy()]);
+    let asked = NewFolder { from: bare.clone(), ..home.asked("r1", "graphrun/r1") };
+    let folder = asked.find().await.unwrap();
+    assert!(!folder.has_uncommitted_changes().await.unwrap());
+    let folders = RunFolders::new("r1", [folder]);
+    let kept = folders.keep("repo").await.unwrap();
+    assert_eq!(fs::read_to_string(kept.path().join("a.txt")).unwrap(), "one\n");
+    drop(kept);
+    let open = folders.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("new.txt", "two\n")]).unwrap();
+    drop(open);
+    let open = folders.open("repo").await.unwrap();
+    assert!(!open.is_made_again(), "the worktree is thrown away");
+    assert!(open.commit(request("Add a file", "r1/1/commit/0")).await.unwrap().changed);
+    assert_eq!(git(&bare, &["show", "graphrun/r1:new.txt"]), "two");
+}
+
+#[tokio::test]
 async fn readers_share_a_folder_and_keep_writers_out() {
     let home = Home::new();
     let (_, folders) = home.start("r1").await;
@@ -187,6 +208,23 @@ async fn a_removed_run_leaves_its_branch_only_if_it_has_commits() {
     home.git(&["branch", "graphrun/r3"]);
     folder.remove("r3").await.unwrap();
     home.git(&["rev-parse", "--verify", "graphrun/r3"]);
+}
+
+#[tokio::test]
+async fn a_text_in_place_of_a_removed_key_is_not_committed() {
+    let home = Home::new();
+    home.write("log.txt", "printed [redacted]\n");
+    home.commit("a text that was there before");
+    let (_, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("log.txt", "now printed [redacted]\n")]).unwrap();
+    assert!(open.commit(request("Change a line", "r1/1/commit/0")).await.unwrap().changed);
+    replace_files(open.path(), &[file("key.py", "KEY = \"[redacted]\"\n")]).unwrap();
+    let refused = open.commit(request("Add a key", "r1/2/commit/0")).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "`key.py` has `[redacted]` in place of a key that was removed; nothing was committed"
+    );
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, ops::Range, sync::LazyLock};
 
-use regex::{Captures, Regex};
+use regex::{Captures, Match, Regex};
 
 use super::REDACTED;
 
@@ -25,56 +25,89 @@ const FORMS: &[(&str, &str)] = &[
     (r"[sr]k_live_[A-Za-z0-9]{16,}", "a Stripe key"),
     (r"eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}", "a JSON web token"),
     (r"(?:[Bb]earer|BEARER) [A-Za-z0-9._-]{16,}", "a bearer token"),
+    (r"pypi-AgE[A-Za-z0-9_-]{32,}", "a token of PyPI"),
+    (r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}", "an API key of SendGrid"),
+    (r"AccountKey=(?<azure>[A-Za-z0-9+/]{40,}={0,2})", "a key of an Azure account"),
+    (
+        r#"(?:aws_secret_access_key|AWS_SECRET_ACCESS_KEY|[Ss]ecretAccessKey)["']?\s{0,4}[:=]\s{0,4}["']?(?<aws>[A-Za-z0-9/+]{40})"#,
+        "an AWS secret key",
+    ),
+    // A value in the place of a name, such as `$PASSWORD` or `{password}`, is no password.
+    (
+        r#"(?:https?|postgres(?:ql)?|mysql|mongodb(?:\+srv)?|rediss?|amqps?|ftps?)://[^\s:/@"'`]{0,64}:(?<url>[^\s:/@"'`${}<>\[\]]{8,128})@"#,
+        "a password in a URL",
+    ),
 ];
+
+/// The names of the groups of [`FORMS`] that are the key, while the rest of the form names it. A form without such a group is
+/// the key.
+const VALUES: [&str; 3] = ["azure", "aws", "url"];
 
 /// A private key up to its end, or as far as it goes.
 const PRIVATE_KEY: &str = "-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[A-Za-z0-9+/=\\s\\\\]*-----END [A-Z ]*PRIVATE \
                            KEY-----|[A-Za-z0-9+/=\\s\\\\]*[A-Za-z0-9+/=])?";
 
-/// All forms in one pattern; each is a group, in the order of [`FORMS`], and the last is the private key.
+/// All forms in one pattern; each is a group with its number in [`FORMS`], and the last is the private key.
 static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
-    let groups: Vec<String> = FORMS.iter().map(|(form, _)| format!("({form})")).collect();
+    let groups =
+        FORMS.iter().enumerate().map(|(number, (form, _))| format!("(?<f{number}>{form})"));
+    let groups: Vec<String> = groups.collect();
     // The boundary is that of ASCII: that of Unicode is slow where a text has other letters.
-    Regex::new(&format!(r"(?-u:\b)(?:{})|({PRIVATE_KEY})", groups.join("|")))
+    Regex::new(&format!(r"(?-u:\b)(?:{})|(?<private>{PRIVATE_KEY})", groups.join("|")))
         .expect("the pattern is made of constants, compiled by the tests")
 });
 
 /// Returns the text without anything that has the form of a key.
 pub(super) fn remove(text: &str) -> Cow<'_, str> {
-    let is_key = |it: &Captures<'_>| is_private_key(it) || has_digit(it);
+    let is_key = |it: &Captures<'_>| is_private_key(it) || is_random(it);
     // A text without a key stays borrowed, so that callers can tell.
     if !PATTERN.captures_iter(text).any(|it| is_key(&it)) {
         return Cow::Borrowed(text);
     }
-    PATTERN.replace_all(
-        text,
-        |found: &Captures<'_>| {
-            if is_key(found) { REDACTED.to_owned() } else { found[0].to_owned() }
-        },
-    )
+    PATTERN.replace_all(text, |found: &Captures<'_>| {
+        if !is_key(found) {
+            return found[0].to_owned();
+        }
+        let (whole, key) = (found.get_match(), key_of(found));
+        let before = &text[whole.start()..key.start()];
+        format!("{before}{REDACTED}{}", &text[key.end()..whole.end()])
+    })
 }
 
 /// Returns the range of the first key-like part of a text, and the kind of key.
 pub fn find_form(text: &str) -> Option<(Range<usize>, &'static str)> {
     PATTERN.captures_iter(text).find_map(|found| {
-        let range = found.get(0)?.range();
+        let range = key_of(&found).range();
         if is_private_key(&found) {
             // Its first line is enough to point at.
             let end = text[range.clone()].find("KEY-----").map_or(range.end, |at| at + 8);
             return Some((range.start..range.start + end, "a private key"));
         }
-        let group = (1..=FORMS.len()).find(|&group| found.get(group).is_some())?;
-        has_digit(&found).then(|| (range, FORMS[group - 1].1))
+        let is_found = |number: &usize| found.name(&format!("f{number}")).is_some();
+        let number = (0..FORMS.len()).find(is_found)?;
+        is_random(&found).then(|| (range, FORMS[number].1))
     })
 }
 
-/// A random text of this length has a digit; `sk-loading-spinner-wide`, a style's name, has none.
-fn has_digit(found: &Captures<'_>) -> bool {
-    found[0].bytes().any(|byte| byte.is_ascii_digit())
+/// Returns the part of a form that is the key.
+fn key_of<'a>(found: &Captures<'a>) -> Match<'a> {
+    VALUES.iter().find_map(|name| found.name(name)).unwrap_or_else(|| found.get_match())
+}
+
+/// A random text of this length has a digit; `sk-loading-spinner-wide`, a style's name, has none. A token of Hugging Face
+/// has 34 letters and digits, of which none need be a digit.
+fn is_random(found: &Captures<'_>) -> bool {
+    let key = key_of(found).as_str();
+    let has = |is_kind: fn(&u8) -> bool| key.bytes().any(|it| is_kind(&it));
+    let is_long_token = key.starts_with("hf_")
+        && key.len() >= 37
+        && has(u8::is_ascii_uppercase)
+        && key[3..].bytes().any(|it| it.is_ascii_lowercase());
+    has(u8::is_ascii_digit) || is_long_token
 }
 
 fn is_private_key(found: &Captures<'_>) -> bool {
-    found.get(FORMS.len() + 1).is_some()
+    found.name("private").is_some()
 }
 
 #[cfg(test)]
@@ -122,6 +155,41 @@ mod tests {
     }
 
     #[test]
+    fn a_key_behind_its_name_is_removed_and_its_name_stays() {
+        let secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
+        let account = format!("{}==", "a1B2c3+/".repeat(11));
+        for (before, key, after, kind) in [
+            ("aws_secret_access_key = ", secret, "\n", "an AWS secret key"),
+            ("AWS_SECRET_ACCESS_KEY=\"", secret, "\"", "an AWS secret key"),
+            ("{\"SecretAccessKey\": \"", secret, "\"}", "an AWS secret key"),
+            ("AccountName=a;AccountKey=", &account, ";x", "a key of an Azure account"),
+            ("postgres://me:", "Zk3-long-pass", "@db:5432/app", "a password in a URL"),
+            ("https://:", "a1b2c3d4e5", "@example.com", "a password in a URL"),
+        ] {
+            let text = format!("{before}{key}{after}");
+            let (range, found) = find_form(&text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((&text[range], found), (key, kind));
+            assert_eq!(remove(&text), format!("{before}[redacted]{after}"));
+        }
+    }
+
+    #[test]
+    fn tokens_with_further_marks_are_found() {
+        for (token, kind) in [
+            ("hf_AbCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGh", "a Hugging Face token"),
+            ("pypi-AgEIcHlwaS5vcmcCJDAwMDAwMDAwLTAwMDAtMDAwMC0wMDAw", "a token of PyPI"),
+            (
+                "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",
+                "an API key of SendGrid",
+            ),
+        ] {
+            let text = format!("a {token} b");
+            assert_eq!(find_form(&text).map(|(range, it)| (&text[range], it)), Some((token, kind)));
+            assert_eq!(remove(&text), "a [redacted] b");
+        }
+    }
+
+    #[test]
     fn a_private_key_is_removed_whole_or_truncated() {
         assert_eq!(remove(&format!("a {PRIVATE} b")), "a [redacted] b");
         let escaped = PRIVATE.replace('\n', "\\n");
@@ -144,6 +212,15 @@ mod tests {
             "-----BEGIN CERTIFICATE-----",
             "{{ sk }}-{{ ghp_ }}",
             "npm_config_registry_of_the_2nd_place",
+            "postgres://user:password@localhost/app",
+            "postgres://me:${DB_PASSWORD_1}@localhost/app",
+            "https://example.com:8080/a@b",
+            "see https://example.com/12345678:90@home",
+            "AccountKey=the-key-of-your-account",
+            "aws_secret_access_key = os.environ['AWS_SECRET_ACCESS_KEY']",
+            "hf_transformers_are_models_in_disguise",
+            "SG.first.second",
+            "pypi-publish-with-version-1-of-the-action",
         ] {
             assert_eq!(find_form(text), None, "{text}");
             assert!(matches!(remove(text), Cow::Borrowed(it) if it == text), "{text}");

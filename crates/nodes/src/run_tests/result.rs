@@ -15,6 +15,8 @@ pub struct TestResult {
     pub passed_count: u32,
     /// The number of tests that failed, including errors.
     pub failed_count: u32,
+    /// The number of tests that were skipped or are expected to fail.
+    pub skipped_count: u32,
     /// Empty if the tests passed, else the end of the runner's output.
     pub error_output: String,
     /// The duration in seconds.

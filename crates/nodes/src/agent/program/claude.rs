@@ -69,13 +69,20 @@ fn read_result(event: &Value, reading: &mut Reading) {
         });
     }
     reading.take_cost(event, "total_cost_usd");
-    let (subtype, result) = (text(event, "subtype"), event.get("result").map(plain_text));
+    let result = event.get("result").filter(|it| !it.is_null()).map(plain_text);
+    let subtype = text(event, "subtype");
     let failed = event.get("is_error").and_then(Value::as_bool).unwrap_or(false);
     if failed || subtype.starts_with("error") {
         let stated = event.get("errors").and_then(Value::as_array);
         let stated = stated.map(|it| it.iter().map(plain_text).collect::<Vec<_>>().join("; "));
         let stated = result.or(stated).filter(|it| !it.is_empty());
-        reading.error = Some(stated.unwrap_or_else(|| subtype.to_owned()));
+        // Only the subtype tells that a limit of the program ended it.
+        reading.error = Some(match stated {
+            Some(stated) if subtype.starts_with("error_max") => format!("{subtype}: {stated}"),
+            Some(stated) => stated,
+            None if subtype.is_empty() || subtype == "success" => "no reason is given".to_owned(),
+            None => subtype.to_owned(),
+        });
         return;
     }
     // Without a stream, it is stated only here. A result with an error may name a session that never began.
@@ -147,6 +154,15 @@ mod tests {
 
     #[test]
     fn the_forms_without_a_stream_are_read_too() {
+        let silent = r#"{"type":"result","subtype":"success","is_error":true,"result":null}"#;
+        let (reading, _) = read(Claude, silent);
+        assert_eq!(reading.error.as_deref(), Some("no reason is given"));
+
+        let turns =
+            r#"{"type":"result","subtype":"error_max_turns","is_error":true,"result":"Stopped"}"#;
+        let (reading, _) = read(Claude, turns);
+        assert_eq!(reading.error.as_deref(), Some("error_max_turns: Stopped"));
+
         let gone = r#"{"type":"result","subtype":"error_during_execution","is_error":true,"session_id":"s2","errors":["No such conversation"]}"#;
         let (reading, _) = read(Claude, gone);
         assert_eq!(

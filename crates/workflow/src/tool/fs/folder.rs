@@ -33,8 +33,12 @@ impl ToolFolder {
         self.0.entries(Path::new(path)).map_err(|error| refusal(path, &error))
     }
 
-    /// Reads at most this many bytes of a regular file. Also returns the size of the file.
+    /// Reads at most this many bytes of a regular file. Also returns the size of the file. The files of git are not read: the
+    /// `.git` of a worktree names a folder of the host.
     pub(super) fn read(&self, path: &str, bytes_max: u64) -> Result<(Vec<u8>, u64), ToolError> {
+        if path.split('/').any(|it| it.eq_ignore_ascii_case(".git")) {
+            return Err(ToolError::permanent("`.git` belongs to git and is not read"));
+        }
         self.0.read_start(Path::new(path), bytes_max).map_err(|error| refusal(path, &error))
     }
 }
