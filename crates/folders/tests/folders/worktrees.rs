@@ -31,14 +31,14 @@ async fn the_worktree_of_a_bare_repository_keeps_its_changes() {
     let folder = asked.find().await.unwrap();
     assert!(!folder.has_uncommitted_changes().await.unwrap());
     let folders = RunFolders::new("r1", [folder]);
-    let kept = folders.keep("repo").await.unwrap();
+    let kept = folders.lock_shared("repo").await.unwrap();
     assert_eq!(fs::read_to_string(kept.path().join("a.txt")).unwrap(), "one\n");
     drop(kept);
     let open = folders.open("repo").await.unwrap();
     replace_files(open.path(), &[file("new.txt", "two\n")]).unwrap();
     drop(open);
     let open = folders.open("repo").await.unwrap();
-    assert!(!open.is_made_again(), "the worktree is thrown away");
+    assert!(!open.was_recreated(), "the worktree is thrown away");
     assert!(open.commit(request("Add a file", "r1/1/commit/0")).await.unwrap().changed);
     assert_eq!(git(&bare, &["show", "graphrun/r1:new.txt"]), "two");
 }
