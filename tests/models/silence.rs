@@ -68,7 +68,7 @@ async fn run(peer: &Peer, models: &str, settings: &str) -> (RunEnd, usize) {
     let text = format!(
         "graphrun: 1\nname: colour\nstate: {{ colour: string }}\nmodels: {{ m: [{models}] }}\nagents: {{ a: {{ model: m }} \
          }}\nstart: ask\nnodes:\n  ask: {{ agent: a, prompt: {{ text: Which? }}, writes: colour, {settings}, then: end \
-         }}\n  flush: {{ set: {{ colour: flushed }}, then: end }}\n"
+         }}\n  flush: {{ set: {{ colour: '\"flushed\"' }}, then: end }}\n"
     );
     let two = Two { silent: Arc::new(peer.client()), good: Arc::new(good.client()) };
     let services = Services { models: Arc::new(two), ..Services::offline() };
@@ -84,7 +84,7 @@ async fn run(peer: &Peer, models: &str, settings: &str) -> (RunEnd, usize) {
 async fn the_next_model_is_asked_within_the_timeout_of_the_node() {
     for peer in [silent().await, stalling().await] {
         for settings in ["timeout: 3s", "timeout: { idle: 1s }"] {
-            let settings = format!("{settings}, retry: {{ attempts: 1 }}");
+            let settings = format!("{settings}, retry: {{ attempts: 1 }}, catch: {{ any: flush }}");
             let (end, asked) = run(&peer, "p/x, b/x", &settings).await;
             let told = (end.status, end.state.get("colour"), asked);
             assert_eq!(told, (Status::Done, Some(&json!("Teal.")), 1), "{:?}", end.reason);
