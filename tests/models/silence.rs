@@ -1,4 +1,4 @@
-//! Providers that are silent while the time of a node runs: who is asked next, and what the run ends with.
+//! Providers that are silent while the time of a node runs: the next model of the list, and the end of the run.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
