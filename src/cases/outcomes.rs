@@ -220,6 +220,7 @@ impl<'a> Outcomes<'a> {
             visits: task.visits.clone(),
             max_visits: spec.policies.bounds.max_visits_in(&task.state),
             timeout: spec.policies.attempts.timeout,
+            idle_timeout: spec.policies.attempts.idle_timeout,
             state: task.state.clone(),
             input: task.input.clone(),
             trigger: task.trigger.clone(),

@@ -97,6 +97,31 @@ async fn an_outage_is_retried_without_being_asked_to() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempt_that_sent_nothing_does_not_count() {
+    let held_back = |failures, after| {
+        let mut provider = Provider::failing(failures, ErrorKind::RateLimit, Some(after));
+        provider.failure.is_unsent = true;
+        provider
+    };
+    let (provider, saved) = (held_back(20, 2000), Saved::new());
+    let end = saved.start(&provider.engine(&saved, caught_by("flush"))).await;
+    assert_eq!((end.status, provider.requests().len()), (Status::Done, 21));
+    // The time of the policy ends it all the same, and a policy without attempts has none.
+    let (provider, saved) = (held_back(usize::MAX, 2000), Saved::new());
+    let end = saved.start(&provider.engine(&saved, caught_by("flush"))).await;
+    let last = *provider.requests().last().unwrap();
+    assert_eq!(end.status, Status::Failed);
+    assert!((Duration::from_secs(115)..Duration::from_secs(130)).contains(&last), "{last:?}");
+    let (provider, saved) = (held_back(usize::MAX, 2000), Saved::new());
+    saved.start(&provider.engine(&saved, retry(1))).await;
+    assert_eq!(provider.requests().len(), 1);
+    // A wait that does not count towards that time makes the attempt count.
+    let (provider, saved) = (held_back(usize::MAX, 60_000), Saved::new());
+    saved.start(&provider.engine(&saved, caught_by("flush"))).await;
+    assert_eq!(provider.requests().len(), 6);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_long_outage_leaves_a_run_that_can_be_resumed() {
     let (provider, saved) = (Provider::failing(8, ErrorKind::Provider, None), Saved::new());
     let engine = provider.engine(&saved, caught_by("flush"));

@@ -202,6 +202,53 @@ async fn a_broken_character_does_not_cost_the_whole_answer() {
 }
 
 #[tokio::test]
+async fn a_half_character_and_what_follows_a_reply_cost_no_answer() {
+    let reply = |text: &str, after: &str| {
+        format!(
+            r#"{{"choices": [{{"message": {{"content": "{text}"}}, "finish_reason": "stop"}}]}}{after}"#
+        )
+    };
+    for (body, expected) in [
+        (reply(r"Te\ud83dal\ude00.", ""), "Te\u{fffd}al\u{fffd}."),
+        (reply(r"\\ud83d \ud83d\ude00 \uD83D", ""), "\\ud83d 😀 \u{fffd}"),
+        (reply("Teal.", "<!-- 3 ms -->"), "Teal."),
+    ] {
+        let peer = Peer::start(move |_| body.clone().into_response()).await;
+        assert_eq!(peer.client().chat(&request("Hi")).await.unwrap().text, expected);
+    }
+    let delta =
+        |text: &str| format!(r#"data: {{"choices": [{{"delta": {{"content": "{text}"}}}}]}}"#);
+    let (first, second) = (delta(r"\ud83d"), delta(r"\ude00"));
+    let end = r#"data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}"#;
+    let body = format!("{first}\n\n{second}\n\n{end}\n\ndata: [DONE]\n\n");
+    let peer = Peer::start(move |_| body.clone().into_response()).await;
+    assert_eq!(peer.client().chat(&request("Hi")).await.unwrap().text, "\u{fffd}\u{fffd}");
+    // The words of a server that says nothing else.
+    let peer = Peer::start(|_| "error: upstream busy".into_response()).await;
+    let error = peer.client().chat(&request("Hi")).await.unwrap_err();
+    assert!(error.to_string().contains("upstream busy"), "{error}");
+}
+
+#[tokio::test]
+async fn a_maximum_that_changes_each_time_is_learnt_once() {
+    let peer = Peer::start(|seen| {
+        let tokens = seen.body["max_tokens"].as_u64().unwrap();
+        let message = format!("max_tokens: {tokens} > {}, which is the maximum", tokens - 1);
+        let body = json!({"error": {"message": message}});
+        (StatusCode::BAD_REQUEST, body.to_string()).into_response()
+    })
+    .await;
+    for protocol in [Protocol::Anthropic, Protocol::Chat] {
+        let settings = RequestSettings { max_tokens: Some(3000), ..RequestSettings::default() };
+        let model = Some(format!("{protocol:?}"));
+        let asked = ChatRequest { settings, model, ..request("Which colour?") };
+        peer.client_with(protocol).chat(&asked).await.unwrap_err();
+    }
+    let sent: Vec<_> = peer.seen().iter().map(|it| it.body["max_tokens"].clone()).collect();
+    assert_eq!(sent, [3000, 2999, 3000, 2999]);
+}
+
+#[tokio::test]
 async fn a_redirect_takes_the_conversation_nowhere() {
     let elsewhere = Peer::start(|_| completion("Stolen.")).await;
     let location = elsewhere.base_url.clone();

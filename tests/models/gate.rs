@@ -44,7 +44,8 @@ async fn a_dead_provider_gets_few_requests_of_many_tasks() {
     let client = peer.client();
     let tasks = (0..12).map(|_| ask(&client, 4));
     let ended = join_all(tasks).await;
-    assert!(ended.iter().all(|it| matches!(it, Err(ModelError::Transient { .. }))));
+    let is_transient = |it: &ModelError| matches!(it.reason(), ModelError::Transient { .. });
+    assert!(ended.iter().all(|it| it.as_ref().is_err_and(is_transient)));
     // Those that were under way when the breaker opened, and a probe for each of its times.
     let requests = peer.seen().len();
     assert!((5..=16).contains(&requests), "{requests} requests");
@@ -190,9 +191,9 @@ async fn stated_rates_are_kept() {
 async fn a_request_beyond_a_stated_rate_is_not_sent() {
     let peer = Peer::start(|_| {
         let headers = [
-            ("anthropic-ratelimit-tokens-limit", "100"),
-            ("anthropic-ratelimit-tokens-remaining", "1"),
-            ("anthropic-ratelimit-tokens-reset", "2999-01-01T00:00:00Z"),
+            ("x-ratelimit-limit-tokens", "100"),
+            ("x-ratelimit-remaining-tokens", "1"),
+            ("x-ratelimit-reset-tokens", "1h"),
         ];
         (headers, completion("Teal.")).into_response()
     })
@@ -200,6 +201,62 @@ async fn a_request_beyond_a_stated_rate_is_not_sent() {
     let client = peer.client();
     client.chat(&request("Which colour?")).await.unwrap();
     let error = client.chat(&request(&"Which colour? ".repeat(20))).await.unwrap_err();
-    let ModelError::RateLimited { after: Some(after), .. } = &error else { panic!("{error:?}") };
-    assert_eq!((*after, peer.seen().len()), (Duration::from_secs(60), 1), "{error}");
+    let ModelError::RateLimited { after: Some(after), .. } = error.reason() else {
+        panic!("{error:?}")
+    };
+    let expected = Duration::from_secs(40)..=Duration::from_secs(60);
+    assert!(error.is_unsent() && expected.contains(after) && peer.seen().len() == 1, "{error}");
+}
+
+#[tokio::test]
+async fn a_reset_that_is_none_silences_nobody() {
+    for reset in ["30d", "1796000000000", "2999-01-01T00:00:00Z"] {
+        let peer = Peer::start(move |_| {
+            let headers = [
+                ("x-ratelimit-limit-requests", "100"),
+                ("x-ratelimit-remaining-requests", "0"),
+                ("x-ratelimit-reset-requests", reset),
+            ];
+            (headers, completion("Teal.")).into_response()
+        })
+        .await;
+        let client = peer.client();
+        for _ in 0..3 {
+            client.chat(&request("Which colour?")).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hanging_probe_refuses_the_others_at_once() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let peer = Peer::slow(move || {
+        let number = counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if number >= 5 {
+                std::future::pending::<()>().await;
+            }
+            (StatusCode::INTERNAL_SERVER_ERROR, "no").into_response()
+        }
+    })
+    .await;
+    let client = peer.client();
+    for _ in 0..5 {
+        client.chat(&request("Which colour?")).await.unwrap_err();
+    }
+    sleep(Duration::from_millis(2100)).await;
+    let asked = request("Which colour?");
+    let probe = client.chat(&asked);
+    tokio::pin!(probe);
+    let others = join_all((0..3).map(|_| client.chat(&asked)));
+    let others = tokio::select! {
+        biased;
+        ended = &mut probe => panic!("{ended:?}"),
+        ended = others => ended,
+    };
+    for error in others.into_iter().map(Result::unwrap_err) {
+        assert!(error.is_unsent() && error.to_string().contains("no"), "{error}");
+        assert!(error.retry_after().is_some_and(|it| it <= Duration::from_secs(5)), "{error:?}");
+    }
 }

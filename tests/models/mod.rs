@@ -15,6 +15,7 @@ mod matrix;
 mod peer;
 mod protocols;
 mod recordings;
+mod silence;
 mod streams;
 mod structured;
 mod tools;

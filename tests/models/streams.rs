@@ -242,6 +242,46 @@ async fn an_answer_that_is_over_does_not_wait_for_the_connection() {
 }
 
 #[tokio::test]
+async fn a_whole_answer_waits_neither_for_the_connection_nor_for_what_follows() {
+    let event = |event: Value| format!("data: {event}\n\n");
+    let text = json!({"type": "text_delta", "text": "Teal."});
+    let item = json!({"type": "message", "content": [{"type": "output_text", "text": "Teal."}]});
+    let ended = json!({"status": "completed", "output": [item], "usage": {"input_tokens": 11, "output_tokens": 7}});
+    let candidate = json!({"content": {"parts": [{"text": "Teal."}]}, "finishReason": "STOP"});
+    let counts = json!({"promptTokenCount": 11, "candidatesTokenCount": 7});
+    let answers = [
+        (Protocol::Chat, piece("Teal.") + &last()),
+        (
+            Protocol::Anthropic,
+            [
+                json!({"type": "message_start", "message": {"usage": {"input_tokens": 11}}}),
+                json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+                json!({"type": "content_block_delta", "index": 0, "delta": text}),
+                json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 7}}),
+                json!({"type": "message_stop"}),
+            ]
+            .map(event)
+            .concat(),
+        ),
+        (Protocol::Responses, event(json!({"type": "response.completed", "response": ended}))),
+        (Protocol::Gemini, event(json!({"candidates": [candidate], "usageMetadata": counts}))),
+    ];
+    for (protocol, answer) in answers {
+        for after in ["", "<html>", "data: nonsense\n\n", "nonsense\n"] {
+            let (sender, peer) = open_peer().await;
+            sender.send(format!("{answer}{after}")).unwrap();
+            let asked = request("Which colour?");
+            let client = peer.client_with(protocol);
+            let reply = timeout(Duration::from_secs(20), client.chat(&asked)).await;
+            let reply = reply.expect("the idle time has not passed").unwrap();
+            let told = (reply.text.as_str(), reply.usage.total_tokens());
+            assert_eq!(told, ("Teal.", 18), "{protocol:?} {after:?}");
+            assert!(!sender.is_closed() || peer.seen().len() == 1);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_refused_stream_is_asked_for_at_once_from_then_on() {
     for (message, refused) in [
         ("Streaming is not supported by this deployment", "stream"),

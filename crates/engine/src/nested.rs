@@ -258,7 +258,7 @@ impl NestedRun<'_> {
                     return Err(NodeError::permanent(reason));
                 };
                 let message = format!("`{node}`: {}", failure.message);
-                Err(Failure { message, is_nested: true, ..failure }.into())
+                Err(Failure { message, is_nested: true, is_unsent: false, ..failure }.into())
             }
             Status::Limit => {
                 let what = format!("its workflow reached a limit: {reason}");

@@ -96,6 +96,7 @@ impl NewAttempt {
             task,
             run: context.run.clone(),
             timeout,
+            idle_timeout: spec.policies.attempts.idle_timeout,
             reporter: reporter.clone(),
             provided: context.provided.clone(),
         };
@@ -307,13 +308,14 @@ struct ContextParts {
     run: RunId,
     max_visits: Option<u32>,
     timeout: Option<Duration>,
+    idle_timeout: Option<Duration>,
     reporter: Reporter,
     provided: Provided,
 }
 
 impl ContextParts {
     fn into_context(self) -> NodeContext {
-        let Self { task, run, max_visits, timeout, reporter, provided } = self;
+        let Self { task, run, max_visits, timeout, idle_timeout, reporter, provided } = self;
         let task = *task;
         NodeContext {
             run,
@@ -324,6 +326,7 @@ impl ContextParts {
             visits: task.visits,
             max_visits,
             timeout,
+            idle_timeout,
             state: task.state,
             input: task.input,
             trigger: task.trigger,

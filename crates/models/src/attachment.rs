@@ -161,6 +161,11 @@ impl Attachment {
         if let Err(reached) = DataLimit::AttachmentBytes.check(content.len() as u64) {
             return Err(AttachmentError::TooLarge { name, reached });
         }
+        // The end of a name is often a wrong one, and providers refuse an image whose stated type is another one.
+        let media_type = match (kind_of(&media_type), image_type_of(content)) {
+            (Some(AttachmentKind::Image), Some(found)) => found.to_owned(),
+            _ => media_type,
+        };
         let is_readable = match kind_of(&media_type) {
             Some(AttachmentKind::Text) => std::str::from_utf8(content).is_ok(),
             kind => kind.is_some(),
@@ -257,6 +262,18 @@ impl fmt::Display for AttachmentKind {
     }
 }
 
+/// Returns the type of an image by its first bytes.
+fn image_type_of(content: &[u8]) -> Option<&'static str> {
+    let is_webp = || content.get(8..12) == Some(b"WEBP".as_slice());
+    match content {
+        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
+        [0xFF, 0xD8, 0xFF, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', ..] if is_webp() => Some("image/webp"),
+        _ => None,
+    }
+}
+
 fn kind_of(media_type: &str) -> Option<AttachmentKind> {
     let media_type = essence(media_type);
     let known = TYPES.iter().find(|(_, it, _)| *it == media_type).map(|(.., kind)| *kind);
@@ -272,6 +289,18 @@ fn essence(media_type: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_bytes_of_an_image_are_its_type() {
+        let type_of = |name: &str, content: &[u8]| {
+            Attachment::of_file(name, content).unwrap().media_type().to_owned()
+        };
+        assert_eq!(type_of("a.png", b"GIF89a"), "image/gif");
+        assert_eq!(type_of("a.gif", b"RIFF\x10\0\0\0WEBPVP8 "), "image/webp");
+        assert_eq!(type_of("a.png", b"\xFF\xD8\xFF\xE0"), "image/jpeg");
+        assert_eq!(type_of("a.jpg", b"\x89PNG\r\n"), "image/png");
+        assert_eq!(type_of("a.txt", b"GIF89a"), "text/plain");
+    }
 
     #[test]
     fn the_end_of_a_name_gives_the_type() {

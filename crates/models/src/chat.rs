@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{
     Admission, AnswerSink, Attachment, ModelError, RequestSettings, StatedUsage, TokenUsage,
@@ -57,6 +58,8 @@ pub struct ChatRequest {
     pub is_repeat: bool,
     /// The longest duration of the exchange, instead of the client's own.
     pub timeout: Option<Duration>,
+    /// How long the provider may be silent, if the time of the caller is limited.
+    pub patience: Option<Patience>,
     /// The last check before the request is sent, if it has to wait for its turn.
     pub admission: Admission,
     /// Where the pieces of the answer go as they arrive.
@@ -73,6 +76,27 @@ impl ChatRequest {
     pub(crate) fn of_node(node: &str, question: &str) -> Self {
         let messages = vec![Message::user(question)];
         Self { caller: node.to_owned(), messages, ..Self::default() }
+    }
+}
+
+/// How long a provider may be silent. A limit of the whole exchange would end slow answers, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// The time at which a provider that is silent is given up. One that sends its answer may continue.
+    pub until: Instant,
+    /// The time without data after which a provider counts as silent then.
+    pub silence_min: Duration,
+    /// The longest time without data before.
+    pub silence_max: Option<Duration>,
+}
+
+impl Patience {
+    /// Returns when a provider is given up whose last sign of life was at this time.
+    pub fn end(&self, last: Instant) -> Instant {
+        let end = self.until.max(last + self.silence_min);
+        // A clock cannot count to the end of a very long time.
+        let longest = self.silence_max.and_then(|it| last.checked_add(it));
+        longest.map_or(end, |it| end.min(it))
     }
 }
 

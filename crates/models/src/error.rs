@@ -184,6 +184,13 @@ pub enum ModelError {
         /// The cost in US dollars, if the provider states it.
         cost_usd: Option<f64>,
     },
+    /// The request was not sent, because earlier ones failed or have used up what the provider allows. [`ModelError::reason`]
+    /// returns their failure.
+    #[error("{error}")]
+    NotSent {
+        /// The failure of earlier requests.
+        error: Box<Self>,
+    },
     /// A recording has no answer to the request.
     #[error("no entry of {} answers node {node:?}{}", .file.display(), nearest_text(.nearest.as_ref()))]
     NoRecording {
@@ -304,7 +311,7 @@ impl ModelError {
                 ModelErrorKind::InvalidOutput
             }
             Self::Program { .. } => ModelErrorKind::Program,
-            Self::Charged { error, .. } => error.kind(),
+            Self::Charged { error, .. } | Self::NotSent { error } => error.kind(),
             Self::NoRecording { .. } | Self::NotRecorded { .. } => ModelErrorKind::Recording,
         }
     }
@@ -320,7 +327,7 @@ impl ModelError {
             | Self::Incomplete { .. }
             | Self::StreamTruncated { .. } => true,
             Self::Program { failure, .. } => failure.transient,
-            Self::Charged { error, .. } => error.is_retryable(),
+            Self::Charged { error, .. } | Self::NotSent { error } => error.is_retryable(),
             Self::Auth { .. }
             | Self::Unavailable { .. }
             | Self::Quota { .. }
@@ -344,7 +351,7 @@ impl ModelError {
             Self::RateLimited { after, .. }
             | Self::Overloaded { after, .. }
             | Self::Transient { after, .. } => *after,
-            Self::Charged { error, .. } => error.retry_after(),
+            Self::Charged { error, .. } | Self::NotSent { error } => error.retry_after(),
             _ => None,
         }
     }
@@ -374,7 +381,8 @@ impl ModelError {
         }
     }
 
-    /// Returns the failure itself, without its [charge](Self::Charged). Match on it, not on the whole error.
+    /// Returns the failure itself, without its [charge](Self::Charged), also that of [earlier requests](Self::NotSent). Match
+    /// on it, not on the whole error.
     ///
     /// ```
     /// use graphrun_models::{ModelError, TokenUsage};
@@ -387,9 +395,14 @@ impl ModelError {
     /// ```
     pub fn reason(&self) -> &Self {
         match self {
-            Self::Charged { error, .. } => error.reason(),
+            Self::Charged { error, .. } | Self::NotSent { error } => error.reason(),
             error => error,
         }
+    }
+
+    /// Returns whether the request was held back, so that the provider knows nothing of it.
+    pub fn is_unsent(&self) -> bool {
+        matches!(self, Self::NotSent { .. })
     }
 
     /// Returns the failure with the usage and the cost of its call, in place of those that it has.

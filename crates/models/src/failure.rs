@@ -156,18 +156,76 @@ pub(super) fn has_error(body: &Value) -> bool {
 /// A server may put the key of a request anywhere into its reply, also escaped. So keys are removed
 /// here, after decoding and before anything is read, truncated or saved.
 #[cfg(feature = "openai")]
+pub(super) fn read_body(text: &str) -> Result<Value, ModelError> {
+    read_value(text, |text| {
+        serde_json::from_str(text).or_else(|error| {
+            // What follows the reply is no reason to pay for it again, either.
+            let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+            values.next().and_then(Result::ok).filter(Value::is_object).ok_or(error)
+        })
+    })
+}
+
+/// Reads the data of an event in the same way. Nothing may follow it: that would be another event, which would be lost.
+#[cfg(feature = "openai")]
 pub(super) fn read_json(text: &str) -> Result<Value, ModelError> {
+    read_value(text, |text| serde_json::from_str(text))
+}
+
+#[cfg(feature = "openai")]
+fn read_value(
+    text: &str,
+    parse: impl Fn(&str) -> serde_json::Result<Value>,
+) -> Result<Value, ModelError> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
         return Err(ModelError::EmptyResponse { usage: TokenUsage::default() });
     }
-    let mut body: Value = serde_json::from_str(text).map_err(|error| {
+    let parsed = parse(text).or_else(|error| match with_whole_characters(text) {
+        Some(text) => parse(&text),
+        None => Err(error),
+    });
+    let mut body: Value = parsed.map_err(|error| {
         let start: String = redact(text).chars().take(80).collect();
         let message = format!("the reply is not JSON ({error}); it begins with {start:?}");
         ModelError::Transient { after: None, message: readable(&message) }
     })?;
     redact_value(&mut body);
     Ok(body)
+}
+
+/// Replaces escaped halves of a character in UTF-16 by U+FFFD, as broken bytes are: some servers cut a text between them. `None`
+/// if there are none.
+#[cfg(feature = "openai")]
+fn with_whole_characters(text: &str) -> Option<String> {
+    let (mut whole, mut rest, mut has_halves) = (String::new(), text, false);
+    while let Some(at) = rest.find('\\') {
+        whole.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let length = match (unit(rest), rest.get(6..).and_then(unit)) {
+            (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => 12,
+            (Some(0xD800..0xE000), _) => {
+                has_halves = true;
+                whole.push_str("\\ufffd");
+                rest = &rest[6..];
+                continue;
+            }
+            // The character after the backslash is no beginning of another escape.
+            _ => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+        };
+        whole.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    whole.push_str(rest);
+    has_halves.then_some(whole)
+}
+
+/// Returns the unit of UTF-16 of an escape that a text begins with.
+#[cfg(feature = "openai")]
+fn unit(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    let is_hex = digits.bytes().all(|it| it.is_ascii_hexdigit());
+    is_hex.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
 }
 
 /// Returns the text cut to a readable length and free of keys.

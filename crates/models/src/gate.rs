@@ -21,7 +21,7 @@ use std::{
 
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::{
@@ -54,6 +54,9 @@ const REPEATS_PER_SECOND: f64 = 0.5;
 
 /// The longest wait of all requests for which one reply can ask: a wrong header must not silence a provider for a day.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// When to ask again, at the latest, while a probe is under way.
+const PROBE_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The longest wait inside the gate. A longer one is left to the caller.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -184,6 +187,21 @@ impl Gate {
         }
     }
 
+    /// [Enters](Self::enter), but waits no longer than until then: an attempt that ends while its request waits for the answers
+    /// to others must not count as one that has worked for too long.
+    pub(super) async fn enter_until(
+        self: &Arc<Self>,
+        until: Option<Instant>,
+        is_repeat: bool,
+        tokens: u64,
+    ) -> Result<Permit, ModelError> {
+        let enter = self.enter(is_repeat, tokens);
+        match until {
+            Some(until) => timeout_at(until, enter).await.unwrap_or_else(|_| Err(no_turn())),
+            None => enter.await,
+        }
+    }
+
     /// Learns the rates that a reply states.
     pub(super) fn learn_rates(&self, rates: Rates) {
         let (mut state, now) = (self.state(), Instant::now());
@@ -192,10 +210,10 @@ impl Gate {
         #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵² requests run at once")]
         let others = others as f64;
         if let Some(rate) = rates.requests {
-            state.requests = Bucket::of(rate, others, now);
+            state.requests = Bucket::of(rate, others, (1.0, PAUSE_MAX), now);
         }
         if let Some(rate) = rates.tokens {
-            state.tokens = Bucket::of(rate, 0.0, now);
+            state.tokens = Bucket::of(rate, 0.0, (rate.limit, PAUSE_MAX), now);
         }
     }
 
@@ -211,7 +229,8 @@ impl State {
                 return Entry::Refuse(not_asked(&open.error, open.until - now));
             }
             if open.is_probing {
-                return Entry::WaitForChange;
+                // The probe may get no answer for long, and another model may have one at once.
+                return Entry::Refuse(not_asked(&open.error, open.lasts.min(PROBE_WAIT_MAX)));
             }
             open.is_probing = true;
             self.running += 1;
@@ -434,18 +453,27 @@ fn size(tokens: u64) -> f64 {
 
 fn rate_used_up(wait: Duration) -> ModelError {
     let message = "its headers allow no further request at the moment".to_owned();
-    ModelError::RateLimited { after: Some(wait), message }
+    not_sent(ModelError::RateLimited { after: Some(wait), message })
+}
+
+fn no_turn() -> ModelError {
+    let message = "earlier requests to it have no answers yet".to_owned();
+    not_sent(ModelError::Overloaded { after: None, message })
+}
+
+fn not_sent(error: ModelError) -> ModelError {
+    ModelError::NotSent { error: Box::new(error) }
 }
 
 fn too_many_repeats(wait: Duration) -> ModelError {
     let message = "too many requests of this process failed and are repeated".to_owned();
-    ModelError::Overloaded { after: Some(wait), message }
+    not_sent(ModelError::Overloaded { after: Some(wait), message })
 }
 
 /// Returns the error of a request that was not sent.
 fn not_asked(error: &ModelError, wait: Duration) -> ModelError {
     let (after, message) = (Some(wait), format!("not asked again yet after: {error}"));
-    match error {
+    not_sent(match error {
         ModelError::RateLimited { message, .. } => {
             ModelError::RateLimited { after, message: message.clone() }
         }
@@ -456,5 +484,5 @@ fn not_asked(error: &ModelError, wait: Duration) -> ModelError {
             ModelError::Transient { after, message: message.clone() }
         }
         _ => ModelError::Transient { after, message },
-    }
+    })
 }

@@ -67,7 +67,7 @@ mod windows;
 
 pub use admission::{Admission, Admit};
 pub use attachment::{Attachment, AttachmentError, AttachmentKind};
-pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Role};
+pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Patience, Role};
 pub use deltas::{AnswerReader, AnswerSink};
 pub use embeddings::{EMBEDDED_CHARACTERS_MAX, EmbeddingModel, EmbeddingReply, EmbeddingRequest};
 pub use error::{ModelError, ModelErrorKind, Nearest, Phase};

@@ -232,7 +232,7 @@ impl ProviderClient {
             headers.insert(HeaderName::from_static("idempotency-key"), key);
         }
         let transport = self.transport.for_request(request.timeout, gate);
-        let transport = transport.with_deltas(&request.deltas);
+        let transport = transport.with_deltas(&request.deltas).with_patience(request.patience);
         let body = self.exchange(transport, headers, wire).await;
         request.deltas.end();
         let read = body.and_then(|body| self.profile.protocol.read_reply(&body));
@@ -354,7 +354,8 @@ impl ChatModel for ProviderClient {
         loop {
             // Each request enters by itself: one that was rejected for its form says that the provider is up.
             let tokens = estimate(request, 0).input_tokens;
-            let permit = gate.enter(request.is_repeat && !has_entered, tokens).await?;
+            let until = request.patience.map(|it| it.until);
+            let permit = gate.enter_until(until, request.is_repeat && !has_entered, tokens).await?;
             has_entered = true;
             request.admission.admit().await;
             let shape = Shape { model, profile: &self.profile, mode, refused: &refused };

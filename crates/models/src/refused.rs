@@ -7,13 +7,13 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::error::ModelError;
-use super::provider::{Parameter, Profile, Protocol, TokenLimit};
+use super::provider::{Parameter, Profile, Protocol, SystemRole, TokenLimit};
 
 /// The most models whose rejections are remembered. Beyond it, all are forgotten, and learnt again.
 const MODELS_MAX: usize = 1024;
 
 /// The words of a message about a parameter that a provider does not take.
-const REJECTIONS: [&str; 15] = [
+const REJECTIONS: [&str; 18] = [
     "not support",
     "unsupported",
     "not permitted",
@@ -29,6 +29,9 @@ const REJECTIONS: [&str; 15] = [
     "no longer",
     "deprecated",
     "must be verified",
+    "may only be set",
+    "cannot both",
+    "supported values are",
 ];
 
 static KNOWN: LazyLock<Mutex<BTreeMap<String, RefusedParameters>>> = LazyLock::new(Mutex::default);
@@ -38,19 +41,29 @@ static KNOWN: LazyLock<Mutex<BTreeMap<String, RefusedParameters>>> = LazyLock::n
 pub(super) struct RefusedParameters {
     parameters: BTreeSet<Parameter>,
     token_limits: BTreeSet<TokenLimit>,
+    /// The roles of instructions.
+    roles: BTreeSet<SystemRole>,
     /// The most tokens of an answer that it allows, if more were asked for.
     tokens_max: Option<u32>,
+    /// Whether that number was learnt for the current request. A provider that names another one each time is asked once.
+    has_learnt_tokens: bool,
 }
 
 impl RefusedParameters {
     /// Returns what the model of this name is known to reject.
     pub(super) fn known(name: &str) -> Self {
         let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(name).cloned().unwrap_or_default()
+        let known = known.get(name).cloned().unwrap_or_default();
+        Self { has_learnt_tokens: false, ..known }
     }
 
     pub(super) fn has(&self, parameter: Parameter) -> bool {
         self.parameters.contains(&parameter)
+    }
+
+    /// Returns the role of the instructions, or the next one that the provider accepts.
+    pub(super) fn system_role(&self, first: SystemRole) -> SystemRole {
+        if self.roles.contains(&first) { SystemRole::User } else { first }
     }
 
     /// Returns the name of the token limit that the provider accepts, if any.
@@ -59,7 +72,7 @@ impl RefusedParameters {
     }
 
     /// Learns from a rejection of this request. Returns the part of the request to leave out from now on; `None` if the
-    /// rejection names none.
+    /// rejection names none, or one that is known: it was sent nevertheless, and would be again.
     pub(super) fn learn(
         &mut self,
         name: &str,
@@ -71,15 +84,21 @@ impl RefusedParameters {
             return None;
         };
         let message = message.to_lowercase();
-        if let Some(most) =
-            tokens_max(&message).filter(|it| self.tokens_max.is_none_or(|most| *it < most))
+        let is_less = |it: &u32| self.tokens_max.is_none_or(|most| *it < most);
+        if let Some(most) = tokens_max(&message).filter(is_less).filter(|_| !self.has_learnt_tokens)
         {
-            self.tokens_max = Some(most);
+            (self.tokens_max, self.has_learnt_tokens) = (Some(most), true);
             self.remember(name);
             return Some("max_tokens");
         }
-        if !REJECTIONS.iter().any(|it| message.contains(it)) {
+        let thinks = has_word(&message, "thinking") && message.contains("input should be");
+        if !thinks && !REJECTIONS.iter().any(|it| message.contains(it)) {
             return None;
+        }
+        if let Some(role) = sent_role(body).filter(|it| rejects_role(&message, *it)) {
+            let is_new = self.roles.insert(role);
+            self.remember(name);
+            return is_new.then_some("role");
         }
         let is_sent = |name: &str| {
             let is_in = |it: &Value| it.get(name).is_some();
@@ -90,23 +109,27 @@ impl RefusedParameters {
         // A message about one of the two names may recommend the other, and only one was sent.
         let is_chat = profile.protocol == Protocol::Chat;
         let limit = limits.into_iter().find(|it| is_chat && names_sent(it.as_str()));
-        let learnt = if let Some(limit) = limit {
-            self.token_limits.insert(limit);
-            limit.as_str()
+        let (is_new, learnt) = if let Some(limit) = limit {
+            (self.token_limits.insert(limit), limit.as_str())
         } else {
             let parameters = Parameter::ALL.iter().copied();
-            let is_named = |it: &Parameter| {
-                let name = profile.name_of(*it);
-                // Messages often name the action instead.
-                let by_word = *it == Parameter::Stream && has_word(&message, "streaming");
-                names_sent(name) || by_word && is_sent(name)
+            let mut named = parameters.clone().filter(|it| names_sent(profile.name_of(*it)));
+            // Of two that exclude each other, the first one stays.
+            let excluded = usize::from(message.contains("cannot both"));
+            // Messages often name the action instead.
+            let is_meant = |it: &Parameter| {
+                let word = match it {
+                    Parameter::Stream => "streaming",
+                    Parameter::ReasoningEffort => "thinking",
+                    _ => return false,
+                };
+                has_word(&message, word) && is_sent(profile.name_of(*it))
             };
-            let parameter = parameters.into_iter().find(is_named)?;
-            self.parameters.insert(parameter);
-            parameter.as_str()
+            let parameter = named.nth(excluded).or_else(|| parameters.clone().find(is_meant))?;
+            (self.parameters.insert(parameter), parameter.as_str())
         };
         self.remember(name);
-        Some(learnt)
+        is_new.then_some(learnt)
     }
 
     /// Adds the rejections to those of the process.
@@ -119,6 +142,7 @@ impl RefusedParameters {
         let all = known.entry(name.to_owned()).or_default();
         all.parameters.extend(&self.parameters);
         all.token_limits.extend(&self.token_limits);
+        all.roles.extend(&self.roles);
         all.tokens_max = [all.tokens_max, self.tokens_max].into_iter().flatten().min();
     }
 
@@ -131,16 +155,36 @@ impl RefusedParameters {
     pub(super) fn key(&self) -> String {
         let parameters = self.parameters.iter().map(|it| it.as_str());
         let all = parameters.chain(self.token_limits.iter().map(|it| it.as_str()));
+        let all = all.chain(self.roles.iter().map(|it| it.as_str()));
         let key: String = all.flat_map(|it| ["/without-", it]).collect();
         key + &self.tokens_max.map(|it| format!("/tokens-{it}")).unwrap_or_default()
     }
 }
 
-/// Returns the most tokens that a provider allows, from its words `max_tokens: 32000 > 8192, which is the maximum …`.
+/// Returns the role of the instructions in a request, if they have one that a model may lack.
+fn sent_role(body: &Value) -> Option<SystemRole> {
+    let messages = ["messages", "input"].iter().find_map(|it| body.get(*it)?.as_array())?;
+    let roles = [SystemRole::System, SystemRole::Developer];
+    roles.into_iter().find(|role| messages.iter().any(|it| it["role"] == role.as_str()))
+}
+
+/// Returns whether a rejection is about this role, as in `'messages[0].role' does not support 'system' with this model`.
+fn rejects_role(message: &str, role: SystemRole) -> bool {
+    has_word(message, "role") && has_word(message, role.as_str())
+}
+
+/// Returns the most tokens that a provider allows, from its words `max_tokens: 32000 > 8192, which is the maximum …` or
+/// `max_tokens is too large: 32000. This model supports at most 16384 completion tokens`.
 fn tokens_max(message: &str) -> Option<u32> {
-    let (_, rest) = message.split_once("max_tokens: ")?;
-    let (asked, rest) = rest.split_once(" > ")?;
-    asked.parse::<u32>().ok()?;
+    let rest = match message.split_once("supports at most ") {
+        Some((start, rest)) if start.contains("too large") => rest,
+        _ => {
+            let (_, rest) = message.split_once("max_tokens: ")?;
+            let (asked, rest) = rest.split_once(" > ")?;
+            asked.parse::<u32>().ok()?;
+            rest
+        }
+    };
     let digits = rest.find(|it: char| !it.is_ascii_digit()).unwrap_or(rest.len());
     rest[..digits].parse().ok().filter(|it| *it > 0)
 }
@@ -222,6 +266,109 @@ mod tests {
             RefusedParameters::default().learn("x", &other, &body, &Profile::default()),
             None
         );
+    }
+
+    /// Returns what a model learns from its first rejections of requests with this body.
+    fn learnt_from(
+        name: &str,
+        body: &Value,
+        protocol: Protocol,
+        message: &str,
+    ) -> Vec<&'static str> {
+        let profile = Profile { protocol, ..Profile::default() };
+        let error = ModelError::BadRequest { status: 400, message: message.to_owned() };
+        let mut refused = RefusedParameters::default();
+        (0..3).map_while(|_| refused.learn(name, &error, body, &profile)).collect()
+    }
+
+    #[test]
+    fn the_documented_rejections_are_learnt_once() {
+        let anthropic = json!({
+            "temperature": 0.5, "top_p": 0.9, "max_tokens": 32000, "thinking": {"type": "adaptive"},
+            "output_config": {"effort": "low"},
+        });
+        let gemini = json!({"generationConfig": {"thinkingConfig": {"thinkingLevel": "high"}}});
+        let role = |role: &str| json!({"messages": [{"role": role, "content": "Be brief."}]});
+        let chat =
+            json!({"max_tokens": 32000, "reasoning_effort": "xhigh", "tool_choice": "required"});
+        for (body, protocol, message, expected) in [
+            (
+                &anthropic,
+                Protocol::Anthropic,
+                "`temperature` may only be set to 1 when thinking is enabled",
+                "temperature",
+            ),
+            (
+                &anthropic,
+                Protocol::Anthropic,
+                "`temperature` and `top_p` cannot both be specified for this model",
+                "top_p",
+            ),
+            (
+                &anthropic,
+                Protocol::Anthropic,
+                "adaptive thinking is not supported on this model",
+                "reasoning_effort",
+            ),
+            (
+                &anthropic,
+                Protocol::Anthropic,
+                "thinking.type: Input should be 'enabled' or 'disabled'",
+                "reasoning_effort",
+            ),
+            (
+                &anthropic,
+                Protocol::Anthropic,
+                "max_tokens: 32000 > 31999, which is the maximum",
+                "max_tokens",
+            ),
+            (
+                &gemini,
+                Protocol::Gemini,
+                "Thinking level is not supported for this model",
+                "reasoning_effort",
+            ),
+            (
+                &chat,
+                Protocol::Chat,
+                "max_tokens is too large: 32000. This model supports at most 16384 completion tokens, whereas you provided 32000.",
+                "max_tokens",
+            ),
+            (
+                &chat,
+                Protocol::Chat,
+                "Invalid value for 'reasoning_effort': 'xhigh'. Supported values are: 'low', 'medium', and 'high'.",
+                "reasoning_effort",
+            ),
+            (
+                &chat,
+                Protocol::Chat,
+                "`tool_choice` is not supported when thinking is enabled",
+                "tool_choice",
+            ),
+            (
+                &role("system"),
+                Protocol::Chat,
+                "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
+                "role",
+            ),
+            (
+                &role("developer"),
+                Protocol::Chat,
+                "Unsupported value: 'messages[0].role' does not support 'developer' with this model.",
+                "role",
+            ),
+        ] {
+            assert_eq!(learnt_from(message, body, protocol, message), [expected], "{message}");
+        }
+        // Another maximum each time.
+        let mut refused = RefusedParameters::default();
+        let mut learn = |most: u32| {
+            let message = format!("max_tokens: {} > {most}, which is the maximum", most + 1);
+            let error = ModelError::BadRequest { status: 400, message };
+            refused.learn("less and less", &error, &chat, &Profile::default())
+        };
+        assert_eq!([learn(9), learn(8)], [Some("max_tokens"), None]);
     }
 
     #[test]

@@ -1,15 +1,16 @@
-//! The wait that a provider asks for, in the four forms in use.
+//! The wait that a provider asks for, in the forms in use.
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{Timestamp, fmt::strtime, tz::TimeZone};
 use serde_json::Value;
 
 /// The longest accepted wait: quotas are counted by the day. One misconfigured proxy asks for 27 hours.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Reads `retry-after-ms: 1500`, `retry-after: 2`, `retry-after: 1.5` and
-/// `retry-after: Wed, 21 Oct 2015 07:28:00 GMT` (RFC 9110, section 10.2.3), clamped to a day.
+/// `retry-after: Wed, 21 Oct 2015 07:28:00 GMT` (RFC 9110, section 10.2.3), clamped to a day. The two older forms of dates are
+/// read, too, and seconds with a unit or in quotation marks, as some gateways write them.
 ///
 /// The milliseconds win where both headers are present, because they are the finer of the two.
 pub fn read_retry_after(
@@ -19,8 +20,9 @@ pub fn read_retry_after(
 ) -> Option<Duration> {
     let milliseconds = milliseconds.and_then(number).map(|ms| ms / 1000.0);
     let seconds = milliseconds.or_else(|| {
-        let text = seconds_or_date?.trim();
-        number(text).or_else(|| seconds_until(text, now))
+        let text = seconds_or_date?.trim().trim_matches('"');
+        let seconds = number(text).or_else(|| number(text.strip_suffix('s')?));
+        seconds.or_else(|| seconds_until(text, now))
     })?;
     Some(clamp(seconds))
 }
@@ -47,7 +49,14 @@ fn number(text: &str) -> Option<f64> {
 }
 
 fn seconds_until(date: &str, now: Timestamp) -> Option<f64> {
-    let then = jiff::fmt::rfc2822::parse(date).ok()?.timestamp();
+    // RFC 850 and asctime are the older forms.
+    let older = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
+    let in_utc = |form: &&str| strtime::parse(form, date).ok()?.to_datetime().ok();
+    let then = jiff::fmt::rfc2822::parse(date).map(|it| it.timestamp()).ok();
+    let then = then.or_else(|| {
+        let date = older.iter().find_map(in_utc)?;
+        Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    })?;
     Some(then.duration_since(now).as_secs_f64())
 }
 
@@ -57,7 +66,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn all_four_forms_are_read_and_clamped() {
+    fn all_forms_are_read_and_clamped() {
         let now: Timestamp = "2015-10-21T07:27:30Z".parse().unwrap();
         let cases = [
             (Some("2"), None, Some(2000)),
@@ -66,6 +75,12 @@ mod tests {
             (Some("9"), Some("250"), Some(250)),
             (Some("Wed, 21 Oct 2015 07:28:00 GMT"), None, Some(30_000)),
             (Some("Wed, 21 Oct 2015 07:00:00 GMT"), None, Some(0)),
+            (Some("Wednesday, 21-Oct-15 07:28:00 GMT"), None, Some(30_000)),
+            (Some("Wed Oct 21 07:28:00 2015"), None, Some(30_000)),
+            (Some("Thu Nov  5 07:28:00 2015"), None, Some(86_400_000)),
+            (Some("2s"), None, Some(2000)),
+            (Some("\"2\""), None, Some(2000)),
+            (Some("s"), None, None),
             (Some("99999"), None, Some(86_400_000)),
             (Some("1e300"), None, Some(86_400_000)),
             (Some("-5"), None, Some(0)),

@@ -68,10 +68,14 @@ pub(super) fn shape_request(request: &ChatRequest, shape: &Shape<'_>) -> Value {
         }
     }
     let offered = OfferedTools::of(&request.tools);
-    if profile.system_role == SystemRole::User {
+    let system_role = refused.system_role(profile.system_role);
+    if system_role == SystemRole::User {
         merge_instructions(&mut messages);
     }
-    let messages = messages.iter().map(|it| wire_message(it, &offered, profile)).collect();
+    let messages = messages
+        .iter()
+        .map(|it| wire_message(it, &offered, (system_role, profile.wants_reasoning)))
+        .collect();
     body.insert("messages".into(), Value::Array(messages));
     if !request.tools.is_empty() {
         let tool = |(name, description, parameters): (&str, &str, Value)| {
@@ -98,7 +102,7 @@ pub(super) fn shape_request(request: &ChatRequest, shape: &Shape<'_>) -> Value {
     }
     let token_limit = refused.token_limit(profile.token_limit);
     if let (Some(tokens), Some(name)) = (settings.max_tokens, token_limit) {
-        body.insert(name.as_str().into(), tokens.into());
+        body.insert(name.as_str().into(), refused.most_tokens(tokens).into());
     }
     add_extra(&mut body, request);
     let streams = shape.sends(Parameter::Stream);
@@ -141,11 +145,15 @@ pub(super) fn split_instructions(messages: Vec<Message>) -> (Vec<String>, Vec<Me
     (system.into_iter().map(|it| it.content).collect(), others)
 }
 
-fn wire_message(message: &Message, offered: &OfferedTools<'_>, profile: &Profile) -> Value {
+fn wire_message(
+    message: &Message,
+    offered: &OfferedTools<'_>,
+    (system_role, wants_reasoning): (SystemRole, bool),
+) -> Value {
     let Message { role, content, attachments, tool_calls, tool_call_id, reasoning, .. } = message;
     let mut wire = Map::new();
     let role = match role {
-        Role::System => profile.system_role.as_str(),
+        Role::System => system_role.as_str(),
         role => role.as_str(),
     };
     wire.insert("role".into(), role.into());
@@ -163,7 +171,7 @@ fn wire_message(message: &Message, offered: &OfferedTools<'_>, profile: &Profile
     if !tool_calls.is_empty() {
         let calls = tool_calls.iter().map(|it| wire_call(offered, it)).collect();
         wire.insert("tool_calls".into(), Value::Array(calls));
-        if profile.wants_reasoning {
+        if wants_reasoning {
             wire.insert(
                 "reasoning_content".into(),
                 reasoning.as_deref().unwrap_or_default().into(),

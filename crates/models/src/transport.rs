@@ -21,6 +21,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
+use super::chat::Patience;
 use super::deltas::AnswerSink;
 use super::error::{ModelError, Phase};
 use super::failure::{ErrorReply, readable};
@@ -54,6 +55,9 @@ pub fn client_builder(url: &str) -> Result<reqwest::ClientBuilder, rustls::Error
     Ok(if is_local(url) { builder.no_proxy() } else { builder })
 }
 
+/// How long the usage of a whole answer may take to arrive. Some servers keep the connection open without a sign of the end.
+const USAGE_WAIT_MAX: Duration = Duration::from_secs(3);
+
 /// The most bytes of an error's body that are read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
@@ -76,6 +80,8 @@ pub(super) struct Transport {
     deltas: AnswerSink,
     /// The gate of the model, which learns the rates of the provider.
     gate: Option<Arc<Gate>>,
+    /// How long the provider may be silent, besides the limits.
+    patience: Option<Patience>,
 }
 
 impl Transport {
@@ -101,6 +107,7 @@ impl Transport {
             protocol: Protocol::Chat,
             deltas: AnswerSink::default(),
             gate: None,
+            patience: None,
         })
     }
 
@@ -110,6 +117,23 @@ impl Transport {
         transport.limits.total = timeout.unwrap_or(self.limits.total);
         transport.gate = Some(Arc::clone(gate));
         transport
+    }
+
+    /// Gives up a provider that is silent for longer than that.
+    pub(super) fn with_patience(self, patience: Option<Patience>) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Returns until when to wait for a provider whose last sign of life was at `last`, and how long that is.
+    fn wait_from(&self, last: Instant, limit: (Instant, Duration)) -> (Instant, Duration) {
+        match self.patience.map(|it| it.end(last)) {
+            Some(end) if end < limit.0 => {
+                // A message with nanoseconds is no better one.
+                let ms = end.saturating_duration_since(last).as_millis();
+                (end, Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX)))
+            }
+            _ => limit,
+        }
     }
 
     /// Sends the pieces of the answer there.
@@ -182,16 +206,13 @@ impl Transport {
     }
 
     async fn send(&self, request: reqwest::Request) -> Result<Value, ModelError> {
-        let deadline = Instant::now() + self.limits.total;
-        let mut response = match timeout_at(deadline, self.http.execute(request)).await {
+        let began = Instant::now();
+        let deadline = began + self.limits.total;
+        let (until, after) = self.wait_from(began, (deadline, self.limits.total));
+        let mut response = match timeout_at(until, self.http.execute(request)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.network_error(&error)),
-            Err(_) => {
-                return Err(ModelError::Timeout {
-                    phase: Phase::Response,
-                    after: self.limits.total,
-                });
-            }
+            Err(_) => return Err(ModelError::Timeout { phase: Phase::Response, after }),
         };
         if let Some(gate) = &self.gate {
             let headers = response.headers();
@@ -235,13 +256,15 @@ impl Transport {
     async fn read(&self, response: &mut Response, deadline: Instant) -> Result<Value, ModelError> {
         let ExchangeLimits { idle, total, reply_bytes_max, .. } = self.limits;
         let mut incoming = IncomingReply::new(self.protocol, self.deltas.clone(), reply_bytes_max);
-        let mut next = Instant::now() + idle;
+        let mut last = Instant::now();
         loop {
-            let (until, after) = match incoming.pace() {
+            let limit = match incoming.pace() {
                 Pace::Over => break,
-                Pace::Steady if next < deadline => (next, idle),
+                Pace::Ending => (deadline.min(last + USAGE_WAIT_MAX), USAGE_WAIT_MAX),
+                Pace::Steady if last + idle < deadline => (last + idle, idle),
                 Pace::Steady | Pace::Silent => (deadline, total),
             };
+            let (until, after) = self.wait_from(last, limit);
             let chunk = match timeout_at(until, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
                 Ok(Ok(None)) => break,
@@ -254,7 +277,7 @@ impl Transport {
                 }
             };
             match incoming.add(&chunk) {
-                Ok(true) => next = Instant::now() + idle,
+                Ok(true) => last = Instant::now(),
                 Ok(false) => {}
                 Err(error) => return Err(incoming.fail(error)),
             }
@@ -280,9 +303,11 @@ impl Transport {
         response: &mut Response,
         deadline: Instant,
     ) -> Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]>>, ModelError> {
-        let idle = Instant::now() + self.limits.idle;
-        let (until, after) =
+        let last = Instant::now();
+        let idle = last + self.limits.idle;
+        let limit =
             if idle < deadline { (idle, self.limits.idle) } else { (deadline, self.limits.total) };
+        let (until, after) = self.wait_from(last, limit);
         match timeout_at(until, response.chunk()).await {
             Ok(chunk) => chunk.map_err(|error| self.network_error(&error)),
             Err(_) => Err(ModelError::Timeout { phase: Phase::Body, after }),

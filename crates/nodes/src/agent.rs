@@ -121,7 +121,10 @@ impl Agent {
         }
         let mut candidates = Candidates::new(&self.definition.models, &self.services);
         while let Some((name, model)) = candidates.next(ctx).await {
-            match self.ask_one(ctx, (name, model), (&request, answer), (&calls, tool_ctx)).await {
+            match self
+                .ask_one(ctx, (name, model, &candidates), (&request, answer), (&calls, tool_ctx))
+                .await
+            {
                 Err(NoAnswer::Model(error)) => candidates.failed(name, error)?,
                 Err(NoAnswer::Unreadable(failure)) => return Err(failure.into()),
                 Err(NoAnswer::End(end)) => return Err(end),
@@ -175,7 +178,7 @@ impl Agent {
     async fn ask_one(
         &self,
         ctx: &NodeContext,
-        (name, model): (&str, Arc<dyn ChatModel>),
+        (name, model, candidates): (&str, Arc<dyn ChatModel>, &Candidates<'_>),
         (request, answer): (&ChatRequest, &AnswerForm<'_>),
         (calls, tool_ctx): (&Calls, &ToolContext),
     ) -> Result<Update, NoAnswer> {
@@ -186,6 +189,7 @@ impl Agent {
         };
         let request = &ChatRequest { key, ..request.clone() };
         let watched = WatchedModel::new((name, model), ctx, &self.services, calls);
+        let watched = watched.among(candidates);
         let use_of_tools = ToolUse {
             toolbox: &self.toolbox,
             rounds_max: self.definition.tool_rounds_max,

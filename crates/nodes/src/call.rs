@@ -7,7 +7,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -18,7 +18,8 @@ use graphrun_core::{
 };
 use graphrun_models::{
     Admission, Admit, AnswerReader, AnswerSink, Attachment, ChatModel, ChatReply, ChatRequest,
-    Finish, Message, ModelError, ModelErrorKind, Replay, RequestSettings, TokenUsage, count_tokens,
+    Finish, Message, ModelError, ModelErrorKind, Patience, Replay, RequestSettings, TokenUsage,
+    count_tokens,
 };
 use graphrun_workflow::kind::Services;
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,8 @@ pub(super) struct WatchedModel<'a> {
     calls: &'a Calls,
     /// Whether the pieces of its answers go to the watchers.
     shows_pieces: bool,
+    /// The number of models in the list, and of those from this one on that can be asked.
+    models: (u32, u32),
 }
 
 /// The calls of an attempt at a task, to all models together.
@@ -86,6 +89,16 @@ impl PaidFailure {
         format!("{call}/failed")
     }
 }
+
+/// The time between the end of the wait for a silent provider and the timeout of its node.
+const MARGIN_MIN: Duration = Duration::from_millis(100);
+const MARGIN_MAX: Duration = Duration::from_secs(5);
+
+/// A provider that has sent nothing for this time is silent, however long the timeout of the node is.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// The time of a node without a timeout, a number that each clock can count to.
+const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The size of a request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -161,7 +174,12 @@ impl<'a> WatchedModel<'a> {
         services: &'a Services,
         calls: &'a Calls,
     ) -> Self {
-        Self { named, model, ctx, services, calls, shows_pieces: true }
+        Self { named, model, ctx, services, calls, shows_pieces: true, models: (1, 1) }
+    }
+
+    /// Leaves time for the models after it in the list.
+    pub(super) fn among(self, candidates: &Candidates<'_>) -> Self {
+        Self { models: candidates.counts(), ..self }
     }
 
     /// Shows no pieces of its answers: they are no answers of the node.
@@ -203,6 +221,36 @@ impl WatchedModel<'_> {
             self.named
         );
         Err(ModelError::ContextOverflow { message, usage: TokenUsage::default() })
+    }
+
+    /// Returns how long the provider may be silent. A silent one is given up before the timeout of the node, which would say
+    /// that the node has worked for too long; and so early that each of the next models has its share of the time.
+    fn patience(&self) -> Option<Patience> {
+        let NodeContext { timeout, idle_timeout, .. } = *self.ctx;
+        let (count, asked_from_here) = self.models;
+        let before_end = |it: Duration| {
+            let margin = (it / 10).clamp(MARGIN_MIN, MARGIN_MAX).min(it / 2);
+            it.saturating_sub(margin)
+        };
+        let silence_max = idle_timeout.map(before_end);
+        let now = tokio::time::Instant::now();
+        let until = self.ctx.time_left().and_then(|left| {
+            now.checked_add(match asked_from_here {
+                0 | 1 => before_end(left),
+                models => left / models,
+            })
+        });
+        let share = timeout.unwrap_or(SILENCE_MAX) / count.saturating_mul(4).max(1);
+        let silence_min = share.min(SILENCE_MAX);
+        match (until, silence_max) {
+            (Some(until), _) => Some(Patience { until, silence_min, silence_max }),
+            // Only the idle timeout ends the wait.
+            (None, Some(_)) => {
+                let until = now.checked_add(FAR)?;
+                Some(Patience { until, silence_min, silence_max })
+            }
+            (None, None) => None,
+        }
     }
 
     /// Corrects later estimates. The tokens of files follow other rules than those of texts.
@@ -350,6 +398,7 @@ impl ChatModel for WatchedModel<'_> {
                 reporter: self.ctx.reporter.clone(),
                 usage_min,
             })),
+            patience: self.patience(),
             deltas: AnswerSink::to(Arc::new(Pieces {
                 is_shown: self.shows_pieces,
                 ..Pieces::new(self.named, self.ctx)
@@ -483,6 +532,7 @@ impl AnswerReader for Pieces {
 pub(super) struct Candidates<'a> {
     models: slice::Iter<'a, String>,
     services: &'a Services,
+    count: usize,
     failed: Vec<(String, ModelError)>,
     /// The first model that cannot be connected.
     skipped: Option<(String, ModelError)>,
@@ -490,7 +540,8 @@ pub(super) struct Candidates<'a> {
 
 impl<'a> Candidates<'a> {
     pub(super) fn new(models: &'a [String], services: &'a Services) -> Self {
-        Self { models: models.iter(), services, failed: Vec::new(), skipped: None }
+        let count = models.len();
+        Self { models: models.iter(), services, count, failed: Vec::new(), skipped: None }
     }
 
     /// Returns the next model that can be connected: a list may name models of providers that this machine has no key
@@ -516,6 +567,14 @@ impl<'a> Candidates<'a> {
             return Some((name, model));
         }
         None
+    }
+
+    /// Returns the number of models, and of those from the current one on that can be connected.
+    fn counts(&self) -> (u32, u32) {
+        let next = self.models.clone().filter(|it| self.services.models.model(it).is_ok());
+        let [count, next] =
+            [self.count, next.count()].map(|it| u32::try_from(it).unwrap_or(u32::MAX));
+        (count, next.saturating_add(1))
     }
 
     /// Notes that a model gave no answer.
@@ -551,8 +610,10 @@ impl<'a> Candidates<'a> {
         }
         let soonest = errors().filter(|it| it.is_retryable()).min_by_key(|it| it.retry_after());
         let failure = failure_of(soonest.or(failed.last().map(|it| &it.1))?);
+        let is_unsent = errors().all(|it| it.is_unsent() || !it.is_retryable());
+        let is_unsent = failure.is_unsent && is_unsent;
         let each = failed.iter().map(|(name, error)| format!("{name}: {error}"));
-        Some(Failure { message: each.collect::<Vec<_>>().join("; "), ..failure })
+        Some(Failure { message: each.collect::<Vec<_>>().join("; "), is_unsent, ..failure })
     }
 }
 
@@ -597,6 +658,7 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
     Failure {
         transient: error.is_retryable(),
         retry_after_ms: after,
+        is_unsent: error.is_unsent(),
         raw,
         ..Failure::of(kind, error)
     }

@@ -154,12 +154,16 @@ impl EvaluateArgs {
             [] => vec![None],
             several => several.iter().cloned().map(Some).collect(),
         };
-        let mut variants = Vec::new();
+        let mut variants: Vec<Arc<Variant>> = Vec::new();
         for model in models {
             let options = RunOptions {
                 model: model.clone().or_else(|| self.options.model.clone()),
                 ..self.options.clone()
             };
+            // A model that is named twice has one result for each row and repetition.
+            if variants.iter().any(|it| it.options.model == options.model) {
+                continue;
+            }
             let settings = globals.settings(&options)?;
             let model = settings.options.model.clone();
             let loaded = prepare::load(workflow)?.with(settings)?;

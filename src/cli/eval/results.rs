@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{File, OpenOptions},
+    fs::{File, OpenOptions, TryLockError},
     io::{self, Write as _},
     path::{Path, PathBuf},
     sync::Mutex,
@@ -83,6 +83,19 @@ impl Results {
                 .with_help("name another file with `--results`; nothing was started")
         };
         let file = OpenOptions::new().append(true).create(true).open(path).map_err(unusable)?;
+        // Two evaluations with one file would make the same runs.
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("`{}` is in use by another `graphrun eval`", path.display());
+                let error = CliError::new(Exit::Unusable, message);
+                return Err(
+                    error.with_help("wait for its end, or name another file with `--results`")
+                );
+            }
+            // Some network drives have no locks.
+            Err(TryLockError::Error(_)) => {}
+        }
         let text = std::fs::read_to_string(path).map_err(unusable)?;
         // The end of a line may be missing after a crash; its run has its result in the database.
         let whole = text.rfind('\n').map_or(0, |it| it + 1);

@@ -66,6 +66,8 @@ pub struct NodeContext {
     pub max_visits: Option<u32>,
     /// The longest duration of the attempt, if it is limited.
     pub timeout: Option<Duration>,
+    /// The longest time of the attempt without a report or a heartbeat, if it is limited.
+    pub idle_timeout: Option<Duration>,
     /// The state at the start of the step.
     pub state: Arc<State>,
     /// The input of the task.
@@ -324,6 +326,12 @@ impl NodeContext {
         let value = serde_json::to_value(value)?;
         self.report(Report::Custom { value }).await;
         Ok(())
+    }
+
+    /// Returns the time until the timeout of the attempt, if it has one.
+    pub fn time_left(&self) -> Option<Duration> {
+        let elapsed = self.reporter.started().map(|it| it.elapsed()).unwrap_or_default();
+        self.timeout.map(|it| it.saturating_sub(elapsed))
     }
 
     /// Returns how often this node has run since its count was last reset, including this visit.

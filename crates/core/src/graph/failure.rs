@@ -131,6 +131,10 @@ pub struct Failure {
     /// Whether this is a wait: a nested run waits for its next attempt. It does not count as an attempt of the task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_nested_wait: bool,
+    /// Whether a request was held back, because earlier ones to its provider failed. The attempt does not count, unless its
+    /// wait is so long that its time does not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unsent: bool,
     /// The exit code of a command that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
@@ -173,6 +177,7 @@ impl Failure {
             retry_after_ms: None,
             is_nested: false,
             is_nested_wait: false,
+            is_unsent: false,
             exit_code: None,
             raw: None,
         }

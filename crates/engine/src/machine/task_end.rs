@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Action, Machine};
 use super::{Wait, backoff};
-use super::{frontier::is_node_limit, open_step::check_question};
+use super::{frontier::is_node_limit, open_step::check_question, task_state::is_uncounted};
 use crate::budget;
 use crate::checkpoint::Outcome;
 
@@ -80,7 +80,10 @@ impl Machine {
         let wait_ms = if failure.is_nested_wait {
             failure.retry_after_ms.unwrap_or(0)
         } else {
-            let is_last = attempt >= retry.attempts_after(&failure);
+            let attempts_max = retry.attempts_after(&failure);
+            // Without a limit of time, and without retries, nothing else ends the waits.
+            let is_free = is_uncounted(&failure) && retry.total.is_some() && attempts_max > 1;
+            let is_last = !is_free && attempt >= attempts_max;
             let is_last = is_last || self.reached_node_limit(index).is_some();
             if is_last || retry.is_over(&failure, lasted) {
                 return self.handle_failure(index, failure, actions);

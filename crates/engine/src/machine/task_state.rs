@@ -77,8 +77,8 @@ pub(super) struct Retries {
     first_ms: Option<u64>,
     /// The waits that count towards the time limit of `retry`.
     waited_ms: u64,
-    /// The attempts that ended because a nested run waits.
-    nested_waits: u32,
+    /// The attempts that do not count: they ended because a nested run waits, or without a request.
+    uncounted: u32,
 }
 
 /// A wait that a provider asked for counts towards the time limit of `retry` only if it is no longer than this. The
@@ -200,10 +200,10 @@ impl TaskState {
         }
     }
 
-    /// Returns the number of attempts that count, with the current one: those that ended because a nested run waits do
-    /// not.
+    /// Returns the number of attempts that count, with the current one: those that ended because a nested run waits,
+    /// or without a request, do not.
     pub(super) fn counted_attempts(&self) -> u32 {
-        self.attempt.saturating_sub(self.retries.nested_waits)
+        self.attempt.saturating_sub(self.retries.uncounted)
     }
 
     /// Returns how long the task has been retried: its attempts after the first one, and the waits between them.
@@ -263,14 +263,27 @@ impl Retries {
     /// Adds the wait after a failure. `total_ms` is the duration of all attempts so far.
     pub(super) fn add(&mut self, failure: &Failure, wait_ms: u64, total_ms: u64) {
         if failure.is_nested_wait {
-            self.nested_waits = self.nested_waits.saturating_add(1);
+            self.uncounted = self.uncounted.saturating_add(1);
             return;
         }
+        if is_uncounted(failure) {
+            self.uncounted = self.uncounted.saturating_add(1);
+        }
         self.first_ms.get_or_insert(total_ms);
-        if failure.retry_after_ms.is_none_or(|it| it <= COUNTED_PROVIDER_WAIT_MAX_MS) {
+        if has_counted_wait(failure) {
             self.waited_ms = self.waited_ms.saturating_add(wait_ms);
         }
     }
+}
+
+/// Returns whether an attempt with this failure does not count as one: it has sent nothing. Either its wait counts or the
+/// attempt does, so that there is always an end.
+pub(super) fn is_uncounted(failure: &Failure) -> bool {
+    failure.is_unsent && has_counted_wait(failure)
+}
+
+fn has_counted_wait(failure: &Failure) -> bool {
+    failure.retry_after_ms.is_none_or(|it| it <= COUNTED_PROVIDER_WAIT_MAX_MS)
 }
 
 impl TaskUsage {

@@ -34,10 +34,10 @@ async fn the_worktree_of_a_bare_repository_keeps_its_changes() {
     let kept = folders.lock_shared("repo").await.unwrap();
     assert_eq!(fs::read_to_string(kept.path().join("a.txt")).unwrap(), "one\n");
     drop(kept);
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file("new.txt", "two\n")]).unwrap();
     drop(open);
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     assert!(!open.was_recreated(), "the worktree is thrown away");
     assert!(open.commit(request("Add a file", "r1/1/commit/0")).await.unwrap().changed);
     assert_eq!(git(&bare, &["show", "graphrun/r1:new.txt"]), "two");
@@ -216,7 +216,7 @@ async fn a_text_in_place_of_a_removed_key_is_not_committed() {
     home.write("log.txt", "printed [redacted]\n");
     home.commit("a text that was there before");
     let (_, folders) = home.start("r1").await;
-    let open = folders.open("repo").await.unwrap();
+    let open = folders.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file("log.txt", "now printed [redacted]\n")]).unwrap();
     assert!(open.commit(request("Change a line", "r1/1/commit/0")).await.unwrap().changed);
     replace_files(open.path(), &[file("key.py", "KEY = \"[redacted]\"\n")]).unwrap();

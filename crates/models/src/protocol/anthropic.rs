@@ -75,12 +75,19 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
         let choice = tool_choice(request, shape, &offered);
         shape.add(&mut body, Parameter::ToolChoice, Some(choice));
     }
+    let effort = settings.effort.as_deref().filter(|_| shape.sends(Parameter::ReasoningEffort));
+    let thinks = effort.is_some_and(|it| it != "none");
     for (parameter, value) in settings.parameters() {
-        if parameter != Parameter::ReasoningEffort {
+        let is_left_out = match parameter {
+            Parameter::ReasoningEffort => true,
+            // The provider rejects them for a model that thinks.
+            Parameter::Temperature | Parameter::TopP => thinks,
+            _ => false,
+        };
+        if !is_left_out {
             shape.add(&mut body, parameter, Some(value));
         }
     }
-    let effort = settings.effort.as_deref().filter(|_| shape.sends(Parameter::ReasoningEffort));
     match effort {
         None => {}
         Some("none") => drop(body.insert("thinking".into(), json!({"type": "disabled"}))),
@@ -286,6 +293,10 @@ impl Fold for AnthropicFold {
 
     fn is_whole(&self) -> bool {
         self.is_over || self.message.get("stop_reason").is_some_and(Value::is_string)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over
     }
 
     fn may_be_silent(&self) -> bool {

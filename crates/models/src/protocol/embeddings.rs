@@ -52,10 +52,6 @@ impl Protocol {
             Some(problem) => Err(problem),
             None => Ok(it),
         });
-        let vectors = checked.map_err(|problem| {
-            let message = format!("the reply is not a list of embeddings: {problem}");
-            ModelError::Transient { after: None, message }
-        })?;
         let mut stated = StatedUsage::default();
         let (usage, cost_usd, model) = match self {
             Self::Gemini => {
@@ -68,6 +64,10 @@ impl Protocol {
                 (tokens, read_cost(usage, &mut stated), text_of(body.get("model")))
             }
         };
+        let vectors = checked.map_err(|problem| {
+            let message = format!("the reply is not a list of embeddings: {problem}");
+            ModelError::Transient { after: None, message }.charged(usage, cost_usd)
+        })?;
         Ok(EmbeddingReply { vectors, usage, cost_usd, stated, model })
     }
 }

@@ -76,6 +76,7 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
         shape.add(&mut config, parameter, Some(value));
     }
     if let Some(tokens) = settings.max_tokens {
+        let tokens = shape.refused.most_tokens(tokens);
         config.insert("maxOutputTokens".into(), tokens.into());
     }
     if !config.is_empty() {

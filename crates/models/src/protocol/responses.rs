@@ -82,6 +82,7 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
         shape.add(&mut body, parameter, Some(value));
     }
     if let Some(tokens) = settings.max_tokens {
+        let tokens = shape.refused.most_tokens(tokens);
         body.insert("max_output_tokens".into(), tokens.into());
     }
     add_extra(&mut body, request);
@@ -94,7 +95,7 @@ fn wire_items(message: &Message, offered: &OfferedTools<'_>, shape: &Shape<'_>) 
     let text = |role: &str| json!({"role": role, "content": content});
     match role {
         Role::System => {
-            let role = match shape.profile.system_role {
+            let role = match shape.refused.system_role(shape.profile.system_role) {
                 SystemRole::System => "system",
                 SystemRole::Developer => "developer",
                 SystemRole::User => "user",
@@ -280,6 +281,10 @@ impl Fold for ResponsesFold {
     }
 
     fn is_whole(&self) -> bool {
+        self.is_over
+    }
+
+    fn is_over(&self) -> bool {
         self.is_over
     }
 

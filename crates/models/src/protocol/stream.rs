@@ -10,7 +10,7 @@ use super::Protocol;
 use crate::{
     ChatReply, ModelError, TokenUsage,
     deltas::AnswerSink,
-    failure::{ErrorReply, read_json, readable},
+    failure::{ErrorReply, read_body, read_json, readable},
     reader::usage_of_part,
     sse::{SseItem, SseReader},
 };
@@ -26,6 +26,11 @@ pub(super) trait Fold: Send {
 
     /// Returns whether the model has ended its answer.
     fn is_whole(&self) -> bool;
+
+    /// Returns whether the protocol's own last event has arrived, after which nothing follows. By default, a stream has none.
+    fn is_over(&self) -> bool {
+        false
+    }
 
     /// Returns whether the model may be silent for long: before its answer, and while it thinks without showing it.
     fn may_be_silent(&self) -> bool;
@@ -68,6 +73,8 @@ pub(crate) enum Pace {
     Steady,
     /// The model may think for long.
     Silent,
+    /// The answer is whole. Only its usage may follow.
+    Ending,
     /// The reply is over, whether the connection is or not.
     Over,
 }
@@ -138,6 +145,7 @@ impl IncomingReply {
     pub(crate) fn pace(&self) -> Pace {
         match &self.form {
             Form::Stream(events) if events.is_over() => Pace::Over,
+            Form::Stream(events) if events.fold.is_whole() => Pace::Ending,
             Form::Stream(events) if events.fold.may_be_silent() => Pace::Silent,
             Form::Unknown(_) => Pace::Silent,
             Form::Whole(_) | Form::Stream(_) => Pace::Steady,
@@ -175,12 +183,19 @@ impl IncomingReply {
     pub(crate) fn finish(self) -> Result<Value, ModelError> {
         let events = match self.form {
             Form::Unknown(body) | Form::Whole(body) => {
-                return read_json(&String::from_utf8_lossy(&body));
+                return read_body(&String::from_utf8_lossy(&body));
             }
             Form::Stream(events) => *events,
         };
         let Events { sse, mut fold, mut is_done, mut has_begun, mut error } = events;
         for item in sse.finish() {
+            if let SseItem::Stray(line) = &item
+                && !has_begun
+                && error.is_none()
+            {
+                // It is all that the server has said.
+                return Err(garbage(line));
+            }
             // The connection may have broken off in the middle of it.
             if let SseItem::Event { name, data } = item
                 && !is_done
@@ -239,7 +254,13 @@ impl IncomingReply {
 
 impl Events {
     fn is_over(&self) -> bool {
-        self.is_done || self.error.is_some()
+        self.is_done || self.error.is_some() || self.fold.is_over()
+    }
+
+    /// Refuses data that is no JSON. After a whole answer it ends the stream: it is no reason to pay for the answer again.
+    fn end_at_garbage(&mut self, data: &str) -> Result<usize, ModelError> {
+        self.is_done = self.fold.is_whole();
+        if self.is_done { Ok(0) } else { Err(garbage(data)) }
     }
 
     /// Takes an item, and returns its size as a part of the reply.
@@ -249,7 +270,7 @@ impl Events {
             SseItem::Stray(line) => {
                 // Some servers write an error into the stream as it is.
                 let Some(Read::Error(body)) = read_event("", &line) else {
-                    return Err(garbage(&line));
+                    return self.end_at_garbage(&line);
                 };
                 self.error = Some(body);
                 return Ok(0);
@@ -261,7 +282,7 @@ impl Events {
             Some(Read::Done) => self.is_done = true,
             Some(Read::Error(body)) => self.error = Some(body),
             Some(Read::Event(event)) => self.fold.add(event, deltas),
-            Some(Read::Garbage) => return Err(garbage(&data)),
+            Some(Read::Garbage) => return self.end_at_garbage(&data),
         }
         self.has_begun = true;
         Ok(size)

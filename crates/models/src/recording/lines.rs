@@ -267,6 +267,7 @@ impl ErrorLine {
             ModelError::BadRequest { .. }
             // Its reason is recorded.
             | ModelError::Charged { .. }
+            | ModelError::NotSent { .. }
             | ModelError::ReplyTooLarge { .. }
             | ModelError::NoRecording { .. }
             | ModelError::NotRecorded { .. } => ErrorWord::BadRequest,

@@ -211,6 +211,7 @@ impl Summariser<'_> {
             let request = ChatRequest { key: format!("{}/{name}", request.key), ..request.clone() };
             let watched =
                 WatchedModel::new((name, model), ctx, self.services, calls).without_pieces();
+            let watched = watched.among(&candidates);
             let fitted = FittingModel::new(&watched, ctx, OnOverflow::Cut, &request);
             match fitted.chat(&request).await {
                 Ok(reply) => return Ok(self.bounded(ctx, reply.text.trim(), excess.room).await),

@@ -77,7 +77,9 @@ impl TaskEmbedder {
     ) -> Result<EmbeddingReply, ModelError> {
         let (mut attempt, mut wait) = (1, WAIT_FIRST);
         loop {
-            let timeout = self.ctx.timeout.map_or(REQUEST_TIME_MAX, |it| it.min(REQUEST_TIME_MAX));
+            // A silent provider is given up before the timeout of the node.
+            let left = self.ctx.time_left().map(|it| it.saturating_sub(it / 10));
+            let timeout = left.map_or(REQUEST_TIME_MAX, |it| it.min(REQUEST_TIME_MAX));
             let is_repeat = attempt > 1 || self.ctx.attempt > 1;
             let request = EmbeddingRequest { is_repeat, timeout: Some(timeout), ..request.clone() };
             let error = match self.attempt(model, &request).await {
