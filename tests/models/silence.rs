@@ -10,7 +10,7 @@ use graphrun::{
     diagnostic::SourceFile,
     engine::{Engine, RunEnd},
     event::Status,
-    llm::{ChatModel, ChatRequest, ModelError, OpenAiCompatible, Patience},
+    models::{ChatModel, ChatRequest, ModelError, Patience, ProviderClient},
     nodes::{ModelSource, Services, factory},
     registry,
     storage::InMemoryStorage,
@@ -24,8 +24,8 @@ use super::peer::{Peer, completion, request};
 /// A silent model and one that answers.
 #[derive(Debug)]
 struct Two {
-    silent: Arc<OpenAiCompatible>,
-    good: Arc<OpenAiCompatible>,
+    silent: Arc<ProviderClient>,
+    good: Arc<ProviderClient>,
 }
 
 impl ModelSource for Two {
