@@ -113,7 +113,7 @@ async fn a_bound_is_the_same_after_a_pause() {
         let info = RunInfo::new("case");
         let run = engine().run(input(&json!({"max_gate": given}))).with_info(info.clone());
         assert_eq!(run.await.unwrap().status, Status::Paused);
-        let key = engine().resume(&info.id).await.unwrap().questions[0].question.key.clone();
+        let key = engine().resume(&info.id).await.unwrap().questions[0].name.clone();
         let end = engine()
             .resume(&info.id)
             .with_answers(BTreeMap::from([(key, json!("yes"))]))

@@ -7,8 +7,8 @@ use graphrun::{
     compile::{Envelope, compile},
     diagnostic::SourceFile,
     graph::{
-        Bounds, Catch, Command, Contract, GraphBuilder, IntoNode, Node, NodeContext,
-        NodeDescription, NodeError, OnFinish, Policies, Read, START, Target,
+        Attempts, Backoff, Bounds, Catch, Command, Contract, GraphBuilder, IntoNode, Node,
+        NodeContext, NodeDescription, NodeError, OnFinish, Policies, Read, START, Target,
     },
     id::{ChannelName, NodeName},
     nodes::{Services, factory},
@@ -108,11 +108,21 @@ fn unknown_names_are_found_with_similar_ones() {
 }
 
 #[test]
+fn the_worst_case_has_the_attempts_after_exit_codes() {
+    let retry = Backoff { attempts_max: Some(9), exit_codes: vec![7], ..Backoff::default() };
+    let attempts = Attempts { retry: retry.on([]), ..Attempts::default() };
+    let policies = Policies { attempts, ..Policies::default() };
+    let graph = graph().node("a", idle().with_policies(policies)).edge(START, "a").edge("a", "end");
+    let worst = Envelope::of(&graph.compile().unwrap());
+    assert_eq!(worst.nodes[&NodeName::parse("a").unwrap()].attempts_max, 9);
+}
+
+#[test]
 fn a_graph_without_a_start_is_found() {
-    insta::assert_snapshot!(findings(graph().node("a", idle()).edge("a", "end")), @r"
+    insta::assert_snapshot!(findings(graph().node("a", idle()).edge("a", "end")), @r#"
     GR006: no node starts the graph
-      help: name one with `start`, or `entry` in Rust
-    ");
+      help: name one with `start`; in Rust, add `.edge(START, "name")`
+    "#);
 }
 
 #[test]

@@ -631,7 +631,7 @@ async fn see_through(
         end => end?,
     };
     while end.status == Status::Paused {
-        let answer = |it: &graphrun::engine::OpenQuestion| (it.question.key.clone(), json!("yes"));
+        let answer = |it: &graphrun::engine::OpenQuestion| (it.name.clone(), json!("yes"));
         let answers = end.questions.iter().map(answer).collect();
         end = resume(&engine, &info.id, answers).await?;
     }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use graphrun::{
     compile::{CompiledGraph, Envelope, NodeEnvelope, Why},
     draw::{Charset, Drawing},
-    engine::machine::{Action, AttemptStats, FirstStep, Machine, Task, TaskEvent},
+    engine::machine::{Action, AttemptStats, FirstStep, Machine, RunSettings, Task, TaskEvent},
     event::Usage,
     graph::{
         Bounds, Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, IntoNode, Limits,
@@ -59,9 +59,10 @@ struct Taken {
 /// Drives a run by the real rules; dice decide what every node and every route does.
 fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
     let limits = graph.definition().limits.clone();
+    let settings = RunSettings { limits, ..RunSettings::default() };
     let id = RunId::parse("r").unwrap();
     let FirstStep { mut machine, actions: first, .. } =
-        Machine::start(graph.clone(), limits, id, Update::default()).unwrap();
+        Machine::start(graph.clone(), settings, id, Update::default()).unwrap();
     let (mut taken, mut open, mut next) = (Taken::default(), Vec::<Task>::new(), first);
     taken.count(&machine);
     for _ in 0..TASKS_MAX {

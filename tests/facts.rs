@@ -1,6 +1,7 @@
 //! The facts of a run in expressions and prompts: the time, the usage, the limits and the trigger.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::{
         Arc,
@@ -9,12 +10,14 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::Checkpoint,
+    checkpoint::{Checkpoint, ForkSource, RunInfo, RunJournal as _},
     compile::{CompiledGraph, compile},
     diagnostic::SourceFile,
     engine::{
         Clock, Engine,
-        machine::{Action, AttemptStats, FirstStep, Machine, RunSettings, Task, TaskEvent},
+        machine::{
+            Action, AttemptStats, Breakpoints, FirstStep, Machine, RunSettings, Task, TaskEvent,
+        },
     },
     event::{Status, Usage},
     graph::Limits,
@@ -23,6 +26,7 @@ use graphrun::{
     nodes::{Services, factory},
     registry,
     state::{State, Update},
+    storage::InMemoryStorage,
     workflow::parse,
 };
 use jiff::Timestamp;
@@ -136,6 +140,40 @@ async fn expressions_read_the_facts_of_their_step() {
     let times: Vec<Timestamp> =
         field("at").iter().map(|it| it.as_str().unwrap().parse().unwrap()).collect();
     assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
+}
+
+/// The step that follows has not begun before: a person made its beginning.
+#[tokio::test]
+async fn the_step_after_a_fork_or_an_update_begins_then() {
+    let storage = Arc::new(InMemoryStorage::default());
+    let engine = |now| {
+        let breakpoints = Breakpoints {
+            before: BTreeSet::from([NodeName::parse("last").unwrap()]),
+            ..Breakpoints::default()
+        };
+        let engine = Engine::new(graph(NOTES)).with_clock(Clock::new(move || second(now)));
+        engine.with_storage(Arc::clone(&storage) as _).with_breakpoints(breakpoints)
+    };
+    let end = engine(100).run(&json!({})).await.unwrap();
+    assert_eq!(end.status, Status::Paused, "{end:?}");
+    let info = storage.load(&end.run).await.unwrap().summary.info;
+    assert_eq!(info.created, second(100).to_string());
+
+    let step = end.position.step;
+    let (info, from) =
+        (RunInfo::new("notes"), ForkSource { run: end.run.clone(), name: "old".into(), step });
+    let fork = info.id.clone();
+    engine(200).fork(info, from, BTreeMap::new()).await.unwrap();
+    assert_eq!(storage.load(&fork).await.unwrap().position.began, Some(second(200)));
+    let forked = engine(300).resume(&fork).await.unwrap();
+    assert_eq!(
+        notes(&forked.state).as_array().unwrap().last().unwrap()["at"],
+        "1970-01-01T00:03:20Z"
+    );
+
+    let update = Update::default();
+    let position = engine(400).update(&end.run, update, None).await.unwrap();
+    assert_eq!(position.began, Some(second(400)));
 }
 
 #[tokio::test]

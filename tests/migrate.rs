@@ -296,7 +296,7 @@ async fn g17_migration_keeps_loop_counts_and_lists_all_gaps() {
     assert_eq!(place.storage.journal(&place.run).await.unwrap(), journal);
     let migrated = place.migrate(graph(), &mapping).await.unwrap();
     assert_eq!(preview, migrated);
-    assert_eq!(migrated.questions[0].question.key, "good@4.0", "it was asked before");
+    assert_eq!(migrated.questions[0].name, "good@4.0", "it was asked before");
 
     let (end, _) = place.resume(graph(), &[("good@4.0", json!(false))]).await;
     assert_eq!(list(&end.unwrap(), "log"), ["draft 1", "draft 2", "be brief", "write 3"]);
@@ -341,7 +341,7 @@ async fn g16_migration_keeps_questions_with_name_and_deadline() {
 
     let mapping = mapped(&[("review", "check")]);
     let migrated = place.migrate(graph("check"), &mapping).await.unwrap();
-    let keys: Vec<&str> = migrated.questions.iter().map(|it| it.question.key.as_str()).collect();
+    let keys: Vec<&str> = migrated.questions.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(keys, ["go@2.0", "why"]);
     assert_eq!(asked(&place.storage.journal(&place.run).await.unwrap()), were);
     let inputs = |saved: &graphrun::checkpoint::SavedRun| {
@@ -356,7 +356,7 @@ async fn g16_migration_keeps_questions_with_name_and_deadline() {
     // The second task uses the answer that it was given before.
     let answers = [("why", json!("fast")), ("go@2.0", json!(false))];
     let (end, _) = place.resume(graph("check"), &answers).await;
-    assert_eq!(end.unwrap().questions[0].question.key, "why@2.0");
+    assert_eq!(end.unwrap().questions[0].name, "why@2.0");
     let end = place.end(graph("check"), &[("why@2.0", json!("slow"))]).await;
     assert_eq!(list(&end, "notes"), ["check false slow", "check true fast"]);
 }
@@ -521,7 +521,7 @@ async fn forks_from_before_a_migration_use_the_new_graph() {
     let again = mapped(&[("first", "write")]);
     let graph = || rounds(["write", "judge"], "log");
     let migrated = place.migrate(graph(), &again).await.unwrap();
-    assert_eq!(migrated.questions[0].question.key, "good");
+    assert_eq!(migrated.questions[0].name, "good");
     let old = place.storage.values_at(&place.run, Step(1)).await.unwrap();
     assert_eq!(json!(old), json!({"notes": ["draft 1"]}), "old steps keep their state");
 

@@ -223,7 +223,7 @@ async fn a_nested_question_is_answered_by_another_process() {
         let end = first.start(&storage).await.unwrap();
         assert_eq!((end.status, end.state.get("verdict")), (Status::Paused, None));
         let [open] = end.questions.as_slice() else { panic!("one question: {:?}", end.questions) };
-        assert_eq!((open.node.as_str(), open.question.key.as_str()), (ASK, ASK));
+        assert_eq!((open.node.as_str(), open.name.as_str()), (ASK, ASK));
         assert_eq!(open.question.prompt, "Is a poem good?");
     }
     let (next, storage) = (Process::new("top.yaml", Fragile::Works), place.open());

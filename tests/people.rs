@@ -119,7 +119,7 @@ impl Place {
 }
 
 fn keys(end: &RunEnd) -> Vec<&str> {
-    end.questions.iter().map(|it| it.question.key.as_str()).collect()
+    end.questions.iter().map(|it| it.name.as_str()).collect()
 }
 
 fn three_reviewers() -> GraphBuilder {
@@ -167,10 +167,10 @@ async fn g16_one_invalid_answer_refuses_all() {
     place.start().await;
     let before = place.storage.journal(&place.run).await.unwrap();
     let both = [("go@2.0", json!(true)), ("go@2.1", json!("yes"))];
-    let Err(RunError::WrongAnswer { key, problems }) = place.answer(&both).await else {
+    let Err(RunError::WrongAnswer { name, problems }) = place.answer(&both).await else {
         panic!("a text is no bool")
     };
-    assert_eq!((key.as_str(), problems.len()), ("go@2.1", 1));
+    assert_eq!((name.as_str(), problems.len()), ("go@2.1", 1));
     assert_eq!(place.storage.journal(&place.run).await.unwrap(), before);
 }
 

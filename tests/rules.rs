@@ -16,7 +16,7 @@ use std::{
 use graphrun::{
     checkpoint::{Checkpoint, Commit, RunStatus, TaskRecord},
     compile::{CompiledGraph, compile},
-    engine::machine::{Action, AttemptStats, FirstStep, Machine, Task, TaskEvent},
+    engine::machine::{Action, AttemptStats, FirstStep, Machine, RunSettings, Task, TaskEvent},
     event::{Status, Usage},
     graph::{
         Attempts, Backoff, Bounds, Catch, Command, Dispatch, Edge, ErrorKind, Failure, Goto,
@@ -106,8 +106,9 @@ struct Hand {
 impl Hand {
     fn start(graph: &CompiledGraph) -> Self {
         let limits = graph.definition().limits.clone();
+        let settings = RunSettings { limits, ..RunSettings::default() };
         let FirstStep { machine, commit: saved, actions } =
-            Machine::start(graph.clone(), limits, run_id(), Update::default()).unwrap();
+            Machine::start(graph.clone(), settings, run_id(), Update::default()).unwrap();
         let mut hand =
             Self { machine, open: VecDeque::new(), records: Vec::new(), saved, rest: None };
         hand.perform(actions);
@@ -369,7 +370,9 @@ fn a_failed_task_stops_the_run_after_its_siblings() {
         state: hand.machine.state().as_ref().clone(),
     };
     let limits = graph.definition().limits.clone();
-    let (_, actions) = Machine::restore(graph, limits, run_id(), checkpoint, hand.records).unwrap();
+    let settings = RunSettings { limits, ..RunSettings::default() };
+    let (_, actions) =
+        Machine::restore(graph, settings, run_id(), checkpoint, hand.records).unwrap();
     let again: Vec<&NodeName> = actions
         .iter()
         .map(|it| match it {
@@ -413,7 +416,7 @@ fn restored_by(hand: &Hand, graph: CompiledGraph) -> String {
     let position = hand.saved.position.clone();
     let checkpoint = Checkpoint { position, state: hand.machine.state().as_ref().clone() };
     let records = hand.records.clone();
-    let restored = Machine::restore(graph, Limits::default(), run_id(), checkpoint, records);
+    let restored = Machine::restore(graph, RunSettings::default(), run_id(), checkpoint, records);
     restored.map(drop).expect_err("the graph has changed").to_string()
 }
 

@@ -155,7 +155,7 @@ async fn a_graph_within_another_one_may_ask_twice() {
     let engine = Engine::new(graph.compile().unwrap());
     let mut end = engine.run(&Board::default()).await.unwrap();
     for (key, answer) in [("a", "one"), ("b", "two")] {
-        assert_eq!(end.questions[0].question.key, key);
+        assert_eq!(end.questions[0].name, key);
         end = engine.resume(&end.run).answer(key, answer).await.unwrap();
     }
     assert_eq!(end.output::<Board>().unwrap().log, ["a one", "b two"]);

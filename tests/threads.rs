@@ -106,7 +106,7 @@ async fn a_turn_waits_until_the_last_one_has_ended() {
         assert_eq!(paused.status, Status::Paused);
         let refused = engine.turn("t", &say("again")).await.unwrap_err();
         assert!(matches!(refused, RunError::TurnOpen { status: Status::Paused, .. }));
-        engine.resume(&paused.run).answer(&*paused.questions[0].question.key, name).await.unwrap();
+        engine.resume(&paused.run).answer(&*paused.questions[0].name, name).await.unwrap();
     }
     let third = engine.turn("t", &say("hello")).await.unwrap();
     assert_eq!(third.state.read::<Chat>().unwrap().lines, ["Ada", "Bob"]);

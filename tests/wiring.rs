@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use graphrun::{
     checkpoint::RunStatus,
     compile::{CompiledGraph, compile},
-    engine::machine::{Action, AttemptStats, FirstStep, Machine, Task, TaskEvent},
+    engine::machine::{Action, AttemptStats, FirstStep, Machine, RunSettings, Task, TaskEvent},
     event::{Status, Usage},
     graph::{
         Bounds, Catch, Command, Contract, Edge, ErrorKind, Failure, GraphBuilder, Node,
@@ -240,9 +240,10 @@ impl Recipe {
 /// Runs a graph once, and says what went wrong with its wiring.
 fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
     let limits = graph.definition().limits.clone();
+    let settings = RunSettings { limits, ..RunSettings::default() };
     let id = RunId::parse("r").unwrap();
     let FirstStep { mut machine, actions, .. } =
-        Machine::start(graph.clone(), limits, id, Update::default()).unwrap();
+        Machine::start(graph.clone(), settings, id, Update::default()).unwrap();
     let mut open: VecDeque<Action> = actions.into();
     while let Some(action) = open.pop_front() {
         match action {

@@ -5,7 +5,7 @@ use std::path::Path;
 use graphrun::{
     checkpoint::{Checkpoint, RunJournal as _},
     compile::CompiledGraph,
-    engine::machine::Machine,
+    engine::machine::{Machine, RunSettings},
     graph::{
         Bounds, GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies, START, Target,
         node_fn,
@@ -127,7 +127,8 @@ pub(crate) fn resume(path: &Path, graph: &CompiledGraph) -> Machine {
     let state = graph.schema().restore(saved.values).unwrap();
     let checkpoint = Checkpoint { position: saved.position, state };
     let limits = graph.definition().limits.clone();
-    let restored = Machine::restore(graph.clone(), limits, id(), checkpoint, saved.records);
+    let settings = RunSettings { limits, ..RunSettings::default() };
+    let restored = Machine::restore(graph.clone(), settings, id(), checkpoint, saved.records);
     let (machine, actions) = restored.unwrap();
     assert_eq!(actions.len(), 1, "{actions:?}");
     machine

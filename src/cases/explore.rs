@@ -25,7 +25,7 @@ use super::{
 use crate::{
     checkpoint::{Outcome as Recorded, Position, RunStatus, TaskRecord},
     compile::CompiledGraph,
-    engine::machine::{Action, AttemptStats, FirstStep, Machine, Task, TaskEvent},
+    engine::machine::{Action, AttemptStats, FirstStep, Machine, RunSettings, Task, TaskEvent},
     event::{Status, Usage},
     graph::{Failure, Limits, Target, Transition},
     id::{NodeName, RunId, TaskId},
@@ -218,8 +218,8 @@ fn unlimited() -> Limits {
 impl Search<'_> {
     fn start(&mut self) {
         for (label, input) in self.outcomes.inputs() {
-            let started =
-                Machine::start(self.graph.clone(), self.limits.clone(), self.run.clone(), input);
+            let settings = RunSettings { limits: self.limits.clone(), ..RunSettings::default() };
+            let started = Machine::start(self.graph.clone(), settings, self.run.clone(), input);
             let Ok(FirstStep { machine, commit, actions }) = started else {
                 self.explored.gaps.push("no valid input was found".to_owned());
                 continue;

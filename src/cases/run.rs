@@ -225,9 +225,8 @@ fn scripted_answers(script: &Script, end: &RunEnd) -> Option<BTreeMap<String, Va
     if end.status != Status::Paused {
         return None;
     }
-    let answer = |it: &OpenQuestion| {
-        Some((it.question.key.clone(), script.scripted_answer(&it.node, it.task)?))
-    };
+    let answer =
+        |it: &OpenQuestion| Some((it.name.clone(), script.scripted_answer(&it.node, it.task)?));
     let answers: BTreeMap<String, Value> = end.questions.iter().filter_map(answer).collect();
     (!answers.is_empty()).then_some(answers)
 }

@@ -67,9 +67,9 @@ pub(super) fn read(
     let (mut problems, mut closed) = (Vec::new(), 0);
     for flag in flags {
         let key = &flag.key;
-        let found = open.iter().find(|it| it.is_called(key)).map(|it| &it.question);
+        let found = open.iter().find(|it| it.is_called(key));
         let over = match found {
-            Some(question) => late(question).map(|since| ClosedReason::Late { since }),
+            Some(open) => late(&open.question).map(|since| ClosedReason::Late { since }),
             None => ClosedReason::of(key, asked),
         };
         if let Some(over) = over {
@@ -80,13 +80,13 @@ pub(super) fn read(
             closed += 1;
             continue;
         }
-        let Some(question) = found else {
+        let Some(OpenQuestion { name, question, .. }) = found else {
             problems.push(unknown(key, open));
             continue;
         };
         match read_answer(question, &flag.text) {
             Ok(answer) => {
-                if answers.insert(question.key.clone(), answer).is_some() {
+                if answers.insert(name.clone(), answer).is_some() {
                     problems.push(format!("`{key}` is answered twice"));
                 }
             }
@@ -121,7 +121,7 @@ pub(super) async fn ask(
 ) -> io::Result<AskOutcome> {
     let mut answers = BTreeMap::new();
     let deadline = open.iter().filter_map(|it| it.question.deadline).min();
-    for OpenQuestion { node, question, .. } in open {
+    for OpenQuestion { node, name, question, .. } in open {
         print_message(&show(node, question, paint));
         loop {
             let line = tokio::select! {
@@ -135,7 +135,7 @@ pub(super) async fn ask(
             let Some(line) = line else { return Ok(AskOutcome::Closed) };
             match read_answer(question, &choice(question, &line)) {
                 Ok(answer) => {
-                    answers.insert(question.key.clone(), answer);
+                    answers.insert(name.clone(), answer);
                     if question.deadline.is_some() {
                         // The answers are used before the next deadline.
                         return Ok(AskOutcome::Answers(answers));
@@ -296,19 +296,19 @@ fn chosen(field: Option<&str>, value: &str) -> Value {
 
 /// Returns the list of questions that accept an answer.
 fn list_open_questions(open: &[OpenQuestion]) -> String {
-    let open = open.iter().map(|it| &it.question).filter(|it| late(it).is_none());
-    let keys: Vec<String> = open.map(|it| format!("`{}`", it.key)).collect();
-    if keys.is_empty() { String::new() } else { format!("; open: {}", keys.join(", ")) }
+    let open = open.iter().filter(|it| late(&it.question).is_none());
+    let names: Vec<String> = open.map(|it| format!("`{}`", it.name)).collect();
+    if names.is_empty() { String::new() } else { format!("; open: {}", names.join(", ")) }
 }
 
-fn unknown(key: &str, open: &[OpenQuestion]) -> String {
-    let keys: Vec<&str> = open.iter().map(|it| it.question.key.as_str()).collect();
-    let hint = match (did_you_mean(key, keys.iter().copied()), keys.as_slice()) {
+fn unknown(name: &str, open: &[OpenQuestion]) -> String {
+    let names: Vec<&str> = open.iter().map(|it| it.name.as_str()).collect();
+    let hint = match (did_you_mean(name, names.iter().copied()), names.as_slice()) {
         (Some(near), _) => format!("; did you mean `{near}`?"),
         (None, []) => "; no question is open".to_owned(),
-        (None, keys) => format!("; open: {}", keys.join(", ")),
+        (None, names) => format!("; open: {}", names.join(", ")),
     };
-    format!("there is no open question `{key}`{hint}")
+    format!("there is no open question `{name}`{hint}")
 }
 
 #[cfg(test)]
@@ -332,6 +332,7 @@ mod tests {
             task: crate::id::TaskId { step: crate::id::Step(7), index: 0 },
             original_task: crate::id::TaskId { step: crate::id::Step(7), index: 0 },
             node: NodeName::parse("help").unwrap(),
+            name: key.to_owned(),
             question: Question::new(key, "Go on?\u{1b}[2J").with_schema(schema),
         };
         vec![

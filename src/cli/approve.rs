@@ -74,15 +74,15 @@ fn give(
     let answers = |open: &[OpenQuestion], asked: &[AskedQuestion], database: &Database| {
         let question = find(run, node, open, asked)?;
         let answer = verdict.answer(&question.question).map_err(|problem| {
-            let key = &question.question.key;
-            let answer = format!("{key}={}", example(&question.question.schema));
+            let name = &question.name;
+            let answer = format!("{name}={}", example(&question.question.schema));
             let command = database.command("resume", run);
             let command = command.map(|it| format!("{it} --answer {}", shell_word(&answer)));
-            let refused = CliError::usage(format!("`{key}` {problem}; nothing was started"));
+            let refused = CliError::usage(format!("`{name}` {problem}; nothing was started"));
             let help = command.map(|it| format!("answer it with: {it}"));
             help.into_iter().fold(refused, CliError::with_help)
         })?;
-        Ok(BTreeMap::from([(question.question.key.clone(), answer)]))
+        Ok(BTreeMap::from([(question.name.clone(), answer)]))
     };
     let resumed = ResumedRun { run, globals, lines: &mut StdinLines::default() };
     resumed.resume(|origin: Origin| origin.with_options(options), answers)?.print(globals)
@@ -98,9 +98,9 @@ fn find<'a>(
     let is_meant =
         |it: &&OpenQuestion| node.is_none_or(|node| it.node.as_str() == node || it.is_called(node));
     let found: Vec<&OpenQuestion> = open.iter().filter(is_meant).collect();
-    let keys = |questions: &mut dyn Iterator<Item = &OpenQuestion>| {
-        let keys: Vec<String> = questions.map(|it| format!("`{}`", it.question.key)).collect();
-        keys.join(", ")
+    let names = |questions: &mut dyn Iterator<Item = &OpenQuestion>| {
+        let names: Vec<String> = questions.map(|it| format!("`{}`", it.name)).collect();
+        names.join(", ")
     };
     match (found.as_slice(), node) {
         ([only], _) => Ok(only),
@@ -118,7 +118,7 @@ fn find<'a>(
             };
             Err(match open {
                 [] => refused,
-                _ => refused.with_help(format!("open: {}", keys(&mut open.iter()))),
+                _ => refused.with_help(format!("open: {}", names(&mut open.iter()))),
             })
         }
         ([], None) => {
@@ -134,8 +134,8 @@ fn find<'a>(
         }
         (several, _) => {
             let message = format!("{} questions are open", several.len());
-            let keys = keys(&mut several.iter().copied());
-            Err(CliError::usage(message).with_help(format!("name one of them: {keys}")))
+            let names = names(&mut several.iter().copied());
+            Err(CliError::usage(message).with_help(format!("name one of them: {names}")))
         }
     }
 }

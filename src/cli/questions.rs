@@ -46,13 +46,13 @@ impl QuestionLine {
 }
 
 impl From<OpenQuestion> for QuestionLine {
-    fn from(OpenQuestion { node, question, .. }: OpenQuestion) -> Self {
+    fn from(OpenQuestion { node, name, question, .. }: OpenQuestion) -> Self {
         let is_yes_or_no = is_yes_or_no(&question);
-        let Question { key, prompt, schema, show, deadline, nested } = question;
+        let Question { key: _, prompt, schema, show, deadline, nested } = question;
         // The node of a nested run says more than the one that runs its graph.
         let node = nested.map_or(node, |it| it.node);
         let deadline = deadline.map(|it| it.to_string());
-        Self { key, node, prompt, schema, show, deadline, is_yes_or_no }
+        Self { key: name, node, prompt, schema, show, deadline, is_yes_or_no }
     }
 }
 

@@ -173,7 +173,7 @@ fn print_answers(
 ) -> Result<(), CliError> {
     let whole = globals.database_to_read()?.command("runs export", run);
     for question in open {
-        let Some(answer) = by_name.get(&question.question.key) else { continue };
+        let Some(answer) = by_name.get(&question.name) else { continue };
         let question = QuestionLine::from(question.clone());
         let lines = question.text().draw_answer(answer, whole.as_deref(), globals.stderr);
         print_message(&lines.join("\n"));

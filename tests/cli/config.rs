@@ -96,7 +96,7 @@ fn a_limit_of_cost_stops_a_run_wherever_it_is_written() {
     for (ended, usd) in [(of_the_workflow, "10.00"), (of_the_file, "9.00")] {
         let report = ended.json();
         assert_eq!((ended.code, &report["status"]), (4, &json!("limit")), "{ended}");
-        let reason = format!("the limit of {usd} USD is reached: 11.00 are spent");
+        let reason = format!("the limit of {usd} USD is reached: 11.00 are used");
         assert_eq!(report["reason"], json!(reason));
     }
     let place = trusted(place(PRICES));

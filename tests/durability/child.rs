@@ -143,7 +143,7 @@ async fn obey(order: &Order) -> Result<Status, RunError> {
             Status::Paused => {
                 let answer =
                     |key: &str| if key == "boss" { json!("yes") } else { json!("well done") };
-                let open = end.questions.iter().map(|it| it.question.key.clone());
+                let open = end.questions.iter().map(|it| it.name.clone());
                 resume(&engine, &run, open.map(|it| (it.clone(), answer(&it))).collect()).await?
             }
             Status::Interrupted => resume(&engine, &run, BTreeMap::new()).await?,

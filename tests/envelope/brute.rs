@@ -8,7 +8,7 @@ use std::{
 use graphrun::{
     checkpoint::Position,
     compile::{CompiledGraph, Envelope},
-    engine::machine::{Action, FirstStep, Machine, Task, TaskEvent},
+    engine::machine::{Action, FirstStep, Machine, RunSettings, Task, TaskEvent},
     graph::{Command, Edge, ErrorKind, Failure, Goto, Target},
     id::{NodeName, RunId},
     state::Update,
@@ -70,7 +70,8 @@ impl Search<'_> {
     fn all(&mut self) -> Option<Worst> {
         let (graph, limits) = (self.graph.clone(), self.graph.definition().limits.clone());
         let id = RunId::parse("r").unwrap();
-        let begun = Machine::start(graph, limits, id, Update::default()).unwrap();
+        let settings = RunSettings { limits, ..RunSettings::default() };
+        let begun = Machine::start(graph, settings, id, Update::default()).unwrap();
         let FirstStep { machine, actions, .. } = begun;
         let tasks: Vec<Task> = actions.into_iter().filter_map(task).collect();
         self.from(&machine, &tasks)

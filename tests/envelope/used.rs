@@ -19,7 +19,7 @@ pub(crate) fn absorb(graph: &mut Graph, user: &NodeName, used: Graph) {
     let scope = Scope::new(user.clone(), Schema::default(), fail);
     spec.policies.on_finish.resets = used.nodes.keys().map(|it| scope.node_name(it)).collect();
     for edge in &mut graph.edges {
-        scope.follow(edge);
+        scope.redirect(edge);
     }
     let defer = Some(Defer::Scope(user.clone()));
     let policies = Policies {

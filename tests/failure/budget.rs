@@ -79,7 +79,7 @@ async fn g13_used_up_tokens_prevent_further_model_calls() {
         let end = saved.start(&engine(&limits)).await;
         let reason = match limits.tokens {
             Some(_) => "the limit of 250 tokens is reached: 300 are used",
-            None => "the limit of 0.70 USD is reached: 0.75 are spent",
+            None => "the limit of 0.70 USD is reached: 0.75 are used",
         };
         assert_eq!((end.status, end.reason.as_deref()), (Status::Limit, Some(reason)));
         assert_eq!(made(&calls), ["agent 1", "agent 2", "agent 3"]);
@@ -184,7 +184,7 @@ async fn g13_a_call_that_does_not_fit_into_the_limit_is_not_made() {
                 "the limit of 299 tokens is reached: 200 are used, and the next call needs at least 100"
             }
             None => {
-                "the limit of 0.74 USD is reached: 0.50 are spent, and the next call costs at least 0.25"
+                "the limit of 0.74 USD is reached: 0.50 are used, and the next call costs at least 0.25"
             }
         };
         assert_eq!((end.status, end.reason.as_deref()), (Status::Limit, Some(reason)));

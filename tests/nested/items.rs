@@ -4,7 +4,7 @@ use std::{
     fs,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -15,8 +15,8 @@ use graphrun::{
     engine::{Clock, Engine, RunEnd, ShutdownHandle, subgraph},
     event::{Event, EventSink, Report, Status, Usage},
     graph::{
-        ErrorKind, Failure, GraphBuilder, Item, Limits, NodeContext, NodeError, START, dispatch,
-        node_fn,
+        ErrorKind, Failure, GraphBuilder, Item, Limits, NodeContext, NodeError, Question, START,
+        dispatch, node_fn,
     },
     nodes::{Services, factory},
     prelude::{END, FAIL},
@@ -353,13 +353,52 @@ async fn an_item_asks_a_person_through_its_run() {
     let end = engine.run(parts()).await.unwrap();
     assert_eq!(end.status, Status::Paused);
     let [open] = end.questions.as_slice() else { panic!("{:?}", end.questions) };
-    assert_eq!((open.node.as_str(), open.question.key.as_str()), ("review", "mark"));
+    assert_eq!((open.node.as_str(), open.name.as_str()), ("review", "mark"));
     assert_eq!(open.question.nested.as_ref().unwrap().node.as_str(), "review.improve");
     assert_eq!(process.did(), OTHER_PARTS);
     let end = engine.resume(&end.run).answer("mark", "kept").await.unwrap();
     assert_eq!(end.status, Status::Done, "{:?}", end.reason);
     assert_eq!(list(&end, "results"), json!(["kept.", "b...", "c.."]));
     assert_eq!(process.did(), ["finish kept.", "improve kept"]);
+}
+
+/// The second question has another name than its key, which the first answer has.
+#[tokio::test]
+async fn a_task_that_runs_again_keeps_both_answers_to_one_key() {
+    let is_broken = Arc::new(AtomicBool::new(true));
+    let asks = || {
+        let is_broken = Arc::clone(&is_broken);
+        node_fn(move |(): (), ctx: NodeContext| {
+            let is_broken = ctx.node.as_str() == "second" && is_broken.load(Ordering::Relaxed);
+            async move {
+                let answer: u32 = ctx.ask(Question::new("help", "How many?"))?;
+                if is_broken {
+                    return Err(NodeError::permanent("it is broken"));
+                }
+                Ok::<_, NodeError>(Count { count: answer })
+            }
+        })
+    };
+    let inner = GraphBuilder::new::<Count>("two").node("first", asks()).node("second", asks());
+    let inner = inner.edge(START, "first").edge("first", "second").edge("second", END);
+    let inner = inner.compile().unwrap();
+    let node = subgraph(
+        inner,
+        |(): ()| Count::default(),
+        |it: Count| Sums { sums: vec![it.count], ..Sums::default() },
+    );
+    let graph = GraphBuilder::new::<Sums>("outer").node("inner", node);
+    let graph = graph.edge(START, "inner").edge("inner", END).compile().unwrap();
+    let engine = Engine::new(graph).with_storage(Arc::new(InMemoryStorage::default()));
+    let end = engine.run(&Sums::default()).await.unwrap();
+    let end = engine.resume(&end.run).answer("help", 1).await.unwrap();
+    let [open] = end.questions.as_slice() else { panic!("{:?}", end.questions) };
+    let end = engine.resume(&end.run).answer(&open.name, 2).await.unwrap();
+    assert_eq!(end.status, Status::Failed, "{:?}", end.reason);
+    is_broken.store(false, Ordering::Relaxed);
+    let end = engine.retry(&end.run).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    assert_eq!(list(&end, "sums"), json!([2]));
 }
 
 #[tokio::test]

@@ -328,7 +328,7 @@ nodes:
     assert_eq!(end.status, Status::Paused, "{:?}", end.reason);
     learn(&model, &store, json!(["another lock"])).await;
     let asked = model.asked().len();
-    let answers = [(end.questions[0].question.key.clone(), json!(true))].into();
+    let answers = [(end.questions[0].name.clone(), json!(true))].into();
     let answers = Answers { by_name: answers, by: None };
     let end = engine.resume(&run).with_answers(answers).await.unwrap();
     assert_eq!(end.status, Status::Done, "{:?}", end.reason);

@@ -287,7 +287,7 @@ nodes:
     let end = engine.run(Update::default()).with_info(info).await.unwrap();
     assert_eq!(end.status, Status::Paused);
     home.add("notes", "another parser").await;
-    let key = end.questions[0].question.key.clone();
+    let key = end.questions[0].name.clone();
     let answers = Answers { by_name: [(key, json!({"choice": "yes_"}))].into(), by: None };
     let end = engine.resume(&run).with_answers(answers).await.unwrap();
     assert_eq!(end.status, Status::Done, "{:?}", end.reason);

@@ -55,7 +55,7 @@ fn a_reached_node_is_reported_unless_it_is_skipped() {
             .edge("plan", "write"),
     );
     let FirstStep { mut machine, actions, .. } =
-        Machine::start(graph, Limits::default(), run_id(), Update::default()).unwrap();
+        Machine::start(graph, RunSettings::default(), run_id(), Update::default()).unwrap();
     assert_eq!(named(&actions), [("started".to_owned(), None)]);
     let actions = finish(&mut machine, &actions);
     assert_eq!(named(&actions), [("handed".to_owned(), Some("plan".to_owned()))]);
@@ -74,7 +74,7 @@ fn a_node_is_reported_after_the_messages_before_it() {
             .inbox("notes"),
     );
     let FirstStep { mut machine, actions, .. } =
-        Machine::start(graph, Limits::default(), run_id(), Update::default()).unwrap();
+        Machine::start(graph, RunSettings::default(), run_id(), Update::default()).unwrap();
     machine.queue_messages(vec![message(1, "go")]);
     let actions = finish(&mut machine, &actions);
     let Some(Action::Run(task)) = actions.last() else { panic!("{actions:?}") };

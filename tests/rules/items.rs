@@ -10,9 +10,9 @@ use graphrun::{
     checkpoint::Checkpoint,
     compile::{CompiledGraph, compile},
     diagnostic::SourceFile,
-    engine::machine::{AttemptStats, FirstStep, Machine, TaskEvent},
+    engine::machine::{AttemptStats, FirstStep, Machine, RunSettings, TaskEvent},
     event::Status,
-    graph::{Command, ErrorKind, Failure, Limits},
+    graph::{Command, ErrorKind, Failure},
     id::TaskId,
     nodes::{Services, factory},
     registry,
@@ -59,7 +59,7 @@ fn begin(graph: &CompiledGraph, tasks: &[(&str, Vec<String>)]) -> Hand {
     let tasks: Vec<Value> =
         tasks.iter().map(|(id, needs)| json!({ "id": id, "needs": needs })).collect();
     let input = Update::default().write(channel("tasks"), tasks);
-    let begun = Machine::start(graph.clone(), Limits::default(), run_id(), input).unwrap();
+    let begun = Machine::start(graph.clone(), RunSettings::default(), run_id(), input).unwrap();
     let FirstStep { machine, commit: saved, actions } = begun;
     let mut hand = Hand { machine, open: [].into(), records: Vec::new(), saved, rest: None };
     hand.perform(actions);
@@ -88,7 +88,8 @@ nodes:
     );
     let input = Update::default().write(channel("list"), json!([1, 2, 3, 4, 5]));
     let limits = graph.definition().limits.clone();
-    let begun = Machine::start(graph, limits, run_id(), input).unwrap();
+    let settings = RunSettings { limits, ..RunSettings::default() };
+    let begun = Machine::start(graph, settings, run_id(), input).unwrap();
     let FirstStep { machine, commit: saved, actions } = begun;
     let mut hand = Hand { machine, open: [].into(), records: Vec::new(), saved, rest: None };
     hand.perform(actions);
@@ -116,9 +117,14 @@ fn restored(hand: Hand, graph: &CompiledGraph) -> Hand {
     let Hand { machine, records, saved, .. } = hand;
     let checkpoint =
         Checkpoint { position: saved.position.clone(), state: machine.state().as_ref().clone() };
-    let (machine, actions) =
-        Machine::restore(graph.clone(), Limits::default(), run_id(), checkpoint, records.clone())
-            .unwrap();
+    let (machine, actions) = Machine::restore(
+        graph.clone(),
+        RunSettings::default(),
+        run_id(),
+        checkpoint,
+        records.clone(),
+    )
+    .unwrap();
     let mut hand = Hand { machine, open: [].into(), records, saved, rest: None };
     hand.perform(actions);
     hand

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use graphrun::{
     checkpoint::{Checkpoint, InboxMessage, Message, Position},
-    engine::machine::{AttemptStats, Machine, TaskEvent},
+    engine::machine::{AttemptStats, Machine, RunSettings, TaskEvent},
     event::{Status, Usage},
     graph::{
         Attempts, Backoff, Bounds, ErrorKind, GraphBuilder, IntoNode, Limits, NodeLimits, Policies,
@@ -98,9 +98,14 @@ fn usage_per_node_survives_a_restart() {
         let position: Position = serde_json::from_value(saved).unwrap();
         let state = graph.schema().empty();
         let checkpoint = Checkpoint { position, state };
-        let (machine, actions) =
-            Machine::restore(graph.clone(), Limits::default(), run_id(), checkpoint, Vec::new())
-                .unwrap();
+        let (machine, actions) = Machine::restore(
+            graph.clone(),
+            RunSettings::default(),
+            run_id(),
+            checkpoint,
+            Vec::new(),
+        )
+        .unwrap();
         let mut hand = Hand { machine, ..looped(NodeLimits::default(), Target::Fail) };
         hand.open.clear();
         hand.perform(actions);
@@ -138,8 +143,9 @@ fn go_on(hand: &Hand, change: impl FnOnce(&mut Limits)) -> (u64, Status, Option<
     let saved = serde_json::to_value(hand.machine.position()).unwrap();
     let position: Position = serde_json::from_value(saved).unwrap();
     let checkpoint = Checkpoint { position, state: hand.machine.state().as_ref().clone() };
+    let settings = RunSettings { limits, ..RunSettings::default() };
     let (machine, actions) =
-        Machine::restore(graph, limits, run_id(), checkpoint, Vec::new()).unwrap();
+        Machine::restore(graph, settings, run_id(), checkpoint, Vec::new()).unwrap();
     let mut hand = Hand { machine, ..flushing() };
     hand.open.clear();
     hand.perform(actions);

@@ -125,9 +125,9 @@ fn a_restored_run_skips_the_same_tasks() {
     let state = hand.machine.state().as_ref().clone();
     let checkpoint = || Checkpoint { position: hand.saved.position.clone(), state: state.clone() };
     for records in [Vec::new(), hand.records.clone()] {
-        let limits = Limits::default();
+        let settings = RunSettings::default();
         let (_, actions) =
-            Machine::restore(graph.clone(), limits, run_id(), checkpoint(), records).unwrap();
+            Machine::restore(graph.clone(), settings, run_id(), checkpoint(), records).unwrap();
         let run: Vec<_> = actions
             .iter()
             .filter_map(|it| match it {

@@ -4,9 +4,9 @@
 use graphrun::{
     checkpoint::{Checkpoint, Commit, RunStatus, TaskRecord},
     compile::CompiledGraph,
-    engine::machine::{Action, AttemptStats, FirstStep, Machine, Task, TaskEvent},
+    engine::machine::{Action, AttemptStats, FirstStep, Machine, RunSettings, Task, TaskEvent},
     event::{Status, Usage},
-    graph::{Command, ErrorKind, Failure, Limits, Question},
+    graph::{Command, ErrorKind, Failure, Question},
     id::{ChannelName, RunId},
     state::{State, Update},
 };
@@ -110,7 +110,7 @@ impl Process {
     fn start(graph: &CompiledGraph, parts: &[Part]) -> Self {
         let run = RunId::parse("r").unwrap();
         let FirstStep { machine, commit, actions } =
-            Machine::start(graph.clone(), Limits::default(), run, Update::default()).unwrap();
+            Machine::start(graph.clone(), RunSettings::default(), run, Update::default()).unwrap();
         let saved = (commit, machine.state().as_ref().clone());
         let mut process = Self {
             graph: graph.clone(),
@@ -133,7 +133,7 @@ impl Process {
         let checkpoint = Checkpoint { position, state };
         let (run, records) = (self.machine.run().clone(), self.records.clone());
         let (machine, actions) =
-            Machine::restore(self.graph.clone(), Limits::default(), run, checkpoint, records)
+            Machine::restore(self.graph.clone(), RunSettings::default(), run, checkpoint, records)
                 .unwrap();
         let mut next = Self { machine, pending: Vec::new(), told: Vec::new(), rest: None, ..self };
         next.ask_people();

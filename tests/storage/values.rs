@@ -402,9 +402,9 @@ fn a_state_of_many_values_has_a_separate_limit() {
         match schema.apply(state, [&update]) {
             Ok((next, _)) => state = next,
             Err(refused) => {
-                assert_eq!(at, 5, "{}", refused.error);
-                assert!(matches!(refused.error, StateError::Limit { .. }), "{}", refused.error);
-                assert_eq!(refused.error.channel().as_str(), field);
+                assert_eq!(at, 5, "{refused}");
+                assert!(matches!(refused, StateError::Limit { .. }), "{refused}");
+                assert_eq!(refused.channel().as_str(), field);
                 return;
             }
         }

@@ -19,7 +19,7 @@ pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
 fn check_entry(graph: &Graph, findings: &mut Diagnostics) {
     if graph.entry.is_empty() {
         let finding = Diagnostic::error("GR006", "no node starts the graph");
-        findings.push(finding.help("name one with `start`, or `entry` in Rust"));
+        findings.push(finding.help("name one with `start`; in Rust, add `.edge(START, \"name\")`"));
     }
     for name in &graph.entry {
         check_node(graph, name, "the start", None, findings);

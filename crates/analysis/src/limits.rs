@@ -1,11 +1,10 @@
 //! Checks whether the limits of a run are below its worst case, based on the graph alone.
 
-use std::time::Duration;
-
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics},
     graph::{Graph, Limits},
     id::NodeName,
+    words::duration,
 };
 
 use super::{Envelope, NodeEnvelope, Why};
@@ -43,7 +42,7 @@ fn beyond(envelope: &Envelope, limits: &Limits) -> Vec<String> {
     if let (Some(time), Some(limit)) = (time, limits.time)
         && time > limit
     {
-        let (time, limit) = (shown(time), shown(limit));
+        let (time, limit) = (duration(time), duration(limit));
         beyond.push(format!("a run may work for {time}, and its limit is {limit}"));
     }
     beyond
@@ -58,13 +57,4 @@ fn most(envelope: &Envelope, all: u64, of: impl Fn(&NodeEnvelope) -> u64) -> Str
     counted.map_or_else(String::new, |(name, it): (&NodeName, _)| {
         format!("; `{name}` takes {} of them: {}", of(it), it.why)
     })
-}
-
-/// `1h 30m`
-fn shown(time: Duration) -> String {
-    let seconds = time.as_secs();
-    let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
-    let parts = parts.into_iter().filter(|(many, _)| *many > 0);
-    let parts: Vec<String> = parts.map(|(many, unit)| format!("{many}{unit}")).collect();
-    if parts.is_empty() { format!("{time:?}") } else { parts.join(" ") }
 }

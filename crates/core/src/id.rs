@@ -197,9 +197,7 @@ impl JsonSchema for Text {
 }
 
 /// The id of a run; by default 26 characters (a ULID) that sort by the time the run began.
-#[derive(
-    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct RunId(Arc<str>);
 
@@ -244,6 +242,13 @@ impl RunId {
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for RunId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let id = String::deserialize(deserializer)?;
+        Self::parse(&id).map_err(serde::de::Error::custom)
     }
 }
 
@@ -386,6 +391,15 @@ mod tests {
         for bad in ["", ".", "a.", ".a", "a..b", "a.1", &["x"; 10].join(".")] {
             assert!(NodeName::parse_path(bad).is_err(), "{bad:?} was taken for a path");
         }
+    }
+
+    #[test]
+    fn a_saved_id_of_a_run_is_checked() {
+        let read = serde_json::from_str::<RunId>;
+        assert_eq!(read("\"r-1\"").unwrap(), RunId::parse("r-1").unwrap());
+        let error = read("\"../r\"").unwrap_err().to_string();
+        assert!(error.starts_with("`/` is not allowed in the name `../r`"), "{error}");
+        assert!(read("\"\"").is_err());
     }
 
     #[test]

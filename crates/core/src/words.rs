@@ -1,6 +1,6 @@
 //! Words in messages.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 /// Returns names in backticks, with commas between them.
 ///
@@ -24,6 +24,33 @@ pub fn quoted_list(names: impl IntoIterator<Item = impl fmt::Display>) -> String
 pub fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
+}
+
+/// Returns a duration as a workflow writes it: in milliseconds below a minute, else in seconds.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use graphrun_core::words::duration;
+///
+/// let times = [3_612_043, 1_500, 43, 0].map(|ms| duration(Duration::from_millis(ms)));
+/// assert_eq!(times, ["1h 12s", "1.5s", "43ms", "0s"]);
+/// ```
+pub fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    if seconds < 60 {
+        let ms = Duration::from_millis(u64::from(duration.subsec_millis()));
+        let brief = Duration::from_secs(seconds) + ms;
+        return match brief {
+            Duration::ZERO if duration.is_zero() => "0s".to_owned(),
+            Duration::ZERO => "less than 1ms".to_owned(),
+            brief => format!("{brief:?}"),
+        };
+    }
+    let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let parts = parts.into_iter().filter(|(number, _)| *number > 0);
+    let parts: Vec<String> = parts.map(|(number, unit)| format!("{number}{unit}")).collect();
+    parts.join(" ")
 }
 
 /// Returns an amount of US dollars with two decimals, or with the first two digits of a smaller one.

@@ -98,18 +98,14 @@ pub(super) async fn match_answers(
             return Err(RunError::Closed { name, closed: ClosedReason::Late { since } });
         }
         if let Err(problems) = question.question.check(&answer) {
-            return Err(RunError::WrongAnswer { key: name, problems });
+            return Err(RunError::WrongAnswer { name, problems });
         }
         let of_it = asked
             .iter()
             .rfind(|it| it.task == question.task && it.outcome == QuestionOutcome::Open);
-        let (key, hash) = match of_it {
-            Some(it) => (it.question.key.clone(), Some(it.hash)),
-            None => (question.question.key.clone(), None),
-        };
-        let task = question.task;
-        let mut answered =
-            TaskEvent::Answered { task, key, answer, by: by.clone(), question_hash: hash };
+        let question_hash = of_it.map(|it| it.hash);
+        let (task, key) = (question.task, question.question.key.clone());
+        let mut answered = TaskEvent::Answered { task, key, answer, by: by.clone(), question_hash };
         redact_event(&mut answered);
         found.push(answered);
     }
@@ -138,11 +134,10 @@ pub(super) async fn replace_answers(
         let Some(name) = name.filter(|it| !is_open(it)) else { continue };
         let answer = answers.by_name.remove(&name).unwrap_or_default();
         if let Err(problems) = question.question.check(&answer) {
-            return Err(RunError::WrongAnswer { key: name, problems });
+            return Err(RunError::WrongAnswer { name, problems });
         }
         let is_it = |it: &&AskedQuestion| {
-            it.task == question.task
-                && (question.is_called(&it.full_name()) || it.question.key == question.question.key)
+            it.task == question.task && it.question.key == question.question.key
         };
         let (Some(asked), Some(failed)) =
             (asked.iter().rfind(is_it), failed.iter().find(|it| it.task == question.task))
@@ -166,6 +161,6 @@ fn refused(name: String, open: &[OpenQuestion], asked: &[AskedQuestion]) -> RunE
     if let Some(closed) = ClosedReason::of(&name, asked) {
         return RunError::Closed { name, closed };
     }
-    let open = open.iter().map(|it| it.question.key.clone()).collect();
-    RunError::UnknownQuestion { key: name, open }
+    let open = open.iter().map(|it| it.name.clone()).collect();
+    RunError::UnknownQuestion { name, open }
 }

@@ -66,8 +66,9 @@ impl<'a> Budget<'a> {
             return Some(reached);
         }
         let time = self.limits.time.filter(|_| self.time_left() == Some(Duration::ZERO))?;
-        let worked = Duration::from_millis(self.elapsed_ms);
-        Some(format!("the limit of {time:?} is reached: the run has worked for {worked:?}"))
+        let worked = words::duration(Duration::from_millis(self.elapsed_ms));
+        let time = words::duration(time);
+        Some(format!("the limit of {time} is reached: the run has worked for {worked}"))
     }
 
     /// Describes the first limit on model usage that applies and is reached.
@@ -94,12 +95,12 @@ impl<'a> Budget<'a> {
         let next = self.next_call.cost_usd.unwrap_or(0.0);
         if cost >= usd {
             let (limit, cost) = (words::usd(usd), words::usd(cost));
-            return Some(format!("the limit of {limit} USD is reached: {cost} are spent"));
+            return Some(format!("the limit of {limit} USD is reached: {cost} are used"));
         }
         (cost + next > usd).then(|| {
             let (limit, cost, next) = (words::usd(usd), words::usd(cost), words::usd(next));
             format!(
-                "the limit of {limit} USD is reached: {cost} are spent, and the next call costs at least {next}"
+                "the limit of {limit} USD is reached: {cost} are used, and the next call costs at least {next}"
             )
         })
     }
@@ -144,5 +145,6 @@ pub(super) fn reached_by_node(
     }
     let worked = Duration::from_millis(elapsed_ms);
     let time = limits.time.filter(|&it| worked >= it)?;
-    Some(format!("`{name}` has used {worked:?} of its {time:?}"))
+    let (worked, time) = (words::duration(worked), words::duration(time));
+    Some(format!("`{name}` has used {worked} of its {time}"))
 }

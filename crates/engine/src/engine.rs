@@ -159,7 +159,7 @@ impl Engine {
 
     /// Replaces the system clock.
     ///
-    /// Events and the ends of waits get their times from it.
+    /// Events, new runs without an own [`RunInfo`], and the ends of waits get their times from it.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         // Nested runs use it, too.
@@ -450,6 +450,12 @@ impl Engine {
         mapping: &Mapping,
     ) -> Result<MigrationResult, RunError> {
         migrate::try_migration(self, run, mapping).await
+    }
+
+    /// Returns the properties of a new run, which the clock of the engine dates.
+    pub(super) fn new_info(&self) -> RunInfo {
+        let created = self.clock.now().to_string();
+        RunInfo { created, ..RunInfo::new(&self.graph.definition().name) }
     }
 
     pub(super) fn run_settings(&self) -> RunSettings {

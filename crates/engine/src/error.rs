@@ -75,19 +75,19 @@ pub enum RunError {
         first: Option<Box<Difference>>,
     },
     /// An answer does not fit its question; the question stays open.
-    #[error("the answer to `{key}` does not fit: {}", problems.join("; "))]
+    #[error("the answer to `{name}` does not fit: {}", problems.join("; "))]
     WrongAnswer {
-        /// The question.
-        key: String,
+        /// The name of the question.
+        name: String,
         /// Every place where it does not fit.
         problems: Vec<String>,
     },
     /// An answer names a question that is not open.
-    #[error("no open question has the key `{key}`{}", list_open(open))]
+    #[error("no open question has the name `{name}`{}", list_open(open))]
     UnknownQuestion {
-        /// The key.
-        key: String,
-        /// The keys of the open questions.
+        /// The name.
+        name: String,
+        /// The names of the open questions.
         open: Vec<String>,
     },
     /// An answer names a question that no longer accepts one. The run was not changed.
@@ -155,6 +155,6 @@ impl RunError {
     }
 }
 
-fn list_open(keys: &[String]) -> String {
-    if keys.is_empty() { String::new() } else { format!("; open are {}", quoted_list(keys)) }
+fn list_open(names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!("; open are {}", quoted_list(names)) }
 }

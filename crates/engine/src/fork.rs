@@ -41,12 +41,14 @@ pub(super) async fn fork(
     let summary = engine.checkpointer.find(from.run.as_str()).await?;
     let is_thread = summary.info.is_thread;
     let (saved, old) = as_of_now(engine, summary, saved, &changed).await?;
-    let position = from_zero(saved.position);
+    let settings = engine.run_settings();
+    let began = settings.first_step_began(&engine.graph);
+    let position = from_zero(Position { began, ..saved.position });
     let state = forked_state(engine, &from.run, saved.values, old.as_deref(), &changed)?;
     let changes = state.as_changes().collect();
-    let (graph, limits) = (engine.graph.clone(), engine.limits.clone());
+    let graph = engine.graph.clone();
     let checkpoint = Checkpoint { position: position.clone(), state };
-    Machine::restore(graph, limits, info.id.clone(), checkpoint, Vec::new())
+    Machine::restore(graph, settings, info.id.clone(), checkpoint, Vec::new())
         .map_err(|source| RunError::Changed { run: from.run.clone(), source })?;
 
     let mut log = Log::begin(&info, Sinks::default(), engine.clock.clone());
@@ -65,9 +67,7 @@ pub(super) async fn fork(
     let graph = Some(engine.outline());
     let info = RunInfo { fork_source: Some(from), graph, is_thread, ..info };
     let lease = Lease::create(&engine.checkpointer, &info, &first, engine.lease_duration).await?;
-    engine.checkpointer.release(lease.token()).await?;
-    lease.forget();
-    Ok(())
+    Ok(lease.release().await?)
 }
 
 /// Returns the initial state of a fork: the checkpoint's state plus new fields of the workflow and the

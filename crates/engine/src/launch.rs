@@ -260,23 +260,29 @@ impl LaunchKind {
                 turn::begin_or_continue_thread(engine, turn, *info, sinks).await
             }
             Self::Resume { run, answers } => {
-                let lease =
-                    Lease::acquire(&engine.checkpointer, &run, engine.lease_duration).await?;
-                let resumption = Resumption::with_answers(engine, &run, answers).await;
-                let (lease, resumption) = lease.or_release(resumption).await?;
-                resumption.save(engine, lease, sinks).await
+                let load = Resumption::load_with_answers(engine, &run, answers);
+                resume(engine, &run, load, sinks).await
             }
             Self::Retry { run, node } => {
-                let lease =
-                    Lease::acquire(&engine.checkpointer, &run, engine.lease_duration).await?;
-                let resumption = Resumption::with_failed_tasks(engine, &run, node.as_ref()).await;
-                let (lease, resumption) = lease.or_release(resumption).await?;
-                resumption.save(engine, lease, sinks).await
+                let load = Resumption::load_for_retry(engine, &run, node.as_ref());
+                resume(engine, &run, load, sinks).await
             }
         }
     }
 }
 
+/// Acquires a run, loads it and saves that it continues.
+async fn resume(
+    engine: &Engine,
+    run: &RunId,
+    load: impl Future<Output = Result<Resumption, RunError>>,
+    sinks: stream::Sinks,
+) -> Result<AcceptedRun, RunError> {
+    let lease = Lease::acquire(&engine.checkpointer, run, engine.lease_duration).await?;
+    let (lease, resumption) = lease.or_release(load.await).await?;
+    resumption.save(engine, lease, sinks).await
+}
+
 fn new_info(engine: &Engine) -> Box<RunInfo> {
-    Box::new(RunInfo::new(&engine.graph.definition().name))
+    Box::new(engine.new_info())
 }

@@ -162,11 +162,17 @@ impl Lease {
             Ok(made) => Ok((self, made)),
             Err(refused) => {
                 // If this fails, the lease expires and the run is free again.
-                drop(self.storage.release(&self.token).await);
-                self.forget();
+                drop(self.release().await);
                 Err(refused)
             }
         }
+    }
+
+    /// Releases the run. If this fails, dropping the lease tries it again.
+    pub(super) async fn release(&self) -> Result<(), CheckpointError> {
+        self.storage.release(&self.token).await?;
+        self.forget();
+        Ok(())
     }
 
     /// Ends the lease without a release: the storage released it when the run stopped.

@@ -82,12 +82,6 @@ pub struct RunSettings {
     pub now: Timestamp,
 }
 
-impl From<Limits> for RunSettings {
-    fn from(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
-    }
-}
-
 /// The state machine of one run.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -324,9 +318,14 @@ impl Machine {
         let results = StepResults { records: &records, state: &self.state };
         let limits = StepLimits { limits: &self.limits, refused_call };
         next_frontier(&self.graph, limits, &mut self.position, results);
-        self.position.began = self.graph.definition().facts.time.then_some(self.now);
+        self.position.began = self.next_step_began();
         self.open_next_step();
         records
+    }
+
+    /// Returns the beginning of a step that starts now, if the graph needs it.
+    fn next_step_began(&self) -> Option<Timestamp> {
+        self.graph.definition().facts.time.then_some(self.now)
     }
 
     /// Opens the step after the position.

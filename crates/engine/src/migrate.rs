@@ -197,13 +197,12 @@ impl PriorStatus {
             // The next turn of the thread continues it.
             return RunStatus { status, reason };
         }
-        let keys: Vec<&str> =
-            migrated.questions.iter().map(|it| it.question.key.as_str()).collect();
+        let names: Vec<&str> = migrated.questions.iter().map(|it| it.name.as_str()).collect();
         let failed = failed_records(&migrated.records).into_iter().next();
         let reason = match (status, failed) {
             (Status::Failed, Some(failed)) => failed.failure_reason(),
-            (Status::Paused, _) if !keys.is_empty() => {
-                Some(format!("waiting for an answer to {}", keys.join(", ")))
+            (Status::Paused, _) if !names.is_empty() => {
+                Some(format!("waiting for an answer to {}", names.join(", ")))
             }
             (Status::Paused, _) if !had_asked => reason,
             (Status::Limit | Status::Interrupted, _) => reason,

@@ -27,7 +27,8 @@ use super::{
     stream::Sender,
 };
 use crate::checkpoint::{
-    CheckpointError, Entry, OpenQuestion, Outcome, RunInfo, RunJournal, SavedRun, next_due,
+    CheckpointError, Entry, OpenQuestion, Outcome, RunInfo, RunJournal, SavedRun, full_name,
+    next_due,
 };
 
 /// A graph that runs as a part of a task.
@@ -168,11 +169,8 @@ impl NestedRun<'_> {
             let answers = self.new_answers(&saved);
             engine.resume(&self.run).with_answers(answers).with_shutdown(&shutdown).await
         } else {
-            let info = RunInfo {
-                id: self.run.clone(),
-                name: self.run.to_string(),
-                ..RunInfo::new(&graph.definition().name)
-            };
+            let info =
+                RunInfo { id: self.run.clone(), name: self.run.to_string(), ..engine.new_info() };
             engine.run(input).with_info(info).with_shutdown(&shutdown).await
         };
         loop {
@@ -182,7 +180,7 @@ impl NestedRun<'_> {
             };
             // Without an answer, the task ends here with the question.
             let answer: Value = self.ctx.ask(self.question(open))?;
-            let resumed = engine.resume(&self.run).answer(&open.question.key, answer);
+            let resumed = engine.resume(&self.run).answer(&open.name, answer);
             end = resumed.with_shutdown(&shutdown).await;
         }
     }
@@ -211,13 +209,20 @@ impl NestedRun<'_> {
 
     /// Returns the answers that replace those of failed tasks.
     fn new_answers(&self, saved: &SavedRun) -> Answers {
+        let SavedRun { position, records, .. } = saved;
         let mut by_name = BTreeMap::new();
-        for record in &saved.records {
+        for record in records {
             if let Outcome::Answered { key, answer, .. } = &record.outcome {
-                let given = self.ctx.answers.get(key).filter(|it| *it != answer);
-                match given {
-                    Some(given) => drop(by_name.insert(key.clone(), given.clone())),
-                    None => drop(by_name.remove(key)),
+                let full_name = full_name(key, position.original_task(record.task));
+                // The task got the answer by the name that the question had: its key, unless that was in use.
+                let by_key = || {
+                    let is_known = position.people.question_keys.contains(key);
+                    self.ctx.answers.get(key).filter(|_| !is_known)
+                };
+                let given = self.ctx.answers.get(&full_name).or_else(by_key);
+                match given.filter(|it| *it != answer) {
+                    Some(given) => drop(by_name.insert(full_name, given.clone())),
+                    None => drop(by_name.remove(&full_name)),
                 }
             }
         }
@@ -234,7 +239,8 @@ impl NestedRun<'_> {
                 node: open.node.within(&self.ctx.node),
             },
         };
-        Question { nested: Some(nested), ..open.question.clone() }
+        // Within the task, the name of a question identifies it.
+        Question { key: open.name.clone(), nested: Some(nested), ..open.question.clone() }
     }
 
     /// Returns the wait of the task for a nested run that continues at this time.

@@ -40,8 +40,8 @@ pub(super) struct Resumption {
 }
 
 impl Resumption {
-    /// Prepares a run that continues with the answers to its questions.
-    pub(super) async fn with_answers(
+    /// Loads a run that continues with the answers to its questions.
+    pub(super) async fn load_with_answers(
         engine: &Engine,
         run: &RunId,
         mut answers: Answers,
@@ -77,8 +77,8 @@ impl Resumption {
         Ok(Self { machine, actions, last_seq, replaced, changes, first_trace })
     }
 
-    /// Prepares a run that retries its failed tasks: all of them, or those of one node.
-    pub(super) async fn with_failed_tasks(
+    /// Loads a run that retries its failed tasks: all of them, or those of one node.
+    pub(super) async fn load_for_retry(
         engine: &Engine,
         run: &RunId,
         node: Option<&NodeName>,

@@ -20,6 +20,7 @@ use graphrun_core::{
     },
     id::{RunId, TaskId},
     state::panic_text,
+    words::duration,
 };
 use tokio::{
     task::JoinError,
@@ -243,7 +244,7 @@ impl Watch {
                 return std::future::pending().await;
             };
             sleep_until(end).await;
-            format!("not finished within {total:?}")
+            format!("not finished within {}", duration(total))
         };
         let idle = async {
             let Some(idle) = self.idle else { return std::future::pending().await };
@@ -253,7 +254,7 @@ impl Watch {
                     return std::future::pending().await;
                 };
                 if idle_end <= Instant::now() {
-                    return format!("no sign of progress for {idle:?}");
+                    return format!("no sign of progress for {}", duration(idle));
                 }
                 sleep_until(idle_end).await;
             }

@@ -72,7 +72,7 @@ impl Lease {
         self.holder().filter(|it| it.is_current(now))
     }
 
-    /// Fails if the run has an owner, unless the owner has the lease with the number `over`.
+    /// Fails if the run has an owner, unless the owner has the lease with the number `replaces_fence`.
     pub(crate) fn require_free(
         &self,
         run: &RunId,

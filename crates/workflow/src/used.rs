@@ -334,7 +334,7 @@ impl Workflow {
         self.schema = Schema::new(both).expect("names with dots are those of one used workflow");
 
         for edge in &mut self.edges {
-            scope.follow(edge);
+            scope.redirect(edge);
         }
         self.nodes.insert(scope.end(), end);
         for first in &used.entry {

@@ -196,13 +196,17 @@ pub(super) fn task_time(spec: &NodeSpec) -> Option<Duration> {
 pub(super) fn attempts_max(spec: &NodeSpec) -> u32 {
     let NodeDescription { calls_max, is_nested_run, .. } = spec.node.describe();
     let asks_models = calls_max != Some(0);
-    let attempts = ErrorKind::ALL.map(|kind| {
-        let mut failure = Failure { transient: true, ..Failure::new(kind, "") };
+    let retry = &spec.policies.attempts.retry;
+    let attempts_after = |kind, exit_code| {
+        let mut failure = Failure { transient: true, exit_code, ..Failure::new(kind, "") };
         failure.transient = asks_models || !failure.is_outage();
         failure.is_nested = is_nested_run;
-        spec.policies.attempts.retry.for_failure(&failure).attempts_after(&failure)
-    });
-    attempts.into_iter().fold(1, u32::max)
+        retry.for_failure(&failure).attempts_after(&failure)
+    };
+    // One exit code stands for all that are tried again.
+    let exit_codes = [None].into_iter().chain(retry.exit_codes.first().copied().map(Some));
+    let failures = exit_codes.flat_map(|code| ErrorKind::ALL.map(|kind| (kind, code)));
+    failures.fold(1, |most, (kind, code)| most.max(attempts_after(kind, code)))
 }
 
 /// Returns the maximum number of model calls of one task of a node, all attempts together, if it is known.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::{
     Access, AccessSet, Command, Condition, Contract, Dispatch, Goto, Node, NodeContext,
     NodeDescription, NodeError, Read, Route, RouteChoice, RouteError, RouteTarget, RouteView,
-    RunFacts, Spread, Target, Transition, Visits,
+    RunFacts, Spread, Starts, Target, Transition, Visits,
 };
 use crate::{
     event::Usage,
@@ -125,6 +125,14 @@ impl Scope {
         Cow::Owned(RunFacts { node_usage, ..outside.clone() })
     }
 
+    /// Gives a function the view of a route or a condition with inner names.
+    fn with_view<T>(&self, outside: &RouteView<'_>, read: impl FnOnce(&RouteView<'_>) -> T) -> T {
+        let state = self.state(outside.state);
+        let visits = self.visits(outside.visits).collect();
+        let facts = self.facts(outside.facts);
+        read(&RouteView { state: &state, visits: &visits, facts: &facts, ..*outside })
+    }
+
     fn transition(&self, transition: Transition) -> Transition {
         match transition {
             Transition::To(target) => Transition::To(self.target(&target)),
@@ -201,6 +209,10 @@ impl Node for ScopedNode {
     fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
         self.inner.preview(&self.within(ctx.clone()))
     }
+
+    fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        self.inner.cache_key(&self.within(ctx.clone()))
+    }
 }
 
 #[derive(Debug)]
@@ -239,27 +251,17 @@ impl Route for ScopedRoute {
         other.is_some_and(|it| self.inner.excludes(choice, it.inner.as_ref(), other_choice))
     }
 
+    fn starts(&self) -> Starts {
+        self.inner.starts()
+    }
+
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
-        let (state, visits) =
-            (self.scope.state(view.state), self.scope.visits(view.visits).collect());
-        let within = RouteView {
-            state: &state,
-            visits: &visits,
-            facts: &self.scope.facts(view.facts),
-            ..*view
-        };
-        Ok(self.scope.transitions(self.inner.decide(&within)?))
+        let transitions = self.scope.with_view(view, |it| self.inner.decide(it))?;
+        Ok(self.scope.transitions(transitions))
     }
 
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
-        let (state, visits) =
-            (self.scope.state(view.state), self.scope.visits(view.visits).collect());
-        self.inner.taken(&RouteView {
-            state: &state,
-            visits: &visits,
-            facts: &self.scope.facts(view.facts),
-            ..*view
-        })
+        self.scope.with_view(view, |it| self.inner.taken(it))
     }
 
     fn access_set(&self) -> Option<AccessSet> {
@@ -294,13 +296,74 @@ impl Condition for ScopedCondition {
     }
 
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {
-        let (state, visits) =
-            (self.scope.state(view.state), self.scope.visits(view.visits).collect());
-        self.inner.holds(&RouteView {
-            state: &state,
-            visits: &visits,
-            facts: &self.scope.facts(view.facts),
-            ..*view
-        })
+        self.scope.with_view(view, |it| self.inner.holds(it))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        graph::{Cancel, Input, Provided, Reporter, SavedValues, Trigger, dispatch, route_fn},
+        id::{RunId, Step, TaskId},
+        state::Type,
+    };
+
+    struct Keyed;
+
+    #[async_trait]
+    impl Node for Keyed {
+        async fn run(&self, _ctx: NodeContext) -> Result<Command, NodeError> {
+            Ok(Update::default().into())
+        }
+
+        fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+            Ok(json!(ctx.visit()))
+        }
+    }
+
+    fn name(text: &str) -> NodeName {
+        NodeName::parse_path(text).unwrap()
+    }
+
+    fn scope() -> Scope {
+        Scope::new(name("review"), Schema::default(), Target::Fail)
+    }
+
+    fn context() -> NodeContext {
+        NodeContext {
+            run: RunId::parse("r").unwrap(),
+            task: TaskId { step: Step(1), index: 0 },
+            node: name("review.lint"),
+            original: None,
+            attempt: 1,
+            visits: Arc::new([(name("review.lint"), 3)].into_iter().collect()),
+            max_visits: None,
+            timeout: None,
+            state: Arc::new(Schema::default().empty()),
+            input: Input::State,
+            trigger: Trigger::Start,
+            cancel: Cancel::default(),
+            answers: SavedValues::default(),
+            memos: SavedValues::default(),
+            reporter: Reporter::default(),
+            facts: Arc::default(),
+            provided: Provided::default(),
+        }
+    }
+
+    #[test]
+    fn a_node_keeps_its_own_cache_key() {
+        let node = scope().node(Arc::new(Keyed));
+        assert_eq!(node.cache_key(&context()).unwrap(), json!(3));
+    }
+
+    #[test]
+    fn a_route_keeps_the_type_of_its_items() {
+        let targets = [Target::Node(name("lint"))];
+        let route = route_fn(targets, |_: &Map<String, Value>| [dispatch("lint", "a.rs")]);
+        assert_eq!(scope().route(Arc::new(route)).starts(), Starts::Item(Type::String));
     }
 }

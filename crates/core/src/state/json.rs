@@ -18,20 +18,33 @@ use super::{
 #[derive(Debug, Error)]
 pub enum JsonError {
     /// It is not JSON.
-    #[error("{0}")]
+    #[error(transparent)]
     Form(#[from] serde_json::Error),
     /// It is not text.
     #[error("it is not UTF-8: {0}")]
-    Utf8(#[from] Utf8Error),
+    Utf8(Utf8Error),
     /// It is too deep or too large.
     #[error("it is {0}")]
-    Limit(#[from] DataLimitReached),
+    Limit(DataLimitReached),
     /// A whole number needs more than 64 bits.
     #[error(
         "the whole number {0} does not fit into 64 bits; write it as a string, or with `.0` where \
          a float may be rounded"
     )]
     Number(String),
+}
+
+// The text of these variants has that of the error, so it is no source as well.
+impl From<Utf8Error> for JsonError {
+    fn from(error: Utf8Error) -> Self {
+        Self::Utf8(error)
+    }
+}
+
+impl From<DataLimitReached> for JsonError {
+    fn from(reached: DataLimitReached) -> Self {
+        Self::Limit(reached)
+    }
 }
 
 impl JsonError {
@@ -149,9 +162,19 @@ pub fn plain_text(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::with_causes;
 
     fn problem(text: &str) -> String {
         read_json(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_error_repeats_no_text_as_its_source() {
+        let deep = "[".repeat(1000);
+        for text in [&b"{"[..], b"\xff", deep.as_bytes(), b"99999999999999999999"] {
+            let error = read_json_bytes(text).unwrap_err();
+            assert_eq!(with_causes(&error), error.to_string());
+        }
     }
 
     #[test]

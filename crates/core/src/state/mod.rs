@@ -35,7 +35,7 @@ pub use self::{
     range::NumberRange,
     reducer::{Fold, ReduceError, Reducer, UpdateForm},
     sample::{complete, smallest},
-    schema::{FoldError, Schema, SchemaError, StateError},
+    schema::{Schema, SchemaError, StateError},
     types::{Field, OutOfRange, Record, Type},
     update::{Change, ChangeKind, NotFields, Update},
     value::{State, ViewError},

@@ -153,9 +153,9 @@ pub enum ReduceError {
         /// The given value, shortened.
         got: String,
     },
-    /// A sum exceeds the range of a 64-bit whole number.
+    /// A sum exceeds the range of a signed 64-bit whole number.
     #[error("the sum of {0} and {1} is too large")]
-    Overflow(i64, i64),
+    Overflow(i128, i128),
     /// A registered reducer returned an error.
     #[error("`{reducer}` refused: {reason}")]
     Custom {
@@ -389,7 +389,7 @@ impl Reducer {
             Self::Max => self.choose(current, written, Ordering::Greater),
             Self::Merge => self.merge(current, written),
             Self::Best { by } => Ok(match current {
-                Some(before) if rank(&written, by) <= rank(&before, by) => before,
+                Some(before) if !is_better(&written, &before, by) => before,
                 _ => written,
             }),
             Self::Custom(custom) => {
@@ -436,8 +436,9 @@ impl Reducer {
     }
 
     fn sum(&self, before: &Value, written: &Value) -> Result<Value, ReduceError> {
-        if let (Some(a), Some(b)) = (before.as_i64(), written.as_i64()) {
-            return a.checked_add(b).map(Value::from).ok_or(ReduceError::Overflow(a, b));
+        if let (Some(a), Some(b)) = (integer(before), integer(written)) {
+            let sum = i64::try_from(a + b);
+            return sum.map(Value::from).map_err(|_| ReduceError::Overflow(a, b));
         }
         let number = |it: &Value| it.as_f64().ok_or_else(|| self.kind_error("a number", it));
         Ok(Value::from(number(before)? + number(written)?))
@@ -546,14 +547,26 @@ fn merged(mut into: Map<String, Value>, written: Map<String, Value>) -> Map<Stri
     into
 }
 
-/// Returns the number at a path; a value without one ranks below every value with one.
-fn rank(value: &Value, by: &[String]) -> f64 {
-    let found = by.iter().try_fold(value, |it, key| it.get(key));
-    found.and_then(Value::as_f64).unwrap_or(f64::NEG_INFINITY)
+/// Returns whether the number at a path is higher. A value without one ranks below every value with one.
+fn is_better(written: &Value, before: &Value, by: &[String]) -> bool {
+    let number = |value| {
+        let found = by.iter().try_fold(value, |it: &Value, key| it.get(key));
+        found.filter(|it| it.is_number())
+    };
+    match (number(written), number(before)) {
+        (Some(written), Some(before)) => compare(written, before) == Some(Ordering::Greater),
+        (written, None) => written.is_some(),
+        (None, Some(_)) => false,
+    }
+}
+
+/// Returns a whole number, of any 64 bits: as a float, it could lose digits.
+fn integer(value: &Value) -> Option<i128> {
+    value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from))
 }
 
 fn compare(a: &Value, b: &Value) -> Option<Ordering> {
-    match (a.as_i64(), b.as_i64()) {
+    match (integer(a), integer(b)) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),
         _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
     }
@@ -633,5 +646,20 @@ mod tests {
         assert_eq!(error.to_string(), "`sum` needs a number, got \"two\"");
         assert!(folded(&Reducer::Merge, &[json!([])]).is_err());
         assert!(folded(&Reducer::Sum, &[json!(i64::MAX), json!(1)]).is_err());
+    }
+
+    #[test]
+    fn large_whole_numbers_keep_their_digits() {
+        let (large, larger) = (json!(u64::MAX - 1), json!(u64::MAX));
+        let both = [larger.clone(), large.clone()];
+        assert_eq!(folded(&Reducer::Min, &both), Ok(large.clone()));
+        assert_eq!(folded(&Reducer::Max, &[large.clone(), larger.clone()]), Ok(larger.clone()));
+        let best = Reducer::Best { by: vec!["n".into()] };
+        let [lower, higher] = [json!({"n": large}), json!({"n": larger})];
+        assert_eq!(folded(&best, &[lower, higher.clone()]), Ok(higher));
+        let error = folded(&Reducer::Sum, &[json!(u64::MAX), json!(1)]).unwrap_err();
+        assert_eq!(error.to_string(), "the sum of 18446744073709551615 and 1 is too large");
+        let in_range = [json!(u64::MAX), json!(i64::MIN)];
+        assert_eq!(folded(&Reducer::Sum, &in_range), Ok(json!(i64::MAX)));
     }
 }

@@ -47,7 +47,7 @@ pub enum SchemaError {
     },
     /// The schemas of all fields, each with the definitions it refers to, are too large.
     #[error("the schema of the state is {0}")]
-    Large(#[from] DataLimitReached),
+    Large(DataLimitReached),
     /// `x-merge` names an unknown reducer.
     #[error("`{channel}` names the unknown reducer {reducer}")]
     Reducer {
@@ -59,6 +59,13 @@ pub enum SchemaError {
     /// A reader was given for an unknown field.
     #[error("there is no channel `{0}`")]
     Unknown(String),
+}
+
+// The text has that of the limit, so the limit is no source as well.
+impl From<DataLimitReached> for SchemaError {
+    fn from(reached: DataLimitReached) -> Self {
+        Self::Large(reached)
+    }
 }
 
 /// An update does not fit the state.
@@ -106,17 +113,6 @@ impl StateError {
             | Self::Reduce { channel, .. } => channel,
         }
     }
-}
-
-/// The updates of a step could not be folded.
-#[derive(Debug, Error)]
-#[error("the updates of a step conflict")]
-pub struct FoldError {
-    /// The state before the step.
-    pub state: State,
-    /// The reason.
-    #[source]
-    pub error: StateError,
 }
 
 impl Schema {
@@ -214,7 +210,7 @@ impl Schema {
         let Update { clears, writes } = input;
         let (plain, writes): (Vec<_>, Vec<_>) = writes.into_iter().partition(is_plain);
         let folded = self.apply(empty, [&Update { clears, writes }]);
-        let (mut state, _) = folded.map_err(|refused| refused.error)?;
+        let (mut state, _) = folded?;
         let names: Vec<ChannelName> = plain.iter().map(|(name, _)| name.clone()).collect();
         for (name, value) in plain {
             let at = self.known(&name)?;
@@ -282,20 +278,18 @@ impl Schema {
         Ok(())
     }
 
-    /// Folds the updates of a step into the next state, as [`Schema::fold`], and takes the old state by value. Returns the changes as well.
+    /// Returns the state after the updates of a step, folded as by [`Schema::fold`], and the changes.
     ///
     /// # Errors
     ///
-    /// Returns the old state with the error of [`Schema::fold`].
+    /// As [`Schema::fold`].
     pub fn apply<'a>(
         &self,
         mut state: State,
         updates: impl IntoIterator<Item = &'a Update, IntoIter: Clone>,
-    ) -> Result<(State, Vec<Change>), Box<FoldError>> {
-        match self.fold_changes(&mut state, updates) {
-            Ok(changes) => Ok((state, changes)),
-            Err(error) => Err(Box::new(FoldError { state, error })),
-        }
+    ) -> Result<(State, Vec<Change>), StateError> {
+        let changes = self.fold_changes(&mut state, updates)?;
+        Ok((state, changes))
     }
 
     /// Folds the updates of a step into a state: first the clears of all tasks, then their writes in the order

@@ -26,7 +26,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Makes a message that is sent now. Keys are removed here, because the message is saved before a run
+    /// Makes a message that is sent now, by the system clock: the sender needs no engine. Keys are removed here, because the message is saved before a run
     /// processes it.
     pub fn new(channel: ChannelName, mut value: Value, mut by: Option<String>) -> Self {
         redact_value(&mut value);

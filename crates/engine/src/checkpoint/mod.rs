@@ -18,6 +18,7 @@ mod run;
 
 pub(crate) use self::migration::Fate;
 pub use self::questions::AskedQuestions;
+pub(crate) use self::questions::{full_name, name_of};
 pub use self::{
     checkpointer::{
         Checkpointer, Detail, ENTRIES_AT_ONCE, RunHistory, RunInbox, RunJournal, RunLeases,

@@ -8,7 +8,7 @@ use std::{
 use graphrun_core::{
     event::Usage,
     graph::{Input, Limits, OriginalTask, Trigger},
-    id::{NodeName, Step},
+    id::{NodeName, Step, TaskId},
     state::{Change, State},
 };
 use jiff::Timestamp;
@@ -141,6 +141,11 @@ impl Position {
         let mut usage = self.earlier.usage;
         usage.add(&self.used.usage);
         usage
+    }
+
+    /// Returns the id that a task of the next step had when it began, before a migration of the run.
+    pub fn original_task(&self, task: TaskId) -> TaskId {
+        self.original_tasks.get(&task.index).map_or(task, |it| it.task)
     }
 }
 

@@ -23,7 +23,9 @@ pub struct OpenQuestion {
     pub original_task: TaskId,
     /// Its node.
     pub node: NodeName,
-    /// The question; its key is the name that an answer uses.
+    /// The name that an answer uses: its key, or its full name if another question of the run had that key.
+    pub name: String,
+    /// The question, with the key that its node set.
     pub question: Question,
 }
 
@@ -68,8 +70,7 @@ pub enum QuestionOutcome {
 impl OpenQuestion {
     /// Returns whether a text is the name or the full name of the question.
     pub fn is_called(&self, text: &str) -> bool {
-        let (key, task) = (&self.question.key, format!("@{}", self.original_task));
-        text == key || (!key.ends_with(&task) && text.strip_suffix(&task) == Some(key.as_str()))
+        text == self.name || text == full_name(&self.question.key, self.original_task)
     }
 }
 
@@ -96,10 +97,10 @@ pub fn open_questions(position: &Position, records: &[TaskRecord]) -> Vec<OpenQu
     let open = open.into_iter().map(|(task, (node, question))| {
         let key = question.key.as_str();
         let is_known = position.people.question_keys.contains(key) || askers[key].len() > 1;
-        let original_task = position.original_tasks.get(&task.index).map_or(task, |it| it.task);
-        let open =
-            OpenQuestion { task, original_task, node: node.clone(), question: question.clone() };
-        if is_known { open.with_full_name() } else { open }
+        let original_task = position.original_task(task);
+        let name = name_of(key, original_task, is_known);
+        let (node, question) = (node.clone(), question.clone());
+        OpenQuestion { task, original_task, node, name, question }
     });
     open.collect()
 }
@@ -122,18 +123,10 @@ pub fn replaceable_questions(
         let is_known = asked.iter().filter(is_other).count() > 1
             || position.people.question_keys.contains(&it.question.key);
         let AskedQuestion { task, original_task, node, question, .. } = (*it).clone();
-        let open = OpenQuestion { task, original_task, node, question };
-        if is_known { open.with_full_name() } else { open }
+        let name = name_of(&question.key, original_task, is_known);
+        OpenQuestion { task, original_task, node, name, question }
     });
     replaceable.collect()
-}
-
-impl OpenQuestion {
-    /// Returns the question by its full name, because another question of the run had its key.
-    pub(crate) fn with_full_name(mut self) -> Self {
-        self.question.key = full_name(&self.question.key, self.original_task);
-        self
-    }
 }
 
 /// Returns all questions of a run, oldest first, from its whole journal.
@@ -252,8 +245,14 @@ fn time_of<'a>(
     found.map(|it| it.ts.clone()).unwrap_or_default()
 }
 
-fn full_name(key: &str, task: TaskId) -> String {
-    format!("{key}@{task}")
+/// Returns the name of a question whose task has this original id. `is_known`: another question of the run had its key.
+pub(crate) fn name_of(key: &str, task: TaskId, is_known: bool) -> String {
+    if is_known { full_name(key, task) } else { key.to_owned() }
+}
+
+/// Returns the full name of a question, which is unique in the run.
+pub(crate) fn full_name(key: &str, original_task: TaskId) -> String {
+    format!("{key}@{original_task}")
 }
 
 #[cfg(test)]
@@ -282,7 +281,7 @@ mod tests {
     }
 
     fn names(position: &Position, records: &[TaskRecord]) -> Vec<String> {
-        open_questions(position, records).into_iter().map(|it| it.question.key).collect()
+        open_questions(position, records).into_iter().map(|it| it.name).collect()
     }
 
     #[test]

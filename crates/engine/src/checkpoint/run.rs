@@ -52,7 +52,7 @@ pub struct ForkSource {
 }
 
 impl RunInfo {
-    /// Makes a run that starts now. Its id sorts by time and is also its name.
+    /// Makes a run that starts now, by the system clock. Its id sorts by time and is also its name.
     pub fn new(workflow: impl Into<String>) -> Self {
         let id = RunId::generate();
         Self {

@@ -119,8 +119,7 @@ impl Target {
     /// Releases the lease.
     pub(super) async fn release(&self) -> Result<(), RunError> {
         if let Self::Storage(it) = self {
-            it.storage.release(it.lease.token()).await?;
-            it.lease.forget();
+            it.lease.release().await?;
         }
         Ok(())
     }

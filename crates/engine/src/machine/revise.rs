@@ -96,9 +96,9 @@ pub(crate) fn revise(
     check_open_maps(machine, &tasks)?;
     let updates = tasks.iter().filter_map(|it| it.record.outcome.update());
     let state = machine.state.as_ref().clone();
-    let (mut state, _) = schema.apply(state, updates).map_err(|it| it.error)?;
+    let (mut state, _) = schema.apply(state, updates)?;
     if node.is_none() {
-        (state, _) = schema.apply(state, [update]).map_err(|it| it.error)?;
+        (state, _) = schema.apply(state, [update])?;
     }
     Ok(Revision { records: decided, position: position_after(machine, tasks, &state), state })
 }
@@ -133,7 +133,7 @@ fn finish_tasks(
         if replaced.as_ref().is_some_and(|it| it.0 == index) {
             continue;
         }
-        let record = match (&task.record, task.result()) {
+        let record = match (&task.record, task.result.as_deref()) {
             (Some(record), _) => Arc::clone(record),
             (None, Some((own, goto))) => {
                 let updates: &[&Update] = if node.is_none() { &[own, update] } else { &[own] };
@@ -187,6 +187,7 @@ fn position_after(machine: &Machine, finished: Vec<FinishedTask>, state: &State)
     position.used.elapsed_ms += records.iter().map(|it| it.ms).max().unwrap_or(0);
     let results = StepResults { records: &records, state };
     next_frontier(graph, limits.into(), &mut position, results);
+    position.began = machine.next_step_began();
     // An answer to the old question must not be used for the question that is asked again.
     position.people.question_keys.extend(open_step.question_keys().cloned());
     position.people.grants.extend(open_step.grants().iter().cloned());
@@ -206,7 +207,7 @@ fn replaced_task(
         return Err(ReviseError::Unknown { node: node.clone(), nearest });
     };
     let open = |(at, it): &(usize, &IndexedActivation)| {
-        it.node == node_index && *machine.open_step.tasks()[*at].phase() != Phase::Settled
+        it.node == node_index && machine.open_step.tasks()[*at].phase != Phase::Settled
     };
     if let Some((at, active)) = frontier.iter().enumerate().find(open) {
         return Ok((at, active.clone()));

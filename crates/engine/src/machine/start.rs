@@ -27,7 +27,7 @@ impl Machine {
     /// Fails when the input does not fit the state.
     pub fn start(
         graph: CompiledGraph,
-        settings: impl Into<RunSettings>,
+        settings: RunSettings,
         run: RunId,
         input: Update,
     ) -> Result<FirstStep, StateError> {
@@ -35,7 +35,6 @@ impl Machine {
         // Defaults are saved with the input: a later change of the schema does not affect a run that has
         // started.
         let changes = state.as_changes().collect();
-        let settings = settings.into();
         let began = settings.first_step_began(&graph);
         let position = at_entry(&graph, Position { began, ..Position::default() });
         Ok(Self::at(graph, settings, run, position, state).enter(changes))
@@ -49,13 +48,12 @@ impl Machine {
     /// Fails when the checkpoint does not fit the graph.
     pub fn start_at(
         graph: CompiledGraph,
-        settings: impl Into<RunSettings>,
+        settings: RunSettings,
         run: RunId,
         Checkpoint { position, state }: Checkpoint,
     ) -> Result<FirstStep, RestoreError> {
         fit::check(&graph, &position, &[])?;
         let changes = state.as_changes().collect();
-        let settings = settings.into();
         let position = Position { began: settings.first_step_began(&graph), ..position };
         let mut position = IndexedPosition::of(&graph, position)?;
         if position.frontier.is_empty() {
@@ -72,7 +70,7 @@ impl Machine {
     /// Fails when the input does not fit the state.
     pub fn turn(
         graph: CompiledGraph,
-        settings: impl Into<RunSettings>,
+        settings: RunSettings,
         run: RunId,
         ended: Checkpoint,
         input: &Update,
@@ -80,14 +78,13 @@ impl Machine {
         let Checkpoint { position, state } = ended;
         let schema = graph.schema();
         schema.check(input)?;
-        let (state, changes) = schema.apply(state, [input]).map_err(|it| it.error)?;
+        let (state, changes) = schema.apply(state, [input])?;
         let earlier = EarlierTurns {
             turns: position.earlier.turns + 1,
             steps: position.step.next().0,
             usage: position.total_usage(),
             elapsed_ms: position.earlier.elapsed_ms + position.used.elapsed_ms,
         };
-        let settings = settings.into();
         let position = Position {
             step: position.step.next(),
             earlier,
@@ -120,7 +117,7 @@ impl Machine {
     /// Fails when the saved run does not fit the graph.
     pub fn restore(
         graph: CompiledGraph,
-        settings: impl Into<RunSettings>,
+        settings: RunSettings,
         run: RunId,
         checkpoint: Checkpoint,
         records: Vec<TaskRecord>,
@@ -149,7 +146,7 @@ impl Machine {
 
     /// Continues a task from its restored state.
     fn continue_task(&mut self, index: usize, actions: &mut Vec<Action>) {
-        match *self.open_step.tasks()[index].phase() {
+        match self.open_step.tasks()[index].phase {
             Phase::Running => self.begin_task(index, actions),
             Phase::Sleeping { wait, .. } => {
                 actions.push(Action::Sleep { task: self.open_step.id(index), wait });
@@ -165,12 +162,11 @@ impl Machine {
     /// Returns the machine with the saved records, before any task starts.
     pub(crate) fn with_records(
         graph: CompiledGraph,
-        settings: impl Into<RunSettings>,
+        mut settings: RunSettings,
         run: RunId,
         checkpoint: Checkpoint,
         records: Vec<TaskRecord>,
     ) -> Result<Self, RestoreError> {
-        let mut settings = settings.into();
         let only = settings.retry_only.take();
         fit::check(&graph, &checkpoint.position, &records)?;
         // Messages from before a migration to this graph come first.
@@ -220,8 +216,8 @@ impl Machine {
 }
 
 impl RunSettings {
-    /// Returns when the first step begins, if the graph needs it.
-    fn first_step_began(&self, graph: &CompiledGraph) -> Option<Timestamp> {
+    /// Returns the beginning of a step that starts now, if the graph needs it.
+    pub(crate) fn first_step_began(&self, graph: &CompiledGraph) -> Option<Timestamp> {
         graph.definition().facts.time.then_some(self.now)
     }
 }

@@ -12,7 +12,7 @@ use graphrun_core::state::State;
 use jiff::Timestamp;
 
 use super::{Machine, Task, Wait};
-use crate::checkpoint::{OpenQuestion, Position, RunStatus};
+use crate::checkpoint::{OpenQuestion, Position, RunStatus, name_of};
 
 impl Machine {
     /// Returns the id of the run.
@@ -95,7 +95,7 @@ impl Machine {
         budget.reached_model_limit().is_none()
     }
 
-    /// Returns the questions that wait for an answer, each with its own key.
+    /// Returns the questions that wait for an answer, in task order.
     pub fn open_questions(&self) -> Vec<OpenQuestion> {
         let tasks = self.open_step.tasks();
         let mut askers: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
@@ -112,8 +112,8 @@ impl Machine {
                     self.position.people.question_keys.contains(key) || askers[key].len() > 1;
                 let original_task = self.original_task(index).map_or(task, |it| it.task);
                 let node = self.name_of_task(index).clone();
-                let open = OpenQuestion { task, original_task, node, question: question.clone() };
-                if is_known { open.with_full_name() } else { open }
+                let name = name_of(key, original_task, is_known);
+                OpenQuestion { task, original_task, node, name, question: question.clone() }
             })
             .collect()
     }
@@ -136,7 +136,7 @@ impl Machine {
         let waiting = self.open_step.tasks().iter().filter_map(|it| Some((it, it.wait()?)));
         let first =
             waiting.min_by_key(|(_, (wait, _))| wait.wake).map(|(task, (wait, failure))| {
-                format!("`{}` waits until {:.0}: {failure}", task.node(), wait.wake)
+                format!("`{}` waits until {:.0}: {failure}", task.node, wait.wake)
             });
         let reasons: Vec<String> = first.into_iter().chain(self.unanswered()).collect();
         let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
@@ -159,8 +159,8 @@ impl Machine {
     }
 
     pub(super) fn unanswered(&self) -> Option<String> {
-        let open = self.open_questions().into_iter().map(|it| it.question.key);
-        let keys: Vec<String> = open.collect();
-        (!keys.is_empty()).then(|| format!("waiting for an answer to {}", keys.join(", ")))
+        let open = self.open_questions().into_iter().map(|it| it.name);
+        let names: Vec<String> = open.collect();
+        (!names.is_empty()).then(|| format!("waiting for an answer to {}", names.join(", ")))
     }
 }

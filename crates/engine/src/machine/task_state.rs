@@ -169,14 +169,6 @@ impl TaskState {
         (phase, result_bytes)
     }
 
-    pub(super) fn phase(&self) -> &Phase {
-        &self.phase
-    }
-
-    pub(super) fn node(&self) -> &NodeName {
-        &self.node
-    }
-
     pub(super) fn order_mut(&mut self) -> &mut ItemDependencies {
         self.order.get_or_insert_default()
     }
@@ -223,11 +215,6 @@ impl TaskState {
     /// Returns whether the next attempt calls the node anew, with its memos if it has any.
     pub(super) fn is_at_beginning(&self) -> bool {
         self.phase == Phase::Running && self.answers.is_empty() && self.result.is_none()
-    }
-
-    /// Returns the result of its node, if the node finished and its targets are not decided.
-    pub(super) fn result(&self) -> Option<&(Update, Goto)> {
-        self.result.as_deref()
     }
 
     /// Returns the open question.

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::{
     SavedNestedRun, TaskJournal,
     rules::{
-        Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, beginning, check_fence, check_post,
+        Head, ID_PREFIX_LENGTH_MIN, Refusal, apply, beginning, check_fence, check_post,
         finished_by, misfit, stops_run,
     },
 };
@@ -281,7 +281,7 @@ impl RunList for InMemoryStorage {
                 let mut ids: Vec<String> =
                     several.iter().map(|it| it.info.id.to_string()).collect();
                 ids.sort();
-                Err(ambiguous(id_or_name, &ids))
+                Err(CheckpointError::AmbiguousRun { prefix: id_or_name.to_owned(), ids })
             }
         }
     }

@@ -273,8 +273,3 @@ pub fn misfit(run: &RunId, channel: &ChannelName, step: Step, error: NoList) -> 
     let what = format!("the channel `{channel}` at step {step}");
     CheckpointError::Damaged { run: run.to_string(), what, source: error.into() }
 }
-
-/// Returns the error for a prefix that several ids share.
-pub fn ambiguous(prefix: &str, ids: &[String]) -> CheckpointError {
-    CheckpointError::AmbiguousRun { prefix: prefix.to_owned(), ids: ids.to_vec() }
-}

@@ -64,7 +64,7 @@ pub enum BeneathError {
     NotFolder,
     /// It has more bytes than the limit.
     #[error("it is {0}")]
-    TooLarge(#[from] DataLimitReached),
+    TooLarge(DataLimitReached),
     /// It is not text.
     #[error("it is not UTF-8")]
     NotText,
@@ -74,6 +74,13 @@ pub enum BeneathError {
     /// The system refused.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+// The text has that of the limit, so the limit is no source as well.
+impl From<DataLimitReached> for BeneathError {
+    fn from(reached: DataLimitReached) -> Self {
+        Self::TooLarge(reached)
+    }
 }
 
 /// Which symbolic links are followed.

@@ -3,7 +3,7 @@
 use graphrun_core::id::RunId;
 use graphrun_engine::{
     checkpoint::{CheckpointError, EntryHash, Migration, RunInfo, RunSummary},
-    storage::rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
+    storage::rules::{Head, ID_PREFIX_LENGTH_MIN},
 };
 use tokio_postgres::{Row, types::ToSql};
 
@@ -263,7 +263,7 @@ impl StoredRun {
             [only] => Self::read(only),
             several => {
                 let ids = several.iter().map(|it| get(it, "id")).collect::<Result<Vec<_>, _>>()?;
-                Err(ambiguous(text, &ids).into())
+                Err(CheckpointError::AmbiguousRun { prefix: text.to_owned(), ids }.into())
             }
         }
     }

@@ -60,6 +60,12 @@ pub(super) enum Mode {
 /// A transaction that is rolled back unless it is committed.
 struct Transaction<'a>(&'a Connection);
 
+/// The tools during a transaction: its heads are forgotten unless it is committed, also after a panic.
+struct NotedHeads<'a> {
+    tools: &'a mut Tools,
+    are_kept: bool,
+}
+
 impl Database {
     pub(super) fn new(path: &Path, connection: Connection) -> Result<Self, CheckpointError> {
         let codec = Codec::new().map_err(|error| CheckpointError::Storage {
@@ -256,9 +262,10 @@ impl Session {
                 return Err(Fault::Failed);
             }
             let transaction = Transaction::begin(connection, mode)?;
-            let made = work(connection, tools)?;
+            let mut noted = NotedHeads { tools, are_kept: !is_write };
+            let made = work(connection, noted.tools)?;
             transaction.commit()?;
-            tools.heads.commit();
+            noted.are_kept = true;
             Ok(made)
         };
         let done = work();
@@ -303,6 +310,14 @@ impl Drop for Transaction<'_> {
         // A commit that succeeded, and some errors, have ended it already.
         if !self.0.is_autocommit() {
             drop(self.0.execute_batch("ROLLBACK"));
+        }
+    }
+}
+
+impl Drop for NotedHeads<'_> {
+    fn drop(&mut self) {
+        if !self.are_kept {
+            self.tools.heads.forget();
         }
     }
 }

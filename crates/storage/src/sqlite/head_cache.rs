@@ -1,10 +1,10 @@
 //! The heads that this connection has written, so that the next entry of a run need not read and check its head again.
 //!
 //! SQLite counts the commits of other connections (`data_version`). While the count is the same, each row is as this
-//! connection left it. Heads that a transaction notes count once it is committed; any other end forgets all heads, and so does
-//! each write of this connection that saves no entry.
+//! connection left it. A write that is not committed forgets all heads, since it may have noted some, and so does each write of
+//! this connection that saves no entry.
 
-use std::{collections::BTreeMap, mem};
+use std::collections::BTreeMap;
 
 use graphrun_core::id::RunId;
 use rusqlite::Connection;
@@ -21,8 +21,6 @@ pub(super) struct HeadCache {
     known: BTreeMap<RunId, (RunKey, StoredHead)>,
     /// The count of commits by other connections when they were written.
     version: i64,
-    /// Whether a transaction has begun that uses them, and is not committed.
-    is_open: bool,
 }
 
 /// At most this number of heads is kept; the others are read again when needed.
@@ -33,18 +31,14 @@ impl HeadCache {
     pub(super) fn begin(&mut self, database: &Connection) -> Result<(), Fault> {
         let mut count = database.prepare_cached("PRAGMA data_version")?;
         let version = count.query_row([], |row| row.get(0))?;
-        if mem::replace(&mut self.is_open, true) || self.version != version {
+        if self.version != version {
             self.forget();
         }
         self.version = version;
         Ok(())
     }
 
-    /// Ends a transaction that was committed.
-    pub(super) fn commit(&mut self) {
-        self.is_open = false;
-    }
-
+    /// Forgets all heads.
     pub(super) fn forget(&mut self) {
         self.known.clear();
     }

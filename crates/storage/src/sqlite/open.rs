@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use graphrun_engine::checkpoint::{CheckpointError, FORMAT_VERSION};
+use graphrun_engine::checkpoint::CheckpointError;
 use nix::errno::Errno;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
@@ -124,7 +124,7 @@ impl FileKind {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(self.schema)?;
         transaction.pragma_update(None, "application_id", self.mark())?;
-        transaction.pragma_update(None, "user_version", FORMAT_VERSION)?;
+        transaction.pragma_update(None, "user_version", self.migrations.format())?;
         transaction.commit()?;
         Ok(())
     }
@@ -371,6 +371,8 @@ fn inaccessible(path: &Path, error: &io::Error) -> CheckpointError {
 mod tests {
     use std::error::Error as _;
 
+    use graphrun_engine::checkpoint::FORMAT_VERSION;
+
     use super::*;
 
     #[test]
@@ -383,6 +385,17 @@ mod tests {
             let error = inaccessible(Path::new("runs.db"), &io::Error::from(cause)).to_string();
             assert!(error.starts_with(&format!("runs.db cannot be used: {says}")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_new_file_has_the_newest_format_of_its_kind() {
+        // The tables of a new file need no migration.
+        const FAILS: &str = "INSERT INTO missing VALUES (1)";
+        let folder = tempfile::tempdir().unwrap();
+        let kind = FileKind { migrations: Migrations(&[FAILS, FAILS]), ..RUNS };
+        let database = kind.open(&folder.path().join("other.db"), |_| ()).unwrap();
+        assert_eq!(marks(&database).unwrap().version, 3);
+        assert_eq!(RUNS.migrations.format(), FORMAT_VERSION);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use graphrun_engine::{
     checkpoint::{
         CheckpointError, Claim, EntryHash, InboxMessage, LeaseToken, Message, RunInfo, RunSummary,
     },
-    storage::rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous, check_fence},
+    storage::rules::{Head, ID_PREFIX_LENGTH_MIN, check_fence},
 };
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
@@ -90,7 +90,7 @@ impl Run {
             (Some(last), _) => {
                 let all = found.iter().chain([&last]);
                 let ids: Vec<String> = all.map(|it| it.id.to_string()).collect();
-                Err(ambiguous(text, &ids).into())
+                Err(CheckpointError::AmbiguousRun { prefix: text.to_owned(), ids }.into())
             }
         }
     }

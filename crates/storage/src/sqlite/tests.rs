@@ -66,6 +66,28 @@ async fn a_step_on_a_full_disk_is_saved_later_as_a_whole() {
 }
 
 #[tokio::test]
+async fn a_read_keeps_no_head_of_a_failed_write() {
+    let folder = TempDir::new().unwrap();
+    let (storage, token) = storage_with_a_run(&folder).await;
+    storage.append(&token, &commit(1, "x")).await.unwrap();
+    let fails = storage.database.with_connection(|it| {
+        it.execute_batch(
+            "CREATE TABLE parents (key INTEGER PRIMARY KEY);
+             CREATE TABLE children (key REFERENCES parents DEFERRABLE INITIALLY DEFERRED);
+             CREATE TRIGGER fails AFTER INSERT ON journal BEGIN INSERT INTO children VALUES (1); END",
+        )
+    });
+    fails.unwrap();
+    let error = storage.append(&token, &commit(2, "x")).await.unwrap_err();
+    assert_eq!(error.source().unwrap().to_string(), "FOREIGN KEY constraint failed");
+    storage.database.with_connection(|it| it.execute_batch("DROP TRIGGER fails")).unwrap();
+
+    assert_eq!(storage.load(&id()).await.unwrap().position.step, Step(1));
+    storage.append(&token, &commit(2, "x")).await.unwrap();
+    assert_eq!(storage.load(&id()).await.unwrap().position.step, Step(2));
+}
+
+#[tokio::test]
 async fn a_locked_database_is_a_named_error() {
     let folder = TempDir::new().unwrap();
     let (storage, token) = storage_with_a_run(&folder).await;

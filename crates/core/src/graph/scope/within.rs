@@ -6,7 +6,7 @@ use crate::graph::{Bounds, Catch, Defer, Edge, ItemPolicy, OnFinish, Policies, S
 impl Scope {
     /// Redirects an outer edge that leaves the node which uses the graph: it leaves the end of the
     /// inner graph instead.
-    pub fn follow(&self, edge: &mut Edge) {
+    pub fn redirect(&self, edge: &mut Edge) {
         match edge {
             Edge::Then { from, .. } | Edge::Route { from, .. } | Edge::May { from, .. } => {
                 if *from == self.name {
