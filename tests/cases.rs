@@ -248,6 +248,14 @@ fn nodes_behind_values_that_are_not_tried_are_not_reached_yet() {
 }
 
 #[test]
+fn the_rest_of_a_declared_limit_is_there_and_undecided() {
+    let explored = explored("tests/cases/explore/remaining.yaml", 10_000);
+    assert!(explored.is_complete, "{explored:?}");
+    assert_eq!((&explored.stuck, &explored.unreached), (&vec![], &vec![]), "{explored:?}");
+    assert!(!explored.gaps.is_empty(), "{explored:?}");
+}
+
+#[test]
 fn a_sum_that_may_leave_its_range_is_a_gap() {
     let explored = explored("tests/cases/explore/sum_in_a_range.yaml", 10_000);
     let gap = "every sum of `points`: more updates may lead out of its range";

@@ -277,6 +277,19 @@ async fn a_used_up_bound_keeps_the_last_error() {
     assert!(reason.contains("division by zero"), "{reason}");
 }
 
+#[tokio::test]
+async fn a_reason_that_holds_the_error_is_not_followed_by_it() {
+    let text =
+        FAILS.replace("NEXT", "polish").replace("catch: { any: polish }", "catch: { any: why }");
+    let text = text.replace(
+        "set: { reason: '\"gave up after \" + log.join(\", \")' }",
+        "set: { reason: 'has(via.error) ? \"gave up: \" + via.error.message : \"?\"' }",
+    );
+    let reason = Engine::new(graph(&text)).run(&json!({})).await.unwrap().reason.unwrap();
+    assert!(reason.starts_with("`why` ended the run: gave up: "), "{reason}");
+    assert_eq!(reason.matches("division by zero").count(), 1, "{reason}");
+}
+
 #[test]
 fn mistakes_in_failures_and_routes_by_name_are_found() {
     let cases = [

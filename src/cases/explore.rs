@@ -41,6 +41,10 @@ const OPEN_MANY: usize = 2_000;
 /// A step through the states of a group that meets all of them, and not neighbours, which are much alike.
 const STRIDE: usize = 7_919;
 
+/// A limit that no way through a workflow reaches, and with which expressions can still compute.
+const MUCH: u64 = 1_000_000_000_000;
+const MUCH_MONEY: f64 = 1e9;
+
 /// The limits of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
@@ -181,7 +185,8 @@ pub fn explore(
     effort: Effort,
     mut watch: impl FnMut(&Explored),
 ) -> Explored {
-    let limits = Limits { exhausted: graph.definition().limits.exhausted.clone(), ..unlimited() };
+    let declared = &graph.definition().limits;
+    let limits = Limits { exhausted: declared.exhausted.clone(), ..unlimited(declared) };
     let mut search = Search {
         graph,
         outcomes: Outcomes::new(definition, graph),
@@ -211,8 +216,15 @@ pub fn explore(
     search.finish()
 }
 
-fn unlimited() -> Limits {
-    Limits { steps: u64::MAX, tokens: None, usd: None, time: None, ..Limits::default() }
+/// The limits of a run that reaches none of them. Those of the workflow are there, since its nodes may read what remains.
+fn unlimited(declared: &Limits) -> Limits {
+    Limits {
+        steps: MUCH,
+        tokens: declared.tokens.map(|it| it.max(MUCH)),
+        usd: declared.usd.map(|it| it.max(MUCH_MONEY)),
+        time: None,
+        ..Limits::default()
+    }
 }
 
 impl Search<'_> {

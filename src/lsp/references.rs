@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     id::NodeName,
-    workflow::{Step, check_field_name, check_type_name},
+    workflow::{Part, Step, check_field_name, check_type_name},
 };
 
 /// A thing that a workflow declares.
@@ -89,12 +89,60 @@ pub(super) fn rename(
     if new != name && view.outline.under(&[section, new]).is_some() {
         return Err(format!("there is `{new}` already"));
     }
+    refuse_names_elsewhere(workspace, view, &named)?;
     let mut edit = WorkspaceEdit::default();
     for Reference { uri, text, range, .. } in all(workspace, view, &named) {
         let range = LineIndex::new(&text).range(&range);
         edit.changes.entry(uri).or_default().push(TextEdit { range, new_text: new.to_owned() });
     }
     Ok(edit)
+}
+
+/// Refuses to rename what other files, or the values of an enum, name by the same word: they would mean another thing.
+fn refuse_names_elsewhere(
+    workspace: &Workspace,
+    view: &DocumentView<'_>,
+    named: &Named,
+) -> Result<(), String> {
+    let Named { section, name } = named;
+    let parts = view.outline.parts();
+    let text = |it: &Part| it.value.clone().and_then(|it| view.text.get(it));
+    if *section == "state" {
+        let is_passed = |it: &Part| {
+            let [Step::Key(key), ..] = it.path.as_slice() else { return false };
+            let is_key = it.path.len() == 2 && it.name() == Some(name);
+            matches!(key.as_str(), "input" | "output")
+                && (is_key || text(it) == Some(name.as_str()))
+        };
+        if parts.iter().any(is_passed)
+            && let Some(user) = workspace.users_of(view).first()
+        {
+            let user = user.display();
+            return Err(format!(
+                "`{user}` uses this workflow and names `{name}`: change both by hand"
+            ));
+        }
+    }
+    let is_chosen = |it: &Part| {
+        let [outer @ .., Step::Key(last)] = it.path.as_slice() else { return false };
+        let to = [outer, &[Step::Key("to".to_owned())][..]].concat();
+        last == "match"
+            && outer.last() == Some(&Step::Key("then".to_owned()))
+            && view.outline.part(&to).is_none()
+    };
+    if *section == "nodes"
+        && parts.iter().any(is_chosen)
+        && parts.iter().any(|it| {
+            let role = view.grammar.at(&it.path).and_then(super::grammar::role);
+            let values = text(it).filter(|it| role == Some(Role::Type) && it.contains('|'));
+            values.is_some_and(|it| words(it).any(|range| it[range] == **name))
+        })
+    {
+        return Err(format!(
+            "an enum has the value `{name}`, by which `match` leads to this node: change both by hand"
+        ));
+    }
+    Ok(())
 }
 
 /// Returns the workflow that a prompt or a file of test cases belongs to.

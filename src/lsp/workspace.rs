@@ -86,6 +86,17 @@ pub(super) struct DocumentView<'w> {
     pub(super) lines: LineIndex<'w>,
 }
 
+impl Document {
+    /// Whether it is a YAML file of another program, which an editor may open, too. A file without a key may become a
+    /// workflow.
+    fn is_foreign(&self) -> bool {
+        let extension = self.path.as_ref().map(|it| it.extension().unwrap_or_default());
+        let is_yaml = extension.is_none_or(|it| it == "yaml" || it == "yml");
+        let is_entry = |it: &str| it.contains(':') && !it.starts_with(['#', ' ']);
+        is_yaml && FileKind::of(&self.text).is_none() && self.text.lines().any(is_entry)
+    }
+}
+
 /// The name at a position in a document.
 pub(super) struct Spot {
     /// The path to the value; for a key, the path to its value.
@@ -125,10 +136,13 @@ impl Workspace {
         on_disk.retain(|uri, _| is_tested(uri));
     }
 
-    /// Returns a snapshot of an open document, or of a workflow under test.
+    /// Returns a snapshot of an open document, or of a workflow under test; `None` for a file of another program, too.
     pub(super) fn view(&self, uri: &str) -> Option<DocumentView<'_>> {
         let known = self.documents.get_key_value(uri);
         let (uri, document) = known.or_else(|| self.on_disk.get_key_value(uri))?;
+        if document.is_foreign() {
+            return None;
+        }
         let is_cases = self.kind_of(uri) == Some(FileKind::Cases);
         Some(DocumentView {
             uri,
@@ -175,6 +189,37 @@ impl Workspace {
             is_for_it.then_some((uri, text))
         };
         paths.into_iter().filter_map(text).collect()
+    }
+
+    /// Returns the workflows that use one: the open ones, and those beside it.
+    pub(super) fn users_of(&self, workflow: &DocumentView<'_>) -> Vec<PathBuf> {
+        let (Some(path), Some(folder)) = (workflow.path, workflow.folder()) else {
+            return Vec::new();
+        };
+        let open = self.documents.values().filter_map(|it| it.path.clone());
+        let beside = fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path());
+        let mut paths: Vec<PathBuf> = open.chain(beside).collect();
+        paths.retain(|it| it.extension().is_some_and(|it| it == "yaml" || it == "yml"));
+        paths.sort();
+        paths.dedup();
+        let uses = |user: &PathBuf| {
+            let text = match self.documents.get(&self.uri_of(user)) {
+                Some(open) => Some(Arc::clone(&open.text)),
+                None => read_named(user, DataLimit::FileBytes).ok().map(Into::into),
+            };
+            let Some(text) = text.filter(|it| FileKind::of(it) == Some(FileKind::Workflow)) else {
+                return false;
+            };
+            let folder = user.parent().unwrap_or(Path::new(""));
+            Outline::of(&text).parts().iter().any(|part| {
+                let is_use =
+                    part.path.iter().rev().take(2).any(|it| *it == Step::Key("use".into()));
+                let word = part.value.clone().and_then(|it| text.get(it)).filter(|_| is_use);
+                word.is_some_and(|it| source_paths(folder, it.as_ref()).iter().any(|it| it == path))
+            })
+        };
+        paths.retain(uses);
+        paths
     }
 
     /// Returns a snapshot of a file of test cases, which need not be open.

@@ -126,6 +126,39 @@ fn a_rename_changes_every_place_and_nothing_else() {
     assert_eq!(can, Value::Null);
 }
 
+#[test]
+fn a_name_that_other_files_or_values_share_is_not_renamed() {
+    let mut editor = Editor::start();
+    let part = "graphrun: 1\nname: part\nstate: { text: string, short: string, own: string }\ninput: text\n\
+        output: short\nstart: cut\nnodes:\n  cut: { set: { short: text, own: text }, then: end }\n";
+    let user = "graphrun: 1\nname: user\nstate: { a: string, b: string }\ninput: a\noutput: b\nstart: u\n\
+        nodes:\n  u: { use: { workflow: part.yaml, in: { text: a }, out: { b: short } }, then: end }\n";
+    let by_enum = "graphrun: 1\nname: by_enum\nstate: { next: left | right }\noutput: next\nstart: go\nnodes:\n  \
+        go: { set: { next: '\"left\"' }, then: { match: next } }\n  left: { set: { next: '\"right\"' }, then: end }\n  \
+        right: { set: { next: '\"left\"' }, then: end }\n";
+    editor.write("user.yaml", user);
+    editor.write("part.yaml", part);
+    for (name, text, at, refused) in [
+        ("part.yaml", part, "{ text", "user.yaml"),
+        ("part.yaml", part, "short", "user.yaml"),
+        ("part.yaml", part, "own", ""),
+        ("by_enum.yaml", by_enum, "  left", "an enum has the value `left`"),
+        ("by_enum.yaml", by_enum, "  go", ""),
+    ] {
+        let uri = editor.uri(name);
+        editor.open(&uri, text);
+        let at = text.find(at).unwrap() + at.len();
+        let (line, start) = (text[..at].matches('\n').count(), text[..at].rfind('\n').unwrap() + 1);
+        let position = json!({"line": line, "character": at - start});
+        let params =
+            json!({"textDocument": {"uri": uri}, "position": position, "newName": "other"});
+        let answer = editor.ask("textDocument/rename", params);
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains(refused), "{name}: {answer}");
+        assert_eq!(message.is_empty(), refused.is_empty(), "{name}: {answer}");
+    }
+}
+
 /// The titles of the fixes for a text, and the text after the first one.
 pub(super) fn fixed(editor: &mut Editor, name: &str, text: &str) -> (Vec<String>, String) {
     let uri = editor.uri(name);

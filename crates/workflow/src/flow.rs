@@ -82,6 +82,7 @@ impl Flow {
             is_doubtful: sources.is_doubtful(),
             lacks_ways: sources.lacks_ways(),
             visits: names.iter().map(|_| OnceLock::new()).collect(),
+            own_visits: names.iter().map(|_| OnceLock::new()).collect(),
             names,
             places,
             start,

@@ -14,7 +14,7 @@ use graphrun_core::{
 };
 
 use super::{
-    EnterNode, NestedUse, Registry, Workflow,
+    EnterNode, NestedUse, NodeDefinition, Registry, Workflow,
     bounds::check_bounds,
     declarations::{Declarations, Follows},
     draft::{EdgeDraft, NodeDraft, WorkflowDraft},
@@ -23,7 +23,7 @@ use super::{
     folders::{check_used, read_folders},
     format::WorkflowKeys,
     memory::MEMORY,
-    nodes::read_nodes,
+    nodes::{read_nodes, warn_of_no_effect},
     policies::PolicyScope,
     prompt::PromptFiles,
     reader::{Data, Entry, SpannedText, Yaml},
@@ -72,6 +72,7 @@ pub(super) fn lower(
         check_reachable(report, &draft, &entry, &limits);
     }
     report_unused(report, top);
+    warn_of_unused_exit_codes(report, top, &definitions);
     warn_of_unread_items(report, &env, &draft);
     warn_of_unused_fields(report, root, &env, &interface, &draft);
     let Interface { input, output, inbox } = interface;
@@ -378,6 +379,21 @@ fn read_start(
         }
     }
     entry
+}
+
+/// Warns about exit codes of all nodes of which none runs a command, unless errors may be the reason.
+fn warn_of_unused_exit_codes(
+    report: &mut Report,
+    top: &Section<'_>,
+    nodes: &BTreeMap<NodeName, NodeDefinition>,
+) {
+    let retry = top.get("defaults").and_then(|it| it.get("retry"));
+    let mut entries = retry.map(Yaml::entries).unwrap_or_default().iter();
+    let Some(codes) = entries.find(|it| it.key.text == "exit_codes") else { return };
+    if !report.has_errors() && !nodes.values().any(|it| it.settings.has_exit_code()) {
+        let message = "`exit_codes` has no effect here: no node runs a command";
+        warn_of_no_effect(report, &codes.key, message, "remove it; `on` names kinds of failure");
+    }
 }
 
 /// Reports inputs and fields that nothing reads or nothing writes, unless errors may be the reason, or code that may read

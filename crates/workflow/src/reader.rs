@@ -17,11 +17,14 @@ use graphrun_guard::data_limit::DataLimit;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
 
 use self::{
-    advice::{advice, hidden_blank},
+    advice::{Mistake, advice, hidden_blank},
     brackets::ParsedText,
     cut::{Cut, NextEntry},
 };
 use super::report::Report;
+
+/// What YAML does with an expression without quotes in braces.
+const ENDS_AT_COMMA: &str = "YAML ends this value at its comma";
 
 /// The deepest nesting of lists and mappings.
 const DEPTH_MAX: usize = 32;
@@ -379,7 +382,7 @@ impl<'a> Reader<'a> {
             format!("quote it: `{}: \"{text}\"`", key.text)
         };
         *value = Yaml { range: range.clone(), data: Data::Scalar { text, plain: true } };
-        let finding = Diagnostic::error("GR001", "YAML ends this value at its comma");
+        let finding = Diagnostic::error("GR001", ENDS_AT_COMMA);
         let finding = finding.at(self.report.place(&(end..end + 1)), "the value ends here");
         self.report.push(finding.help(help));
     }
@@ -457,6 +460,13 @@ impl<'a> Reader<'a> {
                     let place = self.report.place(&hidden);
                     let finding = Diagnostic::error("GR001", message).at(place, "no blank");
                     self.report.push(finding.help("replace it with a blank"));
+                    return Err(Hopeless);
+                }
+                if let Some(mistake) = Mistake::of(error.info(), &self.report.file.text, at) {
+                    let Mistake { message, range, label, help } = mistake;
+                    let place = self.report.place(&range);
+                    self.report
+                        .push(Diagnostic::error("GR001", message).at(place, label).help(help));
                     return Err(Hopeless);
                 }
                 let finding = Diagnostic::error("GR001", error.info())

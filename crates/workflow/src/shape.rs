@@ -354,7 +354,8 @@ impl Report {
     }
 
     /// Reports a repeated name of a list.
-    pub(super) fn named_twice(&mut self, word: &SpannedText, what: &str) {
+    /// Reports a word of a list that stands there already.
+    pub fn named_twice(&mut self, word: &SpannedText, what: &str) {
         let finding = Diagnostic::error("GR002", format!("{what} names `{}` twice", word.text));
         self.push(finding.at(self.place(&word.range), "again"));
     }

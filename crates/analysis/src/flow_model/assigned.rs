@@ -33,6 +33,7 @@ pub struct Assigned {
     carried: Vec<Bits>,
     reach: Reach,
     concurrency: Concurrency,
+    effects: Effects,
 }
 
 /// The fields that every way has written (must-assign).
@@ -130,25 +131,56 @@ impl Assigned {
         let mut reach = Reach::of(model);
         let concurrency = Concurrency::of(model, &reach);
         reach.refine(|it| concurrency.of_node(it).collect());
-        let mut flow = FieldFlow::new(model, &reach, &concurrency);
+        let effects = Effects::of(model, &reach, &concurrency);
+        let mut flow = FieldFlow::new(model, &reach, &concurrency, &effects);
         flow.begin_at_start();
         let (lines, into, carried) = flow.run();
         let (may_assign, certain) = flow.found();
-        Self { may_assign, certain, lines, into, carried, reach, concurrency }
+        Self { may_assign, certain, lines, into, carried, reach, concurrency, effects }
+    }
+
+    /// Computes the fields that are written when a node starts again; `None` if it never does. It follows the nodes on the
+    /// ways from the node back to it, and no others.
+    pub fn since_itself(&self, model: &FlowModel, node: usize) -> Option<Bits> {
+        let before = self.nodes_before(model, node);
+        self.since_visit(model, node, &self.certain, Some(before)).must_be_assigned_before(node)
+    }
+
+    /// Returns the nodes with a way to a node, and the node itself.
+    fn nodes_before(&self, model: &FlowModel, node: usize) -> Bits {
+        let mut found = Bits::none(model.nodes.len());
+        let mut open = vec![node];
+        while let Some(to) = open.pop() {
+            if found.contains(to) {
+                continue;
+            }
+            found.insert(to);
+            for line in self.into[to].iter().map(|it| &self.lines[*it]) {
+                open.extend(line.from.iter().chain(&line.spent));
+            }
+        }
+        found
     }
 
     /// Computes the fields that are written when nodes start in the step of a visit of `visited`, or later.
     pub fn since(&self, model: &FlowModel, visited: usize) -> Since {
-        self.since_visit(model, visited, &self.certain)
+        self.since_visit(model, visited, &self.certain, None)
     }
 
     /// Computes the fields that are written when nodes start in the step of the visit after the one of `since`, or later.
     pub fn since_next(&self, model: &FlowModel, visited: usize, since: &Since) -> Since {
-        self.since_visit(model, visited, &since.later)
+        self.since_visit(model, visited, &since.later, None)
     }
 
-    fn since_visit(&self, model: &FlowModel, visited: usize, before: &Certain) -> Since {
-        let mut flow = FieldFlow::new(model, &self.reach, &self.concurrency);
+    fn since_visit(
+        &self,
+        model: &FlowModel,
+        visited: usize,
+        before: &Certain,
+        within: Option<Bits>,
+    ) -> Since {
+        let mut flow = FieldFlow::new(model, &self.reach, &self.concurrency, &self.effects);
+        flow.within = within;
         let mut at_once = vec![None; model.nodes.len()];
         if before.is_reached[visited] {
             for node in self.concurrency.of_node(visited).filter(|it| *it != visited) {
@@ -290,19 +322,28 @@ struct FieldFlow<'a> {
     /// For each join, the fields that each awaited node brings, once it has arrived.
     maybe_arrived: Vec<Vec<Option<Bits>>>,
     surely_arrived: Vec<Vec<Option<Bits>>>,
-    /// The fields that nodes concurrent with each node may write.
-    gains: Vec<Bits>,
-    /// The fields that are uncertain after each node because a concurrent node may clear them.
-    loses: Vec<Bits>,
-    /// For each bounded node, the facts that follow from a visit of it.
-    after_visit: Vec<Option<AfterVisit>>,
+    effects: &'a Effects,
+    /// The nodes that lines lead to; all, if there are none.
+    within: Option<Bits>,
     /// The number of changes of any set so far.
     changes: u32,
     /// The number of the last change of the sets of each node.
     changed_at: Vec<u32>,
 }
 
+/// What nodes do to the fields wherever the analysis begins.
+#[derive(Debug)]
+struct Effects {
+    /// The fields that nodes concurrent with each node may write.
+    gains: Vec<Bits>,
+    /// The fields that are uncertain after each node because a concurrent node may clear them.
+    loses: Vec<Bits>,
+    /// For each bounded node, the facts that follow from a visit of it.
+    after_visit: Vec<Option<AfterVisit>>,
+}
+
 /// The facts that follow from a visit of a bounded node. A used-up bound implies such a visit.
+#[derive(Debug)]
 struct AfterVisit {
     /// The nodes that are reachable when the visit did not finish.
     unfinished: Bits,
@@ -310,8 +351,56 @@ struct AfterVisit {
     lost: Bits,
 }
 
+impl Effects {
+    fn of(model: &FlowModel, reach: &Reach, concurrency: &Concurrency) -> Self {
+        let nodes = 0..model.nodes.len();
+        let after_visit = |it: usize| AfterVisit::of(model, reach, concurrency, it);
+        Self {
+            gains: nodes.clone().map(|it| written_by(model, concurrency.of_node(it))).collect(),
+            loses: nodes.clone().map(|it| cleared_by(model, concurrency.of_node(it))).collect(),
+            after_visit: nodes.map(after_visit).collect(),
+        }
+    }
+}
+
+impl AfterVisit {
+    fn of(
+        model: &FlowModel,
+        reach: &Reach,
+        concurrency: &Concurrency,
+        node: usize,
+    ) -> Option<Self> {
+        model.nodes[node].bound?;
+        let outcomes = model.nodes[node].outcomes.iter();
+        let mut unfinished = outcomes.filter(|it| !it.ending.has_written()).peekable();
+        let mut after = Vec::new();
+        if unfinished.peek().is_some() {
+            // The branch of the visit may end, and a concurrent branch may use up the bound.
+            after.extend(concurrency.of_node(node));
+        }
+        let to = unfinished.flat_map(super::Outcome::alternatives).flat_map(|it| &it.arrows);
+        after.extend(to.filter_map(|it| match it {
+            Arrow::Node(to) | Arrow::Tasks(to) => Some(*to),
+            Arrow::Join(join) => Some(model.joins[*join].node),
+            Arrow::End | Arrow::Fail => None,
+        }));
+        let unfinished = reach.from(after);
+        let lost = if concurrency.is_empty() {
+            cleared_by(model, reach.from([node]).iter())
+        } else {
+            cleared_by(model, 0..model.nodes.len())
+        };
+        Some(Self { unfinished, lost })
+    }
+}
+
 impl<'a> FieldFlow<'a> {
-    fn new(model: &'a FlowModel, reach: &'a Reach, concurrency: &'a Concurrency) -> Self {
+    fn new(
+        model: &'a FlowModel,
+        reach: &'a Reach,
+        concurrency: &'a Concurrency,
+        effects: &'a Effects,
+    ) -> Self {
         let (nodes, fields) = (model.nodes.len(), model.fields);
         let arrived = |_: &super::Join| Vec::new();
         let mut following = Self {
@@ -325,9 +414,8 @@ impl<'a> FieldFlow<'a> {
             is_reached: vec![false; nodes],
             maybe_arrived: model.joins.iter().map(arrived).collect(),
             surely_arrived: model.joins.iter().map(arrived).collect(),
-            gains: (0..nodes).map(|it| written_by(model, concurrency.of_node(it))).collect(),
-            loses: (0..nodes).map(|it| cleared_by(model, concurrency.of_node(it))).collect(),
-            after_visit: Vec::new(),
+            effects,
+            within: None,
             changes: 0,
             changed_at: vec![0; nodes],
         };
@@ -335,7 +423,6 @@ impl<'a> FieldFlow<'a> {
             following.maybe_arrived[at] = vec![None; join.awaited.len()];
             following.surely_arrived[at] = vec![None; join.awaited.len()];
         }
-        following.after_visit = (0..nodes).map(|it| following.after_visit_of(it)).collect();
         following
     }
 
@@ -376,34 +463,14 @@ impl<'a> FieldFlow<'a> {
         }
     }
 
-    fn after_visit_of(&self, node: usize) -> Option<AfterVisit> {
-        self.model.nodes[node].bound?;
-        let outcomes = self.model.nodes[node].outcomes.iter();
-        let mut unfinished = outcomes.filter(|it| !it.ending.has_written()).peekable();
-        let mut after = Vec::new();
-        if unfinished.peek().is_some() {
-            // The branch of the visit may end, and a concurrent branch may use up the bound.
-            after.extend(self.concurrency.of_node(node));
-        }
-        let to = unfinished.flat_map(super::Outcome::alternatives).flat_map(|it| &it.arrows);
-        after.extend(to.filter_map(|it| match it {
-            Arrow::Node(to) | Arrow::Tasks(to) => Some(*to),
-            Arrow::Join(join) => Some(self.model.joins[*join].node),
-            Arrow::End | Arrow::Fail => None,
-        }));
-        let unfinished = self.reach.from(after);
-        let lost = if self.concurrency.is_empty() {
-            cleared_by(self.model, self.reach.from([node]).iter())
-        } else {
-            cleared_by(self.model, 0..self.model.nodes.len())
-        };
-        Some(AfterVisit { unfinished, lost })
-    }
-
     /// Draws the lines that leave the nodes after these, and the line of a limit.
     fn draw_lines_from(&mut self, first: &[usize]) {
         let limit = self.model.after_limit;
-        for from in self.reach.order(&first.iter().copied().chain(limit).collect::<Vec<_>>()) {
+        let order = self.reach.order(&first.iter().copied().chain(limit).collect::<Vec<_>>());
+        for from in order {
+            if self.within.as_ref().is_some_and(|it| !it.contains(from)) {
+                continue;
+            }
             for outcome in &self.model.nodes[from].outcomes {
                 for alternative in outcome.alternatives() {
                     for arrow in &alternative.arrows {
@@ -440,6 +507,9 @@ impl<'a> FieldFlow<'a> {
     }
 
     fn push(&mut self, line: Line) {
+        if self.within.as_ref().is_some_and(|it| !it.contains(line.to)) {
+            return;
+        }
         self.into[line.to].push(self.lines.len());
         self.lines.push(line);
     }
@@ -583,7 +653,7 @@ impl<'a> FieldFlow<'a> {
             carried.add(&node.may_assign);
         }
         carried.extend(&line.known);
-        carried.add(&self.gains[from]);
+        carried.add(&self.effects.gains[from]);
         if let Some((join, at)) = line.join {
             carried.add(&written_by(self.model, self.concurrency.of_arrived(join, at)));
         }
@@ -619,7 +689,7 @@ impl<'a> FieldFlow<'a> {
             carried.add(&node.must_assign);
         }
         carried.extend(&line.known);
-        carried.remove(&self.loses[from]);
+        carried.remove(&self.effects.loses[from]);
         if let Some((join, at)) = line.join {
             carried.remove(&cleared_by(self.model, self.concurrency.of_arrived(join, at)));
         } else {
@@ -632,7 +702,7 @@ impl<'a> FieldFlow<'a> {
     fn add_visited(&self, line: &Line, carried: &mut Bits) {
         let Some(from) = line.from else { return };
         for &spent in &line.spent {
-            let Some(after) = &self.after_visit[spent] else { continue };
+            let Some(after) = &self.effects.after_visit[spent] else { continue };
             let node = &self.model.nodes[spent];
             let mut known = self.must_assign[spent].clone();
             if !after.unfinished.contains(from) {

@@ -164,7 +164,7 @@ pub enum RouteError {
         message: String,
     },
     /// An expression could not be evaluated.
-    #[error("the condition `{expression}` failed: {reason}")]
+    #[error("the expression `{expression}` failed: {reason}")]
     Expression {
         /// The expression.
         expression: String,

@@ -86,6 +86,12 @@ impl Channel {
         self
     }
 
+    /// Returns whether each record that is read from an answer has all of its fields, if only as null: a reader makes a
+    /// value of a Rust type, but reading by a schema adds no field that may be omitted.
+    pub fn reads_whole_records(&self) -> bool {
+        self.reader.is_some() && !is_lenient(&self.schema)
+    }
+
     /// Excludes the channel from the input and the result of a run.
     #[must_use]
     pub fn private(mut self) -> Self {

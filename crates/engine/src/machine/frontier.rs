@@ -537,6 +537,9 @@ impl<'a> FrontierBuilder<'a> {
             Some(text) => text.to_owned(),
             None => it.to_string(),
         });
+        // A text for people often holds the error already.
+        let is_told = |error: &str| text.as_ref().is_some_and(|it| it.contains(error.trim()));
+        let cause = cause.filter(|it| !is_told(it));
         let text = text.map(|it| shortened(&it));
         match (text, cause) {
             (Some(text), cause) => {

@@ -79,7 +79,16 @@ impl Kind for AskKind {
         let writes = reader.get("writes").and_then(|it| reader.report().word(it, "`writes`"));
         let writes = writes.and_then(|it| reader.channel(&it));
         let choices = reader.get("choices").map(|it| reader.report().words(it, "`choices`"));
+        if let (Some([]), Some(key)) = (choices.as_deref(), reader.key("choices")) {
+            let message = "`choices` is empty, so there is no answer";
+            let help = "remove it, or write the answers: `choices: [yes_, no_]`";
+            reader.report().bad_value(key, message, help);
+        }
         let choices = choices.unwrap_or_default();
+        let is_again = |at: usize| choices[..at].iter().any(|it| it.text == choices[at].text);
+        for again in (0..choices.len()).filter(|it| is_again(*it)) {
+            reader.report().named_twice(&choices[again], "`choices`");
+        }
         if let Some(channel) = &writes {
             check_choices(reader, &choices, channel);
         }

@@ -132,7 +132,7 @@ impl Kind for RunTestsKind {
                 parts.require(reader.report(), "artifact", "the field with the files");
                 None
             }
-            Some(yaml) => reader.expression(yaml).map(Some),
+            Some(yaml) => reader.artifact(yaml).map(Some),
         };
         let runner = read_test_runner(reader, &parts);
         let attempt = parts.get("attempt").and_then(|it| {

@@ -498,6 +498,7 @@ impl ExpressionChecker<'_> {
     ) -> Type {
         let before = std::mem::replace(&mut self.asking, false);
         let bound = self.variables.len();
+        let known = (self.present.len(), self.ranges.len());
         let mut types = Vec::new();
         for (parameter, argument) in function.parameters.iter().zip(arguments) {
             types.push(match (&parameter.takes, &argument.kind) {
@@ -531,12 +532,18 @@ impl ExpressionChecker<'_> {
                     }
                     self.node_name(name, range)
                 }
-                (_, NodeKind::Variable(name)) => self.variable(name, types.last(), &argument.range),
+                (_, NodeKind::Variable(name)) => {
+                    let ty = self.variable(name, types.last(), &argument.range);
+                    self.learn_filtered(&arguments[0], name);
+                    ty
+                }
                 (Takes::NodeName | Takes::Pattern | Takes::Variable, _) => Type::String,
             });
         }
         self.facts.time |= function.name == "now";
         self.variables.truncate(bound);
+        self.present.truncate(known.0);
+        self.ranges.truncate(known.1);
         self.asking = before;
         if let Some(types) = (function.two_types)(&types) {
             let message = format!("`{}` makes values that are {types}", function.name);

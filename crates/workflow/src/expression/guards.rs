@@ -5,6 +5,7 @@ use graphrun_core::state::{NumberRange, Record, Type};
 
 use super::{
     checker::ExpressionChecker,
+    functions::Function,
     known::{self, Proof},
     print, ranges, sizes,
     syntax::{Node, NodeKind, Operator},
@@ -111,13 +112,18 @@ impl ExpressionChecker<'_> {
                 let mut part = Some(path);
                 while let Some(node) = part {
                     self.present.extend(node.place());
+                    self.present.extend(size_of_groups(node));
                     part = node.container();
                 }
             }
             Proof::Compared { path, to, is_equal } => {
                 self.present.extend(via::learned(&path, to, is_equal));
             }
-            Proof::Ordered { .. } | Proof::Unequal { .. } => (),
+            Proof::Ordered { left, operator, right } => {
+                self.learn_index(left, operator, right);
+                self.learn_index(right, operator.turned(), left);
+            }
+            Proof::Unequal { .. } => (),
             Proof::Sized { list, number, fulfils } => {
                 let known = sizes::known(&self.present, &list.to_string());
                 self.learn_size(list, sizes::least(known, number, fulfils));
@@ -156,6 +162,37 @@ impl ExpressionChecker<'_> {
         }
     }
 
+    /// Records the item of a list whose number is below the size of the list.
+    fn learn_index(&mut self, index: &Node, operator: Operator, size: &Node) {
+        let NodeKind::Call(Function { name: "size", .. }, arguments) = &size.kind else { return };
+        let Some(list) = arguments.first().filter(|_| operator == Operator::Less) else { return };
+        let index_type = self.types_here.get(&(index.range.start, index.range.end));
+        let is_counted = index_type
+            .is_some_and(|it| matches!(it, Type::Int(it) if it.min.is_some_and(|it| it >= 0.0)));
+        if is_counted
+            && matches!(self.noted(list), Some(Type::List(it)) if !matches!(**it, Type::Optional(_)))
+        {
+            self.present.push(print::item_of(list, index));
+        }
+    }
+
+    /// Records what the conditions of a filter prove of the items of its list. `variable` is the name of an item here.
+    pub(super) fn learn_filtered(&mut self, list: &Node, variable: &str) {
+        let NodeKind::Call(function, arguments) = &list.kind else { return };
+        match (function.name, arguments.as_slice()) {
+            ("filter", [list, named, condition]) => {
+                self.learn_filtered(list, variable);
+                let NodeKind::Variable(name) = &named.kind else { return };
+                let condition = condition.with_variable(name, variable);
+                self.learn(&condition, true);
+                self.learn_ranges(&condition, true);
+            }
+            // They keep items, or leave some out.
+            ("sort" | "distinct" | "slice", [list, ..]) => self.learn_filtered(list, variable),
+            _ => (),
+        }
+    }
+
     /// The type of a part that has been checked, without null.
     fn noted(&self, part: &Node) -> Option<&Type> {
         self.types.get(&(part.range.start, part.range.end)).map(Type::required)
@@ -165,6 +202,17 @@ impl ExpressionChecker<'_> {
     pub(super) fn is_map_with_nulls(&self, part: &Node) -> bool {
         matches!(self.noted(part), Some(Type::Map(it)) if matches!(**it, Type::Optional(_)))
     }
+}
+
+/// The mark of the groups of a pattern in a list, which are all there if the pattern matches.
+fn size_of_groups(node: &Node) -> Option<String> {
+    let NodeKind::Call(Function { name: "groups", .. }, arguments) = &node.kind else {
+        return None;
+    };
+    let NodeKind::Pattern(pattern) = &arguments.get(1)?.kind else { return None };
+    let is_list = matches!(pattern.groups_type(), Type::List(_));
+    let count = i64::try_from(pattern.regex.captures_len() - 1).ok()?;
+    sizes::mark(&node.to_string(), count).filter(|_| is_list)
 }
 
 /// The type of values whose part at this path is present, and in a range if there is one.

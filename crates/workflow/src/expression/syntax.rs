@@ -117,6 +117,44 @@ impl Node {
         }
     }
 
+    /// The same with another name for a variable.
+    pub(super) fn with_variable(&self, name: &str, other: &str) -> Self {
+        let mut copy = self.clone();
+        if name != other {
+            copy.rename(name, other);
+        }
+        copy
+    }
+
+    fn rename(&mut self, name: &str, other: &str) {
+        match &mut self.kind {
+            NodeKind::Name(it) | NodeKind::Variable(it) if it == name => other.clone_into(it),
+            NodeKind::Literal(_)
+            | NodeKind::Name(_)
+            | NodeKind::NodeName(_)
+            | NodeKind::Pattern(_)
+            | NodeKind::Variable(_) => (),
+            NodeKind::List(items) | NodeKind::Call(_, items) => {
+                for it in items {
+                    it.rename(name, other);
+                }
+            }
+            NodeKind::Field(of, _) | NodeKind::Not(of) | NodeKind::Negate(of) => {
+                of.rename(name, other);
+            }
+            NodeKind::Record(_, fields) => {
+                for it in fields {
+                    it.value.rename(name, other);
+                }
+            }
+            NodeKind::Index(of, with) | NodeKind::Binary(_, of, with) => {
+                of.rename(name, other);
+                with.rename(name, other);
+            }
+            NodeKind::If(parts) => parts.iter_mut().for_each(|it| it.rename(name, other)),
+        }
+    }
+
     /// The direct parts, in source order.
     pub(super) fn parts(&self) -> Vec<&Self> {
         match &self.kind {

@@ -37,6 +37,8 @@ pub(crate) struct Paths {
     pub(super) lacks_ways: bool,
     /// The fields that are assigned after a visit of each node. They take time to find, and few conditions ask for visits.
     pub(super) visits: Vec<OnceLock<VisitFields>>,
+    /// The same before each node itself, for its other visits.
+    pub(super) own_visits: Vec<OnceLock<OwnVisitFields>>,
     pub(super) names: Vec<NodeName>,
     /// The place of the name of each node.
     pub(super) places: Vec<Range<usize>>,
@@ -50,6 +52,13 @@ pub(super) struct VisitFields {
     since: Since,
     /// After another visit.
     since_next: Since,
+}
+
+/// The fields that are assigned before a node that has been visited before.
+#[derive(Debug)]
+pub(super) struct OwnVisitFields {
+    /// `None` if no way leads back to it.
+    since: Option<Bits>,
     /// The fields that the node itself has assigned before any visit but the first since its count was last reset.
     by_itself: Bits,
 }
@@ -92,17 +101,23 @@ impl Paths {
         if visited == node && !is_again {
             return false;
         }
+        // Without a known way from the one to the other, an unknown way leads there.
+        let has = |it: Option<&Bits>| it.map_or(self.lacks_ways, |it| it.contains(field));
+        // The last one of a node's own visits is the current one.
+        if visited == node {
+            let own = self.own_visits[node].get_or_init(|| OwnVisitFields {
+                since: self.assigned.since_itself(&self.net, node),
+                by_itself: self.net.written_by_itself(node),
+            });
+            return has(own.since.as_ref()) || own.by_itself.contains(field);
+        }
         let fields = self.visits[visited].get_or_init(|| {
             let since = self.assigned.since(&self.net, visited);
             let since_next = self.assigned.since_next(&self.net, visited, &since);
-            VisitFields { since, since_next, by_itself: self.net.written_by_itself(visited) }
+            VisitFields { since, since_next }
         });
-        // The last one of a node's own visits is the current one.
-        let is_next = is_again && visited != node;
-        let since = if is_next { &fields.since_next } else { &fields.since };
-        // Without a known way from the one to the other, an unknown way leads there.
-        since.must_be_assigned_before(node).map_or(self.lacks_ways, |it| it.contains(field))
-            || visited == node && fields.by_itself.contains(field)
+        let since = if is_again { &fields.since_next } else { &fields.since };
+        has(since.must_be_assigned_before(node).as_ref())
     }
 
     /// Returns the facts that hold before a node, because routes have proved them.

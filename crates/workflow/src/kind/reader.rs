@@ -32,6 +32,9 @@ use crate::{
     typing::{Misfit, describe},
 };
 
+/// The field of an artifact with its files.
+const FILES: &str = "files";
+
 /// A node that is read: its keys, and the declarations that they may refer to.
 ///
 /// The reader reports mistakes instead of failing at the first one. A method that reads a value has reported the reason when
@@ -271,20 +274,45 @@ impl NodeReader<'_> {
     /// Reads an expression for a list of files.
     pub fn files(&mut self, yaml: &Yaml) -> Option<Expression> {
         let files = self.expression(yaml)?;
-        let problem = match files.ty() {
-            Type::Any => None,
-            Type::List(item) => misfit_of_file(item).map(|it| (it, "other items")),
-            other => Some((
-                format!("`files` is a list of files, and this is {}", describe(other)),
-                "no list",
-            )),
-        };
-        if let Some((message, label)) = problem {
+        if let Some((message, label)) = misfit_of_files(files.ty()) {
             let place = self.report().place(&yaml.range);
             let finding = Diagnostic::error("GR022", message).at(place, label);
             self.report().push(finding.help("an item is `{ path: …, content: … }`, both texts"));
         }
         Some(files)
+    }
+
+    /// Reads an expression for an artifact, which is a record with files.
+    pub fn artifact(&mut self, yaml: &Yaml) -> Option<Expression> {
+        let artifact = self.expression(yaml)?;
+        let ty = artifact.ty();
+        let problem = match ty {
+            Type::Any => None,
+            Type::Map(value) => misfit_of_files(value.required()),
+            Type::Record(record) => match ty.field(FILES) {
+                Some(Type::Optional(_)) => {
+                    let message = format!("the `{FILES}` of {} may be absent", describe(ty));
+                    Some((message, "not always files"))
+                }
+                Some(files) => misfit_of_files(files),
+                None if !record.is_closed => None,
+                None => Some((format!("{} has no field `{FILES}`", describe(ty)), "no files")),
+            },
+            other => {
+                let shown = describe(other);
+                Some((
+                    format!("an artifact is a record with files, and this is {shown}"),
+                    "no files",
+                ))
+            }
+        };
+        if let Some((message, label)) = problem {
+            let place = self.report().place(&yaml.range);
+            let finding = Diagnostic::error("GR022", message).at(place, label);
+            let help = "an artifact is `{ files: [{ path: …, content: … }] }`";
+            self.report().push(finding.help(help));
+        }
+        Some(artifact)
     }
 
     /// Reports a value whose type does not fit the declared one. `what` is the subject of the
@@ -570,6 +598,18 @@ impl NodeReader<'_> {
 /// Returns the one of several types that a value which fits none of them is meant for.
 fn meant<'t>(types: &'t [Type], ty: &Type) -> &'t Type {
     types.iter().find(|it| ty.out_of_range(it).is_some()).unwrap_or(&types[0])
+}
+
+/// Returns why a value of this type is no list of files.
+fn misfit_of_files(files: &Type) -> Option<(String, &'static str)> {
+    match files {
+        Type::Any => None,
+        Type::List(item) => misfit_of_file(item).map(|it| (it, "other items")),
+        other => {
+            let shown = describe(other);
+            Some((format!("`{FILES}` is a list of files, and this is {shown}"), "no list"))
+        }
+    }
 }
 
 /// Returns why a value of this type is no file with a path and a content.

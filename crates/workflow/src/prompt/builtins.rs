@@ -189,7 +189,9 @@ fn multiplied(name: &str, args: &[Value]) -> usize {
             found.saturating_mul(text(2).len())
         }
         "join" => length().saturating_mul(size(args.get(1))),
-        "indent" => (text(0).lines().count() + 1).saturating_mul(largest_number(args)),
+        // The first argument is the text itself, which may be a number.
+        "indent" => (text(0).lines().count() + 1)
+            .saturating_mul(largest_number(args.get(1..).unwrap_or(&[]))),
         // Lists of 24 bytes an item.
         "batch" | "slice" => largest_number(args).saturating_mul(24),
         "format" => formatted(args),
@@ -304,7 +306,8 @@ fn times(state: &mut State<'_, '_>, left: &Value, right: &Value) -> Result<Value
     Ok(Value::from(items))
 }
 
-/// The operators of numbers, as the engine computes them: exact for whole numbers, or not at all.
+/// The operators of numbers, as the engine computes them: exact for whole numbers, or with a point where the exact number
+/// is too large.
 fn arithmetic(
     operator: char,
     left: &Value,
@@ -321,9 +324,10 @@ fn arithmetic(
         return Err(unsupported());
     }
     if let (true, true) = (left.is_integer(), right.is_integer()) {
-        let (left, right) = (i128::try_from(left.clone())?, i128::try_from(right.clone())?);
-        let result = whole(left, right).ok_or_else(unsupported)?;
-        return Ok(i64::try_from(result).map_or_else(|_| Value::from(result), Value::from));
+        let exact = whole(i128::try_from(left.clone())?, i128::try_from(right.clone())?);
+        if let Some(exact) = exact {
+            return Ok(i64::try_from(exact).map_or_else(|_| Value::from(exact), Value::from));
+        }
     }
     Ok(Value::from(float(f64::try_from(left.clone())?, f64::try_from(right.clone())?)))
 }

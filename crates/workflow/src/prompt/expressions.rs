@@ -6,7 +6,7 @@ use graphrun_core::{
 };
 use minijinja::machinery::{
     Span,
-    ast::{BinOp, BinOpKind, Expr, GetItem, IfExpr, Map, Slice, Test, UnaryOpKind},
+    ast::{BinOp, BinOpKind, CallArg, Expr, GetItem, IfExpr, Map, Slice, Test, UnaryOpKind},
 };
 
 use super::{
@@ -97,6 +97,20 @@ impl Form {
     }
 }
 
+/// The operator that a test means.
+fn operator_of(test: &str) -> Option<BinOpKind> {
+    Some(match test {
+        "eq" | "equalto" | "==" => BinOpKind::Eq,
+        "ne" | "!=" => BinOpKind::Ne,
+        "lt" | "lessthan" | "<" => BinOpKind::Lt,
+        "le" | "<=" => BinOpKind::Lte,
+        "gt" | "greaterthan" | ">" => BinOpKind::Gt,
+        "ge" | ">=" => BinOpKind::Gte,
+        "in" => BinOpKind::In,
+        _ => return None,
+    })
+}
+
 /// Whether a value of the type has no items.
 pub(super) fn is_single(ty: &Type) -> bool {
     let mut types = alternatives(ty).into_iter();
@@ -167,6 +181,7 @@ impl<'t> PromptChecker<'_, 't> {
                     } else {
                         let operands = [(left.1, &left.0), (right.1, &right.0)];
                         self.try_operation("a in b", "`in`", &operands, step.expr.span());
+                        self.check_contained((left.1, &left.0), (&step.expr, &right.0));
                     }
                     left = right;
                 }
@@ -348,6 +363,9 @@ impl<'t> PromptChecker<'_, 't> {
                 self.printed(&left, it.left.span());
                 self.printed(&right, it.right.span());
             }
+            if matches!(it.op, BinOpKind::In) {
+                self.check_contained((&it.left, &left), (&it.right, &right));
+            }
             return match ty {
                 // A list of lists, or a list several times.
                 Type::List(_) if symbol == "+" => either(as_list(&left), as_list(&right)),
@@ -374,6 +392,16 @@ impl<'t> PromptChecker<'_, 't> {
             let what = format!("the test `{}`", it.name);
             let source = |args: &str| format!("a is {}{args}", it.name);
             self.try_with_arguments(source, &what, tested, &it.args, &args, span);
+        }
+        if self.problems.len() == known
+            && let ([CallArg::Pos(other)], [other_type]) = (it.args.as_slice(), args.as_slice())
+            && let Some(operator) = operator_of(it.name)
+        {
+            if matches!(operator, BinOpKind::In) {
+                self.check_contained((&it.expr, &ty), (other, other_type));
+            } else {
+                self.compare(&ty, &it.expr, other_type, other, operator);
+            }
         }
         Type::Bool
     }
@@ -554,6 +582,25 @@ impl<'t> PromptChecker<'_, 't> {
             other if allowed => self.ty(other),
             other => self.present(other),
         }
+    }
+
+    /// Reports a value that no text can contain, because it is no text.
+    fn check_contained(
+        &mut self,
+        (item, item_type): (&Expr<'_>, &Type),
+        (within, within_type): (&Expr<'_>, &Type),
+    ) {
+        let is_other = |it: Form| it != Form::Text;
+        if Form::of(within_type) != Some(Form::Text) || !Form::of(item_type).is_some_and(is_other) {
+            return;
+        }
+        let (shown, of) = (describe(item_type), describe(within_type));
+        let message = format!("{shown} is never a part of {of}");
+        let help = match item {
+            Expr::Const(_) => "write it in quotes".to_owned(),
+            _ => "compare it with the items of a list: `… in [1, 2]`".to_owned(),
+        };
+        self.problem("GR022", within.span(), message, "never true").help = Some(help);
     }
 
     /// Checks that two compared values have types that can be compared, and that a literal text that is

@@ -10,7 +10,7 @@ use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a filter")]
 pub(super) fn tojson(
     value: &Value,
-    indent: Option<usize>,
+    indent: Option<i128>,
     options: Kwargs,
 ) -> Result<String, Error> {
     let indent = match indent {
@@ -21,7 +21,8 @@ pub(super) fn tojson(
     let mut json = Vec::new();
     let written = match indent {
         Some(width) => {
-            let indent = " ".repeat(width.min(16));
+            // No number may fail: it may be computed.
+            let indent = " ".repeat(usize::try_from(width.clamp(0, 16)).unwrap_or(0));
             let formatter = PrettyFormatter::with_indent(indent.as_bytes());
             value.serialize(&mut Serializer::with_formatter(&mut json, formatter))
         }

@@ -1,6 +1,6 @@
 //! Values that may be absent: where a value is needed, a condition must have proved that it is there.
 
-use graphrun_core::state::Type;
+use graphrun_core::state::{Channel, Type};
 use minijinja::{
     Value,
     machinery::ast::{BinOpKind, Expr},
@@ -84,7 +84,7 @@ impl PromptChecker<'_, '_> {
         path_of(expression).is_some_and(|path| {
             let root = path.split('.').next().unwrap_or_default();
             let channel = self.scope.schema.channel(root);
-            channel.is_some_and(|it| it.reader().is_some()) && !path.contains(['[', '('])
+            channel.is_some_and(Channel::reads_whole_records) && !path.contains(['[', '('])
         })
     }
 

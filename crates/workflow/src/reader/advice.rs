@@ -2,6 +2,10 @@
 
 use std::ops::Range;
 
+use super::ENDS_AT_COMMA;
+
+const NO_TABS: &str = "indent with spaces; YAML takes no tabs";
+
 /// A part of the parser's message, and what to do about it.
 const BY_MESSAGE: &[(&str, &str)] = &[
     ("flow mapping", "within `{ … }`, quote a value that holds `[`, `]`, `{`, `}`, `,` or `: `"),
@@ -45,10 +49,126 @@ const BY_MESSAGE: &[(&str, &str)] = &[
     ("unprintable", "remove this character, or write it as an escape in double quotes"),
 ];
 
+/// The most lines above an error of the parser in which its cause is searched.
+const LINES_ABOVE: usize = 10;
+
+/// A mistake that the parser notices elsewhere than where it is.
+#[derive(Debug)]
+pub(super) struct Mistake {
+    pub(super) message: &'static str,
+    pub(super) range: Range<usize>,
+    pub(super) label: &'static str,
+    pub(super) help: &'static str,
+}
+
+impl Mistake {
+    /// Finds the mistake behind a message of the parser about a place in a text.
+    pub(super) fn of(message: &str, text: &str, at: usize) -> Option<Self> {
+        if message.contains("found a tab") {
+            let tab = tab_below(text, at)?;
+            return Some(Self {
+                message: "YAML takes no tab here",
+                range: tab..tab + 1,
+                label: "a tab",
+                help: NO_TABS,
+            });
+        }
+        if message.contains("quoted scalar") || message.contains("flow mapping") {
+            let comma = cut_quote(text, at)?;
+            return Some(Self {
+                message: ENDS_AT_COMMA,
+                range: comma..comma + 1,
+                label: "the value ends here",
+                help: "quote it: put the whole value in quotes",
+            });
+        }
+        if message.contains("simple key expect") {
+            let before = text.get(..at)?;
+            let is_first = before.rsplit('\n').next()?.trim().is_empty();
+            let line = before.trim_end().rsplit('\n').next().filter(|_| is_first)?;
+            let end = before.trim_end().len();
+            return Some(Self {
+                message: "this is no entry of a mapping",
+                range: end - line.trim_start().len()..end,
+                label: "no `KEY: VALUE`",
+                help: "write `KEY: VALUE`, with a blank after the colon",
+            });
+        }
+        None
+    }
+}
+
+/// Returns the tab because of which a text without quotes that begins at a place cannot be read: one that indents its line
+/// or one below it, or else the first one.
+fn tab_below(text: &str, at: usize) -> Option<usize> {
+    let mut begin = text.get(..at)?.rfind('\n').map_or(0, |it| it + 1);
+    let indenting = text[begin..].split_inclusive('\n').find_map(|line| {
+        let first = begin;
+        begin += line.len();
+        let blanks = &line[..line.len() - line.trim_start().len()];
+        let tab = blanks.find('\t').filter(|_| !line.trim().is_empty());
+        tab.map(|it| first + it)
+    });
+    indenting.or_else(|| text[at..].find('\t').map(|it| at + it))
+}
+
+/// Returns the comma within the quotes of an expression that stands in braces without quotes around it, in the line of a
+/// place or above it. YAML ends the value at the comma, and begins a quoted text behind it.
+fn cut_quote(text: &str, at: usize) -> Option<usize> {
+    let end = at + text.get(at..)?.find('\n').unwrap_or(text.len() - at);
+    let mut starts = text[..end].match_indices('\n').rev().map(|(it, _)| it + 1);
+    let mut begin = end;
+    let mut found = None;
+    for _ in 0..=LINES_ABOVE {
+        let start = starts.next().unwrap_or(0);
+        let line = &text[start..begin];
+        found = cut_quote_of_line(line).map(|it| start + it).or(found);
+        if start == 0 {
+            break;
+        }
+        begin = start - 1;
+    }
+    found
+}
+
+fn cut_quote_of_line(line: &str) -> Option<usize> {
+    // Whether a value can begin here, the quotation mark of a text that YAML reads as one, and that of an expression.
+    let (mut is_start, mut quoted, mut inner) = (false, None, None);
+    let (mut depth, mut before) = (0_usize, ' ');
+    for (at, it) in line.char_indices() {
+        match (quoted, inner, it) {
+            (Some(mark), _, _) => {
+                if it == mark && before != '\\' {
+                    quoted = None;
+                }
+            }
+            (None, Some(_), ',') => return Some(at),
+            (None, Some(mark), _) => {
+                if it == mark {
+                    inner = None;
+                }
+            }
+            (None, None, '#') if before == ' ' => return None,
+            (None, None, '"' | '\'') if is_start || depth == 0 => quoted = Some(it),
+            (None, None, '"' | '\'') if !before.is_alphanumeric() => inner = Some(it),
+            (None, None, '{') => depth += 1,
+            (None, None, '}') => depth = depth.saturating_sub(1),
+            (None, None, _) => (),
+        }
+        is_start = if it == ' ' {
+            is_start || before == ':'
+        } else {
+            quoted.is_none() && matches!(it, '{' | '[' | ',')
+        };
+        before = it;
+    }
+    None
+}
+
 /// Returns advice on a message of the parser about a place in a text.
 pub(super) fn advice(message: &str, text: &str, at: usize) -> Option<String> {
     if tab_before(text, at) {
-        return Some("indent with spaces; YAML takes no tabs".to_owned());
+        return Some(NO_TABS.to_owned());
     }
     if ["flow ", "indentation"].iter().any(|it| message.contains(it))
         && let Some(open) = OpenBracket::above(text, at)
@@ -225,18 +345,51 @@ fn for_line(text: &str, at: usize) -> Option<String> {
 mod tests {
     use std::{path::Path, sync::Arc};
 
-    use graphrun_core::diagnostic::SourceFile;
+    use graphrun_core::diagnostic::{Diagnostic, SourceFile};
 
     use crate::{Registry, parse};
 
-    /// The advice on a workflow that begins with these lines.
-    fn advice_on(lines: &str) -> String {
+    /// The first finding on a workflow that begins with these lines.
+    fn finding_on(lines: &str) -> Diagnostic {
         let text = format!("graphrun: 1\n{lines}\nstart: x\n");
         let file = SourceFile { name: "w.yaml".to_owned(), text };
         let found = parse(Arc::new(file), Path::new(""), &Registry::default()).unwrap_err();
         let first = found.in_order()[0];
         assert_eq!(first.code, "GR001", "{lines}: {first:?}");
-        first.help.clone().unwrap_or_default()
+        first.clone()
+    }
+
+    fn advice_on(lines: &str) -> String {
+        finding_on(lines).help.unwrap_or_default()
+    }
+
+    #[test]
+    fn a_mistake_is_shown_where_it_is() {
+        for (lines, line, message, advice) in [
+            ("about: hello\n\tname: x", 3, "no tab", "indent with spaces"),
+            ("state:\n  i: int\n \tj: int", 4, "no tab", "indent with spaces"),
+            (
+                "nodes:\n  s: { set: { m: l.join(\", \").slice(0, 2) }, then: t }\n  \
+                 t: { set: { m: l.join(\", \") }, then: end }",
+                3,
+                "ends this value at its comma",
+                "put the whole value in quotes",
+            ),
+            (
+                "nodes:\n  s: { set: { m: l.join(\", \") }, then: t }\n  \
+                 t: { ask: \"Ready?\", writes: m, then: end }",
+                3,
+                "ends this value at its comma",
+                "put the whole value in quotes",
+            ),
+            ("nodes:\n  s:\n    max_visits:3\n    then: end", 4, "no entry", "a blank after"),
+        ] {
+            let finding = finding_on(lines);
+            let found = finding.labels[0].place.line_and_column().0;
+            assert_eq!(found, line, "{lines}: {finding:?}");
+            assert!(finding.message.contains(message), "{lines}: {finding:?}");
+            assert!(finding.help.as_ref().is_some_and(|it| it.contains(advice)), "{finding:?}");
+        }
     }
 
     #[test]

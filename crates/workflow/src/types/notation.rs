@@ -231,6 +231,10 @@ impl<'y> TypeReader<'_, 'y> {
             (json!({"type": "array", "items": item}), rest.trim_start())
         } else if let Some(inner) = text.strip_prefix(MAP) {
             self.map(word, inner.trim_start())?
+        } else if text.starts_with('{') {
+            // No type; its commas belong to it.
+            let end = text.rfind('}').map_or(text.len(), |it| it + 1);
+            (self.own(word, text[..end].trim())?, "")
         } else {
             let end = text.find(['?', ']', '[', ',']).unwrap_or(text.len());
             let (named, rest) = text.split_at(end);

@@ -118,6 +118,9 @@ proptest! {
         let since: Vec<Since> = (0..count).map(|it| assigned.since(&model, it)).collect();
         let next: Vec<Since> =
             since.iter().enumerate().map(|(at, it)| assigned.since_next(&model, at, it)).collect();
+        for (at, since) in since.iter().enumerate() {
+            prop_assert_eq!(assigned.since_itself(&model, at), since.must_be_assigned_before(at));
+        }
         let mut choices = choices.iter().cycle();
         let mut choose = |below: usize| choices.next().map_or(0, |it| it % below);
         let mut steps = walk(&model, &mut choose);

@@ -43,6 +43,11 @@ fn fields() -> Vec<(&'static str, Value)> {
     });
     let mut doc = record(parts, json!(["name", "media_type", "data"]));
     doc["title"] = json!("file");
+    let mut loose = record(
+        json!({"points": {"type": "integer"}, "note": {"type": ["string", "null"]}}),
+        json!(["points"]),
+    );
+    loose["x-lenient"] = json!(true);
     let map_of = |it: &Value| json!({"type": "object", "additionalProperties": it});
     vec![
         ("brief", text.clone()),
@@ -66,6 +71,7 @@ fn fields() -> Vec<(&'static str, Value)> {
         ("docs", list_of(&doc)),
         ("claim", record(json!({"doc": doc, "title": text}), json!(["doc", "title"]))),
         ("data", json!({})),
+        ("loose", loose),
     ]
 }
 
@@ -304,6 +310,7 @@ const RIGHT: &[&str] = &[
     "{% for s in stories if s.note and s.note != 'a' %}{{ s.note | upper }}{% endfor %}",
     "{{ (stories | first | default(story)).title }}",
     "{{ tags | default([]) | join(', ') }}{% for t in tags %}{{ t }}{% endfor %}{{ note | upper }}",
+    "{{ loose.points }}{% if loose.note %}{{ loose.note | upper }}{% endif %}{{ loose.note | default('-') }}",
     // Loops that call themselves.
     "{% for t in tree.children recursive %}{{ t.name }}{{ loop.depth }}{{ loop(t.children) }}{% endfor %}",
     "{% for t in [tree] recursive %}{{ t.name | upper }}{% if t.children %}({{ loop(t.children) | trim }}){% endif %}{% endfor %}",
@@ -318,6 +325,12 @@ const RIGHT: &[&str] = &[
     "{{ (numbers | sum) / 2 }}{{ '%s and %s' | format(brief, count) }}{{ '12' | int(default=0) + 1 }}",
     "{% filter upper | trim %}{{ brief }}{% endfilter %}{% autoescape false %}{{ brief }}{% endautoescape %}",
     "{{ data.a }}{% for x in data.a %}{{ x + 1 }}{% endfor %}",
+];
+
+/// Templates that are rendered with each number in place of `count`.
+const OF_NUMBERS: &[&str] = &[
+    "{{ data | tojson(indent=count) }}{{ data | tojson(count) }}",
+    "{{ count | indent(2) }}{{ count * count * count * count }}{{ count + count }}",
 ];
 
 /// Templates that do not load, each with the code and the place of its problem, and a part of the message or the help.
@@ -605,6 +618,17 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("{{ [story.note, 1] | map('round') | join }}", "GR0", "`map`"),
     ("{{ texts | map('attr', 'a') | map('round') | join }}", "GR026 `map('round')`", "absent"),
     ("{{ texts | chain(count) | join }}", "GR022 `chain(count)`", "no list"),
+    ("{{ loose.note | upper }}", "GR026 `loose.note`", "may be absent"),
+    ("{{ count is lt('a') }}", "GR022 `'a'`", "no order"),
+    ("{{ count is eq('7') }}", "GR022 `'7'`", "never equal"),
+    ("{{ level is eq('lwo') }}", "GR023 `'lwo'`", "never a value"),
+    ("{{ count in '7' }}", "GR022 `'7'`", "never a part"),
+    ("{{ count is in(brief) }}", "GR022 `brief`", "never a part"),
+    (
+        "{{ texts | select('in', brief) | join }}{{ 1 < 2 and count in brief }}",
+        "GR022",
+        "never a part",
+    ),
     ("{{ brief.upper() }}", "GR041", "`… | upper`"),
     ("{{ brief.split(',') }}", "GR041", "`… | split(…)`"),
     ("{{ brief.strip() }}", "GR041", "`… | trim`"),
@@ -638,6 +662,21 @@ fn right_constructs_load_and_are_rendered() {
         wrong.extend(failed.map(|it| format!("{template}\n  {it}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn numbers_of_every_size_are_rendered() {
+    let schema = schema();
+    let [state] = states(&schema, 1).try_into().unwrap();
+    let count = ChannelName::parse("count").unwrap();
+    for template in OF_NUMBERS {
+        assert_eq!(problems(&schema, template), [""; 0], "{template}");
+        for number in [i64::MIN, -1, 0, 3, 1_700_000_000_000, i64::MAX] {
+            let update = Update::default().write(count.clone(), number);
+            let state = schema.apply(state.clone(), [&update]).unwrap().0;
+            assert_eq!(failure(&[state], template), None, "{template} with {number}");
+        }
+    }
 }
 
 #[test]
