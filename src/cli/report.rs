@@ -490,6 +490,7 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
         .map(|(name, value)| (ChannelName::parse(name).unwrap(), value))
         .into(),
         records: open,
+        entries_read: 0,
         last_seq: 6,
     };
     (saved, records, events.into())

@@ -11,7 +11,10 @@ use super::{
     terminal::Paint,
     words::{clean, cost, count, duration, shell_word, table, tokens},
 };
-use crate::event::{Status, Usage};
+use crate::{
+    event::{Status, Usage},
+    id::NodeName,
+};
 
 /// The length of a shortened hash that still distinguishes entries.
 const HASH_LENGTH: usize = 16;
@@ -53,7 +56,7 @@ pub(super) fn draw(report: &RunReport, database: &Database, paint: Paint) -> Str
         rows.push(row(paint, "state", paint.command(&command)));
     }
     if !report.uncommitted.is_empty() {
-        let nodes: Vec<&str> = report.uncommitted.iter().map(|it| it.as_str()).collect();
+        let nodes: Vec<&str> = report.uncommitted.iter().map(NodeName::as_str).collect();
         let text = format!("saved, and in the state after the step: {}", nodes.join(", "));
         rows.push(row(paint, "", text));
     }
