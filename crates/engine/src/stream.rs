@@ -24,7 +24,7 @@ const CAPACITY: usize = 1024;
 /// What a run streams. The names are those of LangGraph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamMode {
-    /// The whole state after each step.
+    /// The whole state, when the run starts or continues, and after each step.
     Values,
     /// The writes of each task, once they are saved.
     Updates,
@@ -40,9 +40,9 @@ pub enum StreamMode {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum StreamChunk {
-    /// The state after a step.
+    /// The state after a step, or before the first one.
     Values {
-        /// The step.
+        /// The step; zero before the first one.
         step: Step,
         /// The state.
         state: Arc<State>,
