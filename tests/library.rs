@@ -711,20 +711,53 @@ fn types_that_no_value_of_the_state_has_are_found() {
         log: u8,
     }
     let graph = || board().edge(START, "a").edge("a", END);
+    let reads = "`a` reads `draft` as `int`, and the field is `string`";
     let all = [
-        graph().node("a", async |_: Misread| Ok::<_, NodeError>(())),
-        graph().node("a", async || Ok::<_, NodeError>(Misread::default())),
-        graph().node("a", async || Ok::<_, NodeError>(MisreadLog { log: 1 })),
-        graph().node("a", nothing).when("a", "drafted", |_: &Misread| true),
-        board().node("a", nothing).edge(START, "a").route("a", [END], |_: &Misread| END),
-        graph().node("a", async |_: Vec<u8>| Ok::<_, NodeError>(())),
-        graph().node("a", async |_: String| Ok::<_, NodeError>(())),
-        graph().node("a", async |_: Option<Topic>| Ok::<_, NodeError>(())),
-        graph().node("a", async || Ok::<_, NodeError>("a text".to_owned())),
-        graph().node("a", subgraph(inner_of_types(), |_: Misread| Board::default(), |_: Board| ())),
+        (graph().node("a", async |_: Misread| Ok::<_, NodeError>(())), reads),
+        (
+            graph().node(
+                "a",
+                subgraph(inner_of_types(), |_: Misread| Board::default(), |_: Board| ()),
+            ),
+            reads,
+        ),
+        (
+            graph().node("a", async || Ok::<_, NodeError>(Misread::default())),
+            "`a` writes `draft` as `int`, and the field is `string`",
+        ),
+        (
+            graph().node("a", async || Ok::<_, NodeError>(MisreadLog { log: 1 })),
+            "`a` writes `log` as `int`, and the field is `[string]`",
+        ),
+        (
+            graph().node("a", nothing).when("a", "drafted", |_: &Misread| true),
+            "the condition of `a` reads `draft` as `int`, and the field is `string`",
+        ),
+        (
+            board().node("a", nothing).edge(START, "a").route("a", [END], |_: &Misread| END),
+            "the route of `a` reads `draft` as `int`, and the field is `string`",
+        ),
+        (
+            graph().node("a", async |_: Vec<u8>| Ok::<_, NodeError>(())),
+            "`a` reads `[int]`, which is not a struct of fields",
+        ),
+        (
+            graph().node("a", async |_: String| Ok::<_, NodeError>(())),
+            "`a` reads `string`, which is not a struct of fields",
+        ),
+        (
+            graph().node("a", async |_: Option<Topic>| Ok::<_, NodeError>(())),
+            "`a` reads `Topic?`, which is not a struct of fields",
+        ),
+        (
+            graph().node("a", async || Ok::<_, NodeError>("a text".to_owned())),
+            "`a` writes `string`, which is not a struct of fields",
+        ),
     ];
-    let found: Vec<String> = all.into_iter().map(refused).collect();
-    insta::assert_snapshot!(found.join("\n"), @"");
+    for (graph, expected) in all {
+        let found = refused(graph);
+        assert!(found.contains("GR022") && found.contains(expected), "{expected}: {found}");
+    }
 }
 
 fn inner_of_types() -> CompiledGraph {
@@ -788,13 +821,24 @@ fn a_node_of_items_is_led_to_by_no_failure_bound_or_limit() {
     };
     let exhausted = Some(Target::Node(NodeName::parse("counts").unwrap()));
     let all = [
-        graph().catch("a", None, "counts"),
-        graph().max_visits("a", 1, "counts"),
-        graph().limits(Limits { exhausted, ..Limits::default() }),
-        board().node("a", both).route(START, ["a"], |_: &Board| dispatch("a", &1)).edge("a", END),
+        (graph().catch("a", None, "counts"), "a failure of `a` starts it without one"),
+        (graph().max_visits("a", 1, "counts"), "a bound of `a` starts it without one"),
+        (
+            graph().limits(Limits { exhausted, ..Limits::default() }),
+            "a limit of the run starts it without one",
+        ),
+        (
+            board()
+                .node("a", both)
+                .route(START, ["a"], |_: &Board| dispatch("a", &1))
+                .edge("a", END),
+            "`a` takes an item as `int` and as `string`",
+        ),
     ];
-    let found: Vec<String> = all.into_iter().map(refused).collect();
-    insta::assert_snapshot!(found.join("\n"), @"");
+    for (graph, expected) in all {
+        let found = refused(graph);
+        assert!(found.contains("GR022") && found.contains(expected), "{expected}: {found}");
+    }
 }
 
 #[tokio::test]

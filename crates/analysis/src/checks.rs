@@ -153,7 +153,7 @@ fn check_items(graph: &Graph, findings: &mut Diagnostics) {
     }
     let takes_item = |it: &&Target| it.node().is_some_and(|it| item_of(it).is_some());
     for name in graph.limits.exhausted.iter().filter(takes_item).filter_map(Target::node) {
-        without("the limits of the run", name, graph.limits.place.as_ref());
+        without("a limit of the run", name, graph.limits.place.as_ref());
     }
     for (from, spec) in &graph.nodes {
         let (catch, exhausted) = (&spec.policies.catch, &spec.policies.bounds.exhausted);

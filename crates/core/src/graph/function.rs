@@ -176,7 +176,7 @@ pub fn describe_types<A: Argument, W: JsonSchema>() -> NodeDescription {
     describe::<W>(&[ArgumentTypes::of::<A>()])
 }
 
-/// What the type of an argument tells of a node.
+/// The description of one argument.
 struct ArgumentTypes {
     reads: Option<Vec<Read>>,
     read_type: Option<Type>,
