@@ -6,7 +6,7 @@ use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place, did_you_mean},
     graph::{Edge, Graph, NodeTypes, Starts, Target},
     id::{ChannelName, NodeName},
-    state::Type,
+    state::{Channel, Type},
 };
 
 pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
@@ -204,8 +204,12 @@ fn check_types(graph: &Graph, findings: &mut Diagnostics) {
         let whose = format!("`{name}`");
         if let Some(types) = spec.node.describe().types {
             let NodeTypes { reads, items, writes } = types.as_ref();
-            reads.iter().for_each(|it| views.check_reads(&whose, it));
-            writes.iter().for_each(|it| views.check_writes(&whose, it));
+            for it in reads {
+                views.check_reads(&whose, it);
+            }
+            if let Some(writes) = writes {
+                views.check_writes(&whose, writes);
+            }
             if let Some([one, another]) = items.windows(2).find(|it| it[0].excludes(&it[1])) {
                 views.report(format!("{whose} takes an item as `{one}` and as `{another}`"));
             }
@@ -236,8 +240,7 @@ impl Views<'_> {
             Type::Record(record) => {
                 for field in &record.fields {
                     let channel = self.graph.schema.channel(&field.name);
-                    if let Some(ty) = channel.map(|it| it.ty()).filter(|it| it.excludes(&field.ty))
-                    {
+                    if let Some(ty) = channel.map(Channel::ty).filter(|it| it.excludes(&field.ty)) {
                         let (name, read) = (&field.name, field.ty.required());
                         let ty = ty.required();
                         self.report(format!(
@@ -248,7 +251,7 @@ impl Views<'_> {
             }
             Type::Map(_) | Type::Any => (),
             other => {
-                self.report(format!("{whose} reads `{other}`, which is not a struct of fields"))
+                self.report(format!("{whose} reads `{other}`, which is not a struct of fields"));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Writes values as JSON, and refuses numbers that JSON does not have.
 //!
-//! serde_json writes NaN and infinity as null, which is an unwritten field here. [`Finite`] is a layer around a serializer
+//! `serde_json` writes NaN and infinity as null, which is an unwritten field here. [`Finite`] is a layer around a serializer
 //! that refuses them at any depth and passes all else on, so it costs nothing beside the serialisation.
 
 use serde::{

@@ -158,7 +158,7 @@ pub enum ReduceError {
     Overflow(i64, i64),
     /// A sum exceeds the range of a floating-point number.
     #[error("the sum of {0} and {1} is too large")]
-    TooLarge(Value, Value),
+    TooLarge(String, String),
     /// A registered reducer returned an error.
     #[error("`{reducer}` refused: {reason}")]
     Custom {
@@ -234,7 +234,7 @@ impl Reducer {
             },
             Self::Messages => Rules {
                 name: "messages",
-                about: "The items are appended, each with an `id`; one with a known `id` replaces the earlier one in its place, and `{ id, remove: true }` removes it.",
+                about: "The items are appended, each with an `id`; one with a known `id` replaces the earlier one in its place, and `{ id, remove: true }` removes it (with the id `__remove_all__`, all messages before it).",
                 needs: Needs { noun: "a list of records with a text `id`", includes: has_ids },
                 update: UpdateForm::Part,
                 result: Folded::Computed,
@@ -447,7 +447,7 @@ impl Reducer {
         let number = |it: &Value| it.as_f64().ok_or_else(|| self.kind_error("a number", it));
         // JSON has no infinity, and serde_json would write null.
         let sum = Number::from_f64(number(before)? + number(written)?).map(Value::Number);
-        sum.ok_or_else(|| ReduceError::TooLarge(before.clone(), written.clone()))
+        sum.ok_or_else(|| ReduceError::TooLarge(before.to_string(), written.to_string()))
     }
 
     fn choose(
