@@ -3,7 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
-use graphrun::{event::Event, prelude::*};
+use graphrun::{event::Event, graph::Target, prelude::*};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -227,6 +227,7 @@ async fn a_node_chooses_targets_and_clears_fields() {
         .node("item", item)
         .edge(START, "clears")
         .goto("clears", ["other", "item"])
+        .may_clear("clears", ["draft"])
         .edge("other", END)
         .edge("item", END)
         .compile()
@@ -327,7 +328,8 @@ async fn streamed(modes: &[StreamMode]) -> Vec<String> {
 #[tokio::test]
 async fn a_run_streams_what_its_modes_ask_for() {
     let values = streamed(&[StreamMode::Values]).await;
-    assert_eq!(values, [r#"1 ["first"]"#, r#"2 ["first","second"]"#]);
+    // The first chunk is the state with the input.
+    assert_eq!(values, ["0 []", r#"1 ["first"]"#, r#"2 ["first","second"]"#]);
     let both = streamed(&[StreamMode::Updates, StreamMode::Custom]).await;
     let expected =
         [r#"first emitted ["half",1]"#, r#"first wrote ["first"]"#, r#"second wrote ["second"]"#];
@@ -481,7 +483,11 @@ async fn the_updates_of_nested_tasks_are_streamed() {
     let mut said: Vec<String> = run.map(said).collect().await;
     let ends: Vec<&str> =
         said.iter().map(String::as_str).filter(|it| it.contains("step")).collect();
-    assert_eq!(ends, ["step 1", "step 2"], "the values of nested runs are no values of the run");
+    assert_eq!(
+        ends,
+        ["step 0", "step 1", "step 2"],
+        "the values of nested runs are no values of the run"
+    );
     // The two nested runs proceed at the same time.
     said.sort();
     let of = |task: &str, text: &str| {
@@ -616,6 +622,30 @@ fn wrong_graphs() -> Vec<(&'static str, GraphBuilder)> {
             line().node("c", nothing.timeout(Duration::ZERO)).edge("a", "c").edge("c", END),
         ),
         ("a choice without a declaration", line().goto("a", ["c"])),
+        ("an undeclared field that may be cleared", line().may_clear("a", ["none"])),
+        ("no visits for a node", line().max_visits("a", 0, END)),
+        (
+            "a route that reads what nothing writes",
+            line().node("c", nothing).route("b", ["c"], |_: &Draft| "c").edge("c", END),
+        ),
+        ("a condition on what nothing writes", line().when("b", "drafted", |_: &Draft| true)),
+        (
+            "a route that reads what its node writes unless it is skipped",
+            board()
+                .node("a", drafts)
+                .when("a", "a topic", |it: &Board| it.topic.is_some())
+                .edge(START, "a")
+                .route("a", [END], |_: &Draft| END),
+        ),
+        (
+            "a route that reads what its node may clear",
+            board()
+                .input("draft")
+                .node("a", nothing)
+                .may_clear("a", ["draft"])
+                .edge(START, "a")
+                .route("a", [END], |_: &Draft| END),
+        ),
     ]
 }
 
@@ -660,5 +690,275 @@ fn wrong_graphs_in_rust_get_the_codes_of_workflows() {
     no attempts for a node: GR005
     no time for a node: GR005
     a choice without a declaration: GR010
+    an undeclared field that may be cleared: GR021
+    no visits for a node: GR005
+    a route that reads what nothing writes: GR035
+    a condition on what nothing writes: GR035
+    a route that reads what its node writes unless it is skipped: GR130
+    a route that reads what its node may clear: GR130
     ");
+}
+
+/// The types of one field of a node, a route or a condition, and the state as a whole.
+#[test]
+fn types_that_no_value_of_the_state_has_are_found() {
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    struct Misread {
+        draft: Option<u8>,
+    }
+    #[derive(Serialize, JsonSchema)]
+    struct MisreadLog {
+        log: u8,
+    }
+    let graph = || board().edge(START, "a").edge("a", END);
+    let reads = "`a` reads `draft` as `int`, and the field is `string`";
+    let all = [
+        (graph().node("a", async |_: Misread| Ok::<_, NodeError>(())), reads),
+        (
+            graph().node(
+                "a",
+                subgraph(inner_of_types(), |_: Misread| Board::default(), |_: Board| ()),
+            ),
+            reads,
+        ),
+        (
+            graph().node("a", async || Ok::<_, NodeError>(Misread::default())),
+            "`a` writes `draft` as `int`, and the field is `string`",
+        ),
+        (
+            graph().node("a", async || Ok::<_, NodeError>(MisreadLog { log: 1 })),
+            "`a` writes `log` as `int`, and the field is `[string]`",
+        ),
+        (
+            graph().node("a", nothing).when("a", "drafted", |_: &Misread| true),
+            "the condition of `a` reads `draft` as `int`, and the field is `string`",
+        ),
+        (
+            board().node("a", nothing).edge(START, "a").route("a", [END], |_: &Misread| END),
+            "the route of `a` reads `draft` as `int`, and the field is `string`",
+        ),
+        (
+            graph().node("a", async |_: Vec<u8>| Ok::<_, NodeError>(())),
+            "`a` reads `[int]`, which is not a struct of fields",
+        ),
+        (
+            graph().node("a", async |_: String| Ok::<_, NodeError>(())),
+            "`a` reads `string`, which is not a struct of fields",
+        ),
+        (
+            graph().node("a", async |_: Option<Topic>| Ok::<_, NodeError>(())),
+            "`a` reads `Topic?`, which is not a struct of fields",
+        ),
+        (
+            graph().node("a", async || Ok::<_, NodeError>("a text".to_owned())),
+            "`a` writes `string`, which is not a struct of fields",
+        ),
+    ];
+    for (graph, expected) in all {
+        let found = refused(graph);
+        assert!(found.contains("GR022") && found.contains(expected), "{expected}: {found}");
+    }
+}
+
+fn inner_of_types() -> CompiledGraph {
+    board().node("a", nothing).edge(START, "a").edge("a", END).compile().unwrap()
+}
+
+#[tokio::test]
+async fn types_that_some_value_of_the_state_has_are_taken() {
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is of interest")]
+    struct Reads {
+        topic: Option<char>,
+        draft: Option<serde_json::Value>,
+        log: std::collections::VecDeque<std::borrow::Cow<'static, str>>,
+    }
+    #[derive(Serialize, JsonSchema)]
+    #[serde(untagged)]
+    enum Writes {
+        Item { log: &'static str },
+    }
+    #[derive(Serialize, JsonSchema)]
+    struct Item {
+        log: &'static str,
+    }
+    let graph = board()
+        .node("whole", async |_: Reads| Ok::<_, NodeError>(Writes::Item { log: "untagged" }))
+        .node("item", async |_: serde_json::Value| Ok::<_, NodeError>(Some(Item { log: "item" })))
+        .node("none", async || Ok::<_, NodeError>(None::<Item>))
+        .edge(START, "whole")
+        .edge("whole", "item")
+        .edge("item", "none")
+        .edge("none", END)
+        .compile()
+        .unwrap();
+    let end: Board = graph.invoke(&Board::default()).await.unwrap();
+    assert_eq!(end.log, ["untagged", "item"]);
+}
+
+#[tokio::test]
+async fn a_node_clears_only_declared_fields() {
+    let graph = board().node("a", async || Ok::<_, NodeError>(clear("draft")));
+    let graph = graph.edge(START, "a").edge("a", END).may_clear("a", ["topic"]);
+    let error = graph.compile().unwrap().invoke::<Board>(&()).await.unwrap_err().to_string();
+    assert!(
+        error.contains("`a` clears `draft`, which is not declared with `may_clear`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_node_of_items_is_led_to_by_no_failure_bound_or_limit() {
+    async fn counts(_: Item<u32>) -> Result<(), NodeError> {
+        Ok(())
+    }
+    async fn both(_: Item<u32>, _: Item<String>) -> Result<(), NodeError> {
+        Ok(())
+    }
+    let graph = || {
+        let graph = board().node("a", nothing).node("counts", counts).edge("counts", END);
+        graph.edge(START, "a").edge("a", END)
+    };
+    let exhausted = Some(Target::Node(NodeName::parse("counts").unwrap()));
+    let all = [
+        (graph().catch("a", None, "counts"), "a failure of `a` starts it without one"),
+        (graph().max_visits("a", 1, "counts"), "a bound of `a` starts it without one"),
+        (
+            graph().limits(Limits { exhausted, ..Limits::default() }),
+            "a limit of the run starts it without one",
+        ),
+        (
+            board()
+                .node("a", both)
+                .route(START, ["a"], |_: &Board| dispatch("a", &1))
+                .edge("a", END),
+            "`a` takes an item as `int` and as `string`",
+        ),
+    ];
+    for (graph, expected) in all {
+        let found = refused(graph);
+        assert!(found.contains("GR022") && found.contains(expected), "{expected}: {found}");
+    }
+}
+
+#[tokio::test]
+async fn numbers_that_json_does_not_have_fail_and_name_their_field() {
+    #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    struct Score {
+        #[serde(default)]
+        score: f64,
+        best: Option<f32>,
+    }
+    async fn compute() -> Result<Score, NodeError> {
+        Ok(Score { score: 1.0, best: Some(f32::INFINITY) })
+    }
+    let graph = GraphBuilder::new::<Score>("score").node("a", compute);
+    let graph = graph.edge(START, "a").edge("a", END).compile().unwrap();
+    let causes = |error: &dyn std::error::Error| graphrun::graph::with_causes(error);
+    let error = graph.invoke::<Score>(&Score::default()).await.unwrap_err();
+    let written = causes(&error);
+    assert!(written.contains("`best`: the number inf cannot be written as JSON"), "{written}");
+    let input = Score { score: f64::NAN, best: None };
+    let given = causes(&graph.invoke::<Score>(&input).await.unwrap_err());
+    assert!(given.contains("`score`: the number NaN cannot be written as JSON"), "{given}");
+}
+
+#[tokio::test]
+async fn an_accepted_answer_can_be_read() {
+    async fn asks(ctx: NodeContext) -> Result<Log, NodeError> {
+        let level: u8 = ctx.ask(Question::new("level", "Which level?"))?;
+        let share: Vec<f32> = ctx.ask(Question::new("share", "Which shares?"))?;
+        Ok(logged(format!("{level} {share:?}")))
+    }
+    let graph = board().node("asks", asks).edge(START, "asks").edge("asks", END);
+    let engine = Engine::new(graph.compile().unwrap());
+    let paused = engine.run(&()).await.unwrap();
+    let paused = engine.resume(&paused.run).answer("level", 7.0).await.unwrap();
+    let share = serde_json::json!([0.5, 1e300]);
+    let error = engine.resume(&paused.run).answer("share", share).await.unwrap_err();
+    let error = graphrun::graph::with_causes(&error);
+    assert!(error.contains("is greater than the maximum"), "{error}");
+    let end = engine.resume(&paused.run).answer("share", serde_json::json!([0.5, 1])).await;
+    assert_eq!(end.unwrap().output::<Board>().unwrap().log, ["7 [0.5, 1.0]"]);
+}
+
+#[tokio::test]
+async fn an_unknown_field_of_the_input_is_refused() {
+    let graph = board().node("a", nothing).edge(START, "a").edge("a", END).compile().unwrap();
+    let input = serde_json::json!({"topic": "bridges", "topc": 1});
+    let error = graph.invoke::<Board>(&input).await.unwrap_err();
+    assert!(graphrun::graph::with_causes(&error).contains("`topc`"), "{error}");
+}
+
+#[tokio::test]
+async fn messages_are_removed_by_their_ids() {
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    struct Chat {
+        #[serde(default)]
+        #[schemars(extend("x-merge" = "messages"))]
+        messages: Vec<Line>,
+    }
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Line {
+        id: Option<String>,
+        text: Option<String>,
+        #[serde(default)]
+        remove: bool,
+    }
+    let chat = |write: serde_json::Value| {
+        let node = move || {
+            let write = write.clone();
+            async move { Ok::<_, NodeError>(write) }
+        };
+        let graph = GraphBuilder::new::<Chat>("chat").node("a", node);
+        graph.edge(START, "a").edge("a", END).compile().unwrap()
+    };
+    let ids = async |write: serde_json::Value| {
+        let input = serde_json::json!({"messages": [{"text": "a"}, {"text": "b"}]});
+        let end = chat(serde_json::json!({"messages": write})).invoke::<Chat>(&input).await?;
+        Ok::<_, RunError>(end.messages.into_iter().filter_map(|it| it.id).collect::<Vec<_>>())
+    };
+    let remove = |id: &str| serde_json::json!({"id": id, "remove": true});
+    assert_eq!(ids(remove("m1")).await.unwrap(), ["m2"]);
+    assert_eq!(ids(remove("unknown")).await.unwrap(), ["m1", "m2"]);
+    let anew = serde_json::json!([remove("__remove_all__"), {"text": "c"}]);
+    assert_eq!(ids(anew).await.unwrap(), ["m3"]);
+    let error = ids(serde_json::json!({"remove": true})).await.unwrap_err();
+    let error = graphrun::graph::with_causes(&error);
+    assert!(error.contains("a removal needs the `id` of a message"), "{error}");
+}
+
+/// A function without the context uses nothing of a limit, and others can be declared so.
+#[tokio::test]
+async fn a_used_up_limit_of_tokens_stops_no_node_without_models() {
+    use graphrun::event::{Report, Usage};
+    async fn asks(ctx: NodeContext) -> Result<Log, NodeError> {
+        let mut usage = Usage::default();
+        usage.tokens.input_tokens = 60_000;
+        usage.tokens.calls = 1;
+        ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
+        Ok(logged("asks"))
+    }
+    async fn plain() -> Result<Log, NodeError> {
+        Ok(logged("plain"))
+    }
+    async fn notes(ctx: NodeContext) -> Result<Log, NodeError> {
+        Ok(logged(ctx.node.to_string()))
+    }
+    let graph = board()
+        .node("asks", asks)
+        .node("plain", plain)
+        .node("declared", notes.without_models())
+        .node("unknown", notes)
+        .node("flush", notes)
+        .edge(START, "asks")
+        .edge("asks", "plain")
+        .edge("plain", "declared")
+        .edge("declared", "unknown")
+        .edge("unknown", END)
+        .edge("flush", END);
+    let exhausted = Some(Target::Node(NodeName::parse("flush").unwrap()));
+    let limits = Limits { tokens: Some(50_000), exhausted, ..Limits::default() };
+    let log = log_of(graph.limits(limits)).await;
+    assert_eq!(log, ["asks", "plain", "declared", "flush"]);
 }

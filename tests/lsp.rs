@@ -429,7 +429,7 @@ fn a_file_that_is_no_workflow_is_left_alone() {
         let uri = editor.uri(name);
         editor.open(&uri, text);
         assert_eq!(editor.findings(&uri), [Value::Null; 0], "{name}");
-        if name.ends_with(".md") {
+        if Path::new(name).extension().is_some_and(|it| it == "md") {
             continue;
         }
         for method in ["hover", "completion", "definition", "prepareRename", "documentSymbol"] {

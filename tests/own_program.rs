@@ -24,6 +24,17 @@ fn main() -> ExitCode {
     let printed = String::from_utf8_lossy(&executed.stdout);
     assert!(executed.status.success() && printed.contains("\"short\""), "{executed:?}");
 
+    // Nor does it load with a field of another type than the node reads.
+    let other = std::fs::read_to_string(WORKFLOW).expect("it is a file");
+    let other = other.replace("text: string", "text: int");
+    let file = std::env::temp_dir().join(format!("graphrun-own-{}.yaml", std::process::id()));
+    std::fs::write(&file, other).expect("the folder takes files");
+    let refused = run(&["validate", &file.to_string_lossy()]);
+    std::fs::remove_file(&file).expect("it was written");
+    let printed = String::from_utf8_lossy(&refused.stderr);
+    let printed = format!("{printed}{}", String::from_utf8_lossy(&refused.stdout));
+    assert!(printed.contains("reads `text` as `string`, and the field is `int`"), "{printed}");
+
     // The same file does not load without the node.
     let graphrun =
         Command::new(env!("CARGO_BIN_EXE_graphrun")).args(["validate", WORKFLOW]).output();

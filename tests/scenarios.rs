@@ -57,12 +57,14 @@ async fn log_of(graph: GraphBuilder) -> Vec<String> {
 #[tokio::test]
 async fn a_write_may_replace_a_list_that_grows() {
     let graph = board().node("a", note).node("b", overwrite);
+    let graph = graph.may_clear("b", ["log"]);
     assert_eq!(log_of(graph.edge(START, "a").edge("a", "b").edge("b", END)).await, ["b"]);
 }
 
 #[tokio::test]
 async fn a_replaced_list_keeps_the_other_writes_of_the_step() {
     let graph = |c: GraphBuilder| {
+        let c = c.may_clear("b", ["log"]).may_clear("c", ["log"]);
         c.edge(START, "a").edge("a", ["b", "c"]).edge("b", "d").edge("c", "d").edge("d", END)
     };
     let nodes = || board().node("a", note).node("b", overwrite).node("d", note);
@@ -82,7 +84,8 @@ async fn a_field_that_is_none_is_not_written() {
     let word = || Board { word: Some("old".to_owned()), ..Board::default() };
     let graph = board().node("a", nothing).edge(START, "a").edge("a", END).compile().unwrap();
     assert_eq!(graph.invoke::<Board>(&word()).await.unwrap(), word());
-    let graph = board().node("a", cleared).edge(START, "a").edge("a", END).compile().unwrap();
+    let graph = board().node("a", cleared).may_clear("a", ["word"]);
+    let graph = graph.edge(START, "a").edge("a", END).compile().unwrap();
     assert_eq!(graph.invoke::<Board>(&word()).await.unwrap().word, None);
 }
 

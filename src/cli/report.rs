@@ -455,7 +455,6 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
         super::options::RunOptions::default(),
     );
     let output = vec!["code".into(), "review".into(), "never".into()];
-    let origin = origin.map(|it| Origin { output, ..it });
     let status = serde_json::from_value(json!(status)).unwrap();
     let reason = (status != Status::Done).then(|| "for a reason".to_owned());
     let saved = SavedRun {
@@ -466,7 +465,7 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
                 id: RunId::parse("01JABC").unwrap(),
                 name: "calm-otter".into(),
                 created: "2026-01-01T12:00:00Z".into(),
-                origin: origin.unwrap().to_json().unwrap(),
+                origin: Origin { output, ..origin.unwrap() }.to_json().unwrap(),
                 ..crate::checkpoint::RunInfo::new("dev_team")
             },
             status,

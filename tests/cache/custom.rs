@@ -1,5 +1,7 @@
 //! Cached nodes of a program.
 
+use graphrun::graph::NodeFn;
+
 use super::*;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +46,40 @@ async fn a_custom_node_is_cached_by_its_reads() {
         assert_eq!(ran.field("sum"), json!(base + 1));
         assert_eq!(runs.load(Ordering::SeqCst), expected, "{base} {other}");
     }
+}
+
+/// Functions of one name in a cache, as nodes of one name: of two graphs, or of two versions of one graph.
+#[tokio::test]
+async fn another_function_or_graph_has_a_result_of_its_own() {
+    async fn one(reads: Base) -> Result<Sum, NodeError> {
+        Ok(Sum { sum: reads.base + 1 })
+    }
+    async fn two(reads: Base) -> Result<Sum, NodeError> {
+        Ok(Sum { sum: reads.base + 2 })
+    }
+    async fn sum(cache: &Cache, graph: &str, node: impl Node + 'static, label: &str) -> Value {
+        let node = CachedNode::new(Arc::new(node), cache.clone()).labelled(label);
+        let graph = GraphBuilder::new::<Counts>(graph).node("add", node).edge(START, "add");
+        run(graph.edge("add", "end").compile().unwrap(), json!({"base": 1})).await.field("sum")
+    }
+    let cache = Cache::new(Arc::new(MemoryResults::default()));
+    assert_eq!(sum(&cache, "w", NodeFn::new(one), "").await, json!(2));
+    assert_eq!(sum(&cache, "w", NodeFn::new(two), "").await, json!(3));
+    let three = node_fn(|it: Base, _: NodeContext| async move { Ok(Sum { sum: it.base + 3 }) });
+    let four = node_fn(|it: Base, _: NodeContext| async move { Ok(Sum { sum: it.base + 4 }) });
+    assert_eq!(sum(&cache, "w", three, "").await, json!(4));
+    assert_eq!(sum(&cache, "w", four, "").await, json!(5));
+
+    // What a closure captured is no part of its type.
+    let adding = |number: u64| {
+        node_fn(
+            move |reads: Base, _: NodeContext| async move { Ok(Sum { sum: reads.base + number }) },
+        )
+    };
+    assert_eq!(sum(&cache, "w", adding(10), "").await, json!(11));
+    assert_eq!(sum(&cache, "other", adding(20), "").await, json!(21));
+    assert_eq!(sum(&cache, "w", adding(30), "30").await, json!(31));
+    assert_eq!(sum(&cache, "w", adding(40), "").await, json!(11));
 }
 
 #[tokio::test]

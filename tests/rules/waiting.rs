@@ -142,8 +142,21 @@ fn a_restored_run_skips_the_same_tasks() {
 #[test]
 fn a_condition_error_fails_its_node() {
     #[derive(Deserialize, JsonSchema)]
+    struct Maybe {
+        ready: Option<bool>,
+    }
+    /// Its schema does not show that the field must be written.
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(try_from = "Maybe")]
     struct Missing {
         ready: bool,
+    }
+    impl TryFrom<Maybe> for Missing {
+        type Error = &'static str;
+
+        fn try_from(maybe: Maybe) -> Result<Self, &'static str> {
+            Ok(Self { ready: maybe.ready.ok_or("it is unknown")? })
+        }
     }
     let catch = vec![Catch { kind: None, to: Target::Node(name("mend")) }];
     let graph = compiled(

@@ -71,6 +71,7 @@ enum NodePolicy {
     Catch(Catch),
     Resets(Vec<NodeName>),
     Clears(Vec<ChannelName>),
+    MayClear(Vec<ChannelName>),
 }
 
 /// The node of a route that leaves the start.
@@ -309,10 +310,17 @@ impl GraphBuilder {
     /// Clears these channels, or resets them to their defaults, when the node finishes, before its writes.
     #[must_use]
     pub fn clears(mut self, node: &str, channels: impl Names) -> Self {
-        let channels = channels.names();
-        let parsed = channels.iter().map(|it| ChannelName::parse(it));
-        let channels = parsed.filter_map(|it| self.noted(it)).collect();
+        let channels = self.channels(channels);
         self.policies.push((node.to_owned(), NodePolicy::Clears(channels)));
+        self
+    }
+
+    /// Declares the channels that the node itself may clear, by the [`Go`](graphrun_core::graph::Go) or the
+    /// [`Command`](graphrun_core::graph::Command) that it returns.
+    #[must_use]
+    pub fn may_clear(mut self, node: &str, channels: impl Names) -> Self {
+        let channels = self.channels(channels);
+        self.policies.push((node.to_owned(), NodePolicy::MayClear(channels)));
         self
     }
 
@@ -417,6 +425,7 @@ impl GraphBuilder {
                 (policies.attempts.timeout == Some(Duration::ZERO), "a timeout of zero"),
                 (policies.attempts.idle_timeout == Some(Duration::ZERO), "an idle timeout of zero"),
                 (policies.schedule.width_max == Some(0), "no concurrent tasks"),
+                (policies.bounds.max_visits == Some(0), "a bound of no visits"),
             ];
             for (_, what) in zeros.into_iter().filter(|it| it.0) {
                 report(&format!("`{name}`"), what);
@@ -442,6 +451,10 @@ impl GraphBuilder {
 
     fn targets(&mut self, names: impl Names) -> Vec<Target> {
         names.names().iter().filter_map(|it| self.target(it)).collect()
+    }
+
+    fn channels(&mut self, names: impl Names) -> Vec<ChannelName> {
+        names.names().iter().filter_map(|it| self.noted(ChannelName::parse(it))).collect()
     }
 
     fn name(&mut self, name: &str) -> Option<NodeName> {
@@ -497,6 +510,7 @@ impl NodePolicy {
             Self::Catch(catch) => policies.catch.push(catch),
             Self::Resets(nodes) => policies.on_finish.resets.extend(nodes),
             Self::Clears(channels) => policies.on_finish.clears.extend(channels),
+            Self::MayClear(channels) => policies.on_finish.may_clear.extend(channels),
         }
     }
 }

@@ -87,7 +87,7 @@ impl ConcurrencyCheck<'_> {
                 return Bits::all(channels.len());
             };
             let policies = &spec.policies;
-            changed.extend(policies.on_finish.clears.iter().cloned());
+            changed.extend(policies.on_finish.cleared().cloned());
             changed.extend(policies.schedule.items.iter().filter_map(|it| it.failed.clone()));
             fields(&changed)
         };

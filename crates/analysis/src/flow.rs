@@ -3,41 +3,110 @@
 use crate::flow_model::{Assigned, Ending, FlowModel, Gap, GapKind, field_numbers};
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics},
-    graph::Graph,
-    id::NodeName,
+    graph::{Edge, Graph, NodeSpec},
+    id::{ChannelName, NodeName},
 };
 
-/// Checks definite assignment: each field that a node must read was written before, on every way to
-/// the node.
+/// A field that must be written before a node, its route or its condition reads it.
+pub(super) struct Need {
+    /// The index of the node.
+    pub(super) node: usize,
+    pub(super) channel: ChannelName,
+    reader: Reader,
+}
+
+/// The reader of a field.
+#[derive(Clone, Copy)]
+enum Reader {
+    Node,
+    Condition,
+    /// A route reads the state with the writes of its node, or without them if the node was skipped.
+    Route {
+        is_skippable: bool,
+    },
+}
+
+impl Need {
+    /// Returns all needs of a graph.
+    pub(super) fn all(graph: &Graph) -> Vec<Self> {
+        let mut all = Vec::new();
+        for (node, (name, spec)) in graph.nodes.iter().enumerate() {
+            let mut add = |reader, channel| all.push(Self { node, channel, reader });
+            let reads = spec.node.describe().contract.reads.into_iter().flatten();
+            reads.filter(|it| it.required).for_each(|it| add(Reader::Node, it.channel));
+            let condition = spec.when.iter().flat_map(|it| it.needs());
+            condition.for_each(|it| add(Reader::Condition, it.clone()));
+            for edge in &graph.edges {
+                if let Edge::Route { from, route, .. } = edge
+                    && from == name
+                {
+                    let reader = Reader::Route { is_skippable: spec.when.is_some() };
+                    route.needs().iter().for_each(|it| add(reader, it.clone()));
+                }
+            }
+        }
+        all
+    }
+
+    /// Returns whether the field is written on each way to the reader.
+    pub(super) fn is_met(&self, model: &FlowModel, assigned: &Assigned, field: usize) -> bool {
+        let before = assigned.must_be_assigned_before(self.node).contains(field);
+        let node = &model.nodes[self.node];
+        match self.reader {
+            Reader::Node | Reader::Condition => before,
+            Reader::Route { is_skippable } => {
+                (before || !is_skippable)
+                    && (node.must_assign.contains(field) || before && !node.clears.contains(field))
+            }
+        }
+    }
+
+    /// Returns the reader in words.
+    fn reader(&self, node: &NodeName) -> String {
+        match self.reader {
+            Reader::Node => format!("`{node}`"),
+            Reader::Condition => format!("the condition of `{node}`"),
+            Reader::Route { .. } => format!("the route of `{node}`"),
+        }
+    }
+}
+
+/// Checks definite assignment: each field that a node, its route or its condition must read was written before, on every
+/// way to it.
 ///
 /// A node without declared writes counts as writing all fields.
 pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) {
     let fields = field_numbers(&graph.schema);
     let assigned = Assigned::of(model);
-    let names: Vec<&NodeName> = graph.nodes.keys().collect();
-    for (at, (name, spec)) in graph.nodes.iter().enumerate() {
-        for read in
-            spec.node.describe().contract.reads.into_iter().flatten().filter(|it| it.required)
-        {
-            let channel = &read.channel;
-            let Some(&field) = fields.get(channel) else { continue };
-            if assigned.must_be_assigned_before(at).contains(field) {
-                continue;
-            }
-            let help = format!(
-                "make `{channel}` an input, give it a default, or let an earlier node write it"
-            );
-            let finding = if assigned.may_be_assigned_before(at).contains(field) {
-                let gap = assigned.gap(model, at, field);
-                let message =
-                    format!("`{name}` reads `{channel}`, which {}", way(&names, gap.as_ref()));
-                Diagnostic::error("GR130", message)
-            } else {
-                let message = format!("`{name}` reads `{channel}`, which nothing writes before it");
-                Diagnostic::error("GR035", message)
-            };
-            findings.push(finding.at(spec.place.clone(), "reads it").help(help));
+    let (names, specs): (Vec<&NodeName>, Vec<&NodeSpec>) = graph.nodes.iter().unzip();
+    for need in Need::all(graph) {
+        let (at, channel) = (need.node, &need.channel);
+        let Some(&field) = fields.get(channel) else { continue };
+        if need.is_met(model, &assigned, field) {
+            continue;
         }
+        let reader = need.reader(names[at]);
+        let help = format!(
+            "make `{channel}` an input, give it a default, or let an earlier node write it"
+        );
+        let node = &model.nodes[at];
+        let is_before = assigned.may_be_assigned_before(at).contains(field);
+        let by_itself =
+            matches!(need.reader, Reader::Route { .. }) && node.may_assign.contains(field);
+        let is_cleared = matches!(need.reader, Reader::Route { .. }) && node.clears.contains(field);
+        let finding = if is_cleared {
+            let message = format!("{reader} reads `{channel}`, which `{}` clears", names[at]);
+            Diagnostic::error("GR130", message)
+        } else if is_before || by_itself {
+            let gap = is_before.then(|| assigned.gap(model, at, field)).flatten();
+            let message =
+                format!("{reader} reads `{channel}`, which {}", way(&names, gap.as_ref()));
+            Diagnostic::error("GR130", message)
+        } else {
+            let message = format!("{reader} reads `{channel}`, which nothing writes before it");
+            Diagnostic::error("GR035", message)
+        };
+        findings.push(finding.at(specs[at].place.clone(), "reads it").help(help));
     }
 }
 

@@ -9,7 +9,7 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
 };
 
-use super::CompiledGraph;
+use super::{CompiledGraph, flow::Need};
 
 /// The part of a run's position that determines which nodes it may still reach.
 #[derive(Clone, Debug, Default)]
@@ -74,14 +74,10 @@ impl CompiledGraph {
         }
         let assigned = Assigned::of(&model);
         let mut found = BTreeMap::new();
-        for (at, (name, spec)) in graph.nodes.iter().enumerate() {
-            for read in
-                spec.node.describe().contract.reads.into_iter().flatten().filter(|it| it.required)
-            {
-                let Some(&field) = fields.get(&read.channel) else { continue };
-                if !assigned.must_be_assigned_before(at).contains(field) {
-                    found.entry(read.channel).or_insert_with(|| name.clone());
-                }
+        for need in Need::all(graph) {
+            let Some(&field) = fields.get(&need.channel) else { continue };
+            if !need.is_met(&model, &assigned, field) {
+                found.entry(need.channel).or_insert_with(|| names[need.node].clone());
             }
         }
         found

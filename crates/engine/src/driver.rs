@@ -121,6 +121,7 @@ impl<'a> Driver<'a> {
 
     /// Performs the actions of the rules until the run stops.
     pub(super) async fn drive(mut self, first: Vec<Action>) -> Result<RunEnd, RunError> {
+        self.journal.stream_values(&self.machine, self.machine.committed_step());
         let end = match self.run_until_stop(first).await {
             Ok(status) => self.finish(status).await,
             Err(error) => Err(error),

@@ -8,6 +8,7 @@ use graphrun_core::{
     event::Event,
     fault::{self, Point},
     graph::DeltaReader,
+    id::Step,
     state::State,
 };
 use tokio::sync::oneshot;
@@ -108,6 +109,11 @@ impl JournalWriter {
         let step = ended.as_ref().map_or_else(|| machine.committed_step(), |it| it.step);
         let next = || ended.map_or_else(|| machine.next_nodes(), |it| it.next);
         self.log.add_with(|| Event::StepCommitted { step, next: next() });
+        self.stream_values(machine, step);
+    }
+
+    /// Streams the state after a step, or at the start of the run.
+    pub(super) fn stream_values(&self, machine: &Machine, step: Step) {
         if let Some(stream) = self.log.stream()
             && stream.wants(StreamMode::Values)
         {

@@ -28,7 +28,7 @@ const CAPACITY: usize = 1024;
 /// What a run streams. The names are those of LangGraph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamMode {
-    /// The whole state after each step, without private channels.
+    /// The whole state without private channels, when the run starts or continues, and after each step.
     Values,
     /// The writes of each task to channels that are not private, once they are saved.
     Updates,
@@ -44,9 +44,9 @@ pub enum StreamMode {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum StreamChunk {
-    /// The state after a step.
+    /// The state after a step, or before the first one.
     Values {
-        /// The step.
+        /// The step; zero before the first one.
         step: Step,
         /// The state.
         state: Arc<State>,

@@ -39,7 +39,12 @@ pub struct Cache {
 ///
 /// Two tasks share a result if these are equal: the version of this library, the name and the kind
 /// of the node, its [fingerprint](graphrun_core::graph::NodeDescription::fingerprint), its [input](Node::cache_key), and the types of the
-/// channels that it writes.
+/// channels that it writes. Of a node without a fingerprint, which is every node in Rust that states none, also: the name of the
+/// graph, and the type of the function.
+///
+/// Neither the code of a function nor the values that a closure captured are part of the key. Give a node whose results
+/// outlast the process a [label](Self::labelled), such as a version, and change it with the code. Another version of the
+/// compiler may compute all results of functions anew.
 ///
 /// A task that wants a result which another task with a clone of the same [`Cache`] is computing waits for it. If that
 /// task fails, asks or is aborted, the next one computes the result. The wait counts towards the timeout of the node,
@@ -108,9 +113,9 @@ impl CachedNode {
         Self { key, ..self }
     }
 
-    /// Adds a label to the cache key, for nodes without a fingerprint.
+    /// Adds a label to the cache key, for nodes without a fingerprint: a version of the code, or what a closure captured.
     #[must_use]
-    pub(super) fn labelled(self, label: impl Into<Value>) -> Self {
+    pub fn labelled(self, label: impl Into<Value>) -> Self {
         Self { label: label.into(), ..self }
     }
 
@@ -121,13 +126,14 @@ impl CachedNode {
             }
             None => self.inner.cache_key(ctx)?,
         };
-        let NodeDescription { kind, contract, fingerprint, .. } = self.inner.describe();
+        let NodeDescription { kind, contract, fingerprint, function, .. } = self.inner.describe();
         let is_written =
             |it: &&ChannelName| contract.writes.as_ref().is_none_or(|writes| writes.contains(it));
         let channels = ctx.state.schema().channels().iter();
         let types = channels.filter(|it| is_written(&it.name()));
+        let fingerprint_is_missing = fingerprint.is_null();
         let types: Vec<Value> = types.map(|it| json!([it.name(), it.schema()])).collect();
-        Ok(ResultKey::of(&json!({
+        let mut key = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "node": ctx.node,
             "kind": kind,
@@ -135,7 +141,12 @@ impl CachedNode {
             "fingerprint": fingerprint,
             "inputs": inputs,
             "writes": types,
-        })))
+        });
+        if fingerprint_is_missing {
+            key["graph"] = json!(ctx.facts.workflow);
+            key["function"] = json!(function.map(|it| it.to_string()));
+        }
+        Ok(ResultKey::of(&key))
     }
 
     /// Returns the cached result, if it may be used. Failures of the cache are reported and do not

@@ -123,6 +123,8 @@ pub(super) fn read_policies(
         on_finish: OnFinish {
             resets: resets.unwrap_or_default(),
             clears: clears.unwrap_or_default(),
+            // Only code clears fields by its own choice.
+            may_clear: Vec::new(),
             fail_reason: section.get("then").and_then(|it| read_fail_reason(report, it, schema)),
         },
         schedule: Schedule { defer: defer.then_some(Defer::Siblings), ..Schedule::default() },

@@ -320,7 +320,7 @@ impl Workflow {
                     defer: Some(Defer::Scope(name.clone())),
                     ..Schedule::default()
                 },
-                on_finish: OnFinish { clears, resets, fail_reason: None },
+                on_finish: OnFinish { clears, resets, ..OnFinish::default() },
                 catch: outside.clone(),
                 ..Policies::default()
             },

@@ -108,7 +108,7 @@ pub(super) fn writers<'g>(
         let failed = policies.schedule.items.as_ref().and_then(|it| it.failed.as_ref());
         let changes = |field: &ChannelName| {
             writes.as_ref().is_none_or(|it| it.contains(field))
-                || policies.on_finish.clears.contains(field)
+                || policies.on_finish.cleared().any(|it| it == field)
                 || failed == Some(field)
         };
         fields.iter().any(changes).then_some(node)

@@ -207,8 +207,10 @@ impl<'a> Builder<'_, 'a> {
         }
         let decided = outcomes.iter().flat_map(|it| &it.decisions);
         let has_choice = decided.into_iter().any(|it| it.alternatives.len() > 1);
-        let mut clears = self.cleared(&policies.on_finish.clears);
-        clears.add(&self.ended_facts(&may_assign, &policies.on_finish.clears));
+        // A field that the node may clear counts as cleared: no later node can rely on it.
+        let cleared: Vec<ChannelName> = policies.on_finish.cleared().cloned().collect();
+        let mut clears = self.cleared(&cleared);
+        clears.add(&self.ended_facts(&may_assign, &cleared));
         FlowNode {
             outcomes,
             // The limits of a node are used up in the same way as its visits.

@@ -2,11 +2,11 @@
 
 use std::{any::Any, fmt, marker::PhantomData};
 
-use schemars::{JsonSchema, generate::SchemaSettings};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::{AccessSet, RouteError, RouteView, function::fields_of};
-use crate::id::ChannelName;
+use super::{AccessSet, RouteError, RouteView, route::StateView};
+use crate::{id::ChannelName, state::Type};
 
 /// Decides whether a node runs.
 ///
@@ -18,6 +18,16 @@ pub trait Condition: Any + fmt::Debug + Send + Sync {
 
     /// The channels it reads; `None` if it may read any.
     fn reads(&self) -> Option<&[ChannelName]>;
+
+    /// The channels that must be written before it decides, because its code cannot read the state without them.
+    fn needs(&self) -> &[ChannelName] {
+        &[]
+    }
+
+    /// The Rust type that it reads from the state, so that `compile` can compare it with the channels.
+    fn view_type(&self) -> Option<&Type> {
+        None
+    }
 
     /// The access set: which parts of the channels that it reads affect the decision; `None` if any
     /// part may.
@@ -45,16 +55,14 @@ where
     F: Fn(&S) -> bool + Send + Sync,
     S: DeserializeOwned + JsonSchema,
 {
-    let reads = fields_of::<S>(SchemaSettings::for_deserialize)
-        .map(|fields| fields.into_iter().map(|it| it.channel).collect());
-    ConditionFn { text: text.to_owned(), holds, reads, types: PhantomData }
+    ConditionFn { text: text.to_owned(), holds, view: StateView::of::<S>(), types: PhantomData }
 }
 
 /// A condition made by [`condition_fn`].
 pub struct ConditionFn<F, S> {
     text: String,
     holds: F,
-    reads: Option<Vec<ChannelName>>,
+    view: StateView,
     types: PhantomData<fn(&S)>,
 }
 
@@ -68,7 +76,15 @@ where
     }
 
     fn reads(&self) -> Option<&[ChannelName]> {
-        self.reads.as_deref()
+        self.view.reads()
+    }
+
+    fn needs(&self) -> &[ChannelName] {
+        self.view.needs()
+    }
+
+    fn view_type(&self) -> Option<&Type> {
+        Some(self.view.ty())
     }
 
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {

@@ -5,7 +5,7 @@ use std::{
     future::{Future, ready},
     marker::PhantomData,
     pin::Pin,
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
 use futures_util::FutureExt;
@@ -13,13 +13,16 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Command, Contract, IntoCommand, Node, NodeContext, NodeDescription, NodeError, Read};
+use super::{
+    Command, Contract, FunctionId, IntoCommand, Node, NodeContext, NodeDescription, NodeError,
+    NodeTypes, Read,
+};
 use crate::{id::ChannelName, state::Type};
 
 /// An async function that can be a node.
 ///
 /// It has up to three [arguments](Argument): structs of the channels it reads, the [`Item`] of a dispatched task, and
-/// the [`NodeContext`]. It returns a `Result` of a struct of the channels it writes, or of a [`Command`] or a
+/// the [`NodeContext`]. A function without the context counts as one that calls no models. It returns a `Result` of a struct of the channels it writes, or of a [`Command`] or a
 /// [`Go`](super::Go) if it also chooses targets. Its error is anything that becomes a [`NodeError`], as any
 /// [`std::error::Error`] does.
 #[diagnostic::on_unimplemented(
@@ -64,9 +67,19 @@ pub trait Argument: Sized + Send {
         Some(Vec::new())
     }
 
+    /// Returns the type that it reads from the state, if it reads it.
+    fn read_type() -> Option<Type> {
+        None
+    }
+
     /// Returns the type of the item, if it needs one.
     fn item() -> Option<Type> {
         None
+    }
+
+    /// Returns whether it is the context, by which a node calls models.
+    fn is_context() -> bool {
+        false
     }
 }
 
@@ -82,6 +95,10 @@ impl<R: DeserializeOwned + JsonSchema + Send> Argument for R {
     fn reads() -> Option<Vec<Read>> {
         fields_of::<R>(SchemaSettings::for_deserialize)
     }
+
+    fn read_type() -> Option<Type> {
+        Some(Type::of::<R>())
+    }
 }
 
 impl Argument for NodeContext {
@@ -91,6 +108,10 @@ impl Argument for NodeContext {
 
     fn take_last(ctx: NodeContext) -> Result<Self, NodeError> {
         Ok(ctx)
+    }
+
+    fn is_context() -> bool {
+        true
     }
 }
 
@@ -138,11 +159,11 @@ macro_rules! node_functions {
             }
 
             fn describe() -> NodeDescription {
-                let arguments: &[(Option<Vec<Read>>, Option<Type>)] = &[
-                    $(($argument::reads(), $argument::item()),)*
-                    $(($last::reads(), $last::item()))?
+                let arguments = [
+                    $(ArgumentTypes::of::<$argument>(),)*
+                    $(ArgumentTypes::of::<$last>())?
                 ];
-                describe::<O::Writes>(arguments)
+                describe::<O::Writes>(&arguments)
             }
         }
     )*};
@@ -152,12 +173,33 @@ node_functions!((;), (; A a), (A a; B b), (A a, B b; C c));
 
 /// Returns the description of a node that reads an argument and writes the fields of a struct.
 pub fn describe_types<A: Argument, W: JsonSchema>() -> NodeDescription {
-    describe::<W>(&[(A::reads(), A::item())])
+    describe::<W>(&[ArgumentTypes::of::<A>()])
 }
 
-fn describe<W: JsonSchema>(arguments: &[(Option<Vec<Read>>, Option<Type>)]) -> NodeDescription {
-    let reads: Option<Vec<Vec<Read>>> = arguments.iter().map(|(reads, _)| reads.clone()).collect();
+/// The description of one argument.
+struct ArgumentTypes {
+    reads: Option<Vec<Read>>,
+    read_type: Option<Type>,
+    item: Option<Type>,
+    is_context: bool,
+}
+
+impl ArgumentTypes {
+    fn of<A: Argument>() -> Self {
+        Self {
+            reads: A::reads(),
+            read_type: A::read_type(),
+            item: A::item(),
+            is_context: A::is_context(),
+        }
+    }
+}
+
+fn describe<W: JsonSchema>(arguments: &[ArgumentTypes]) -> NodeDescription {
+    let reads: Option<Vec<Vec<Read>>> = arguments.iter().map(|it| it.reads.clone()).collect();
     let channels = |fields: Vec<Read>| fields.into_iter().map(|it| it.channel).collect();
+    let items: Vec<Type> = arguments.iter().filter_map(|it| it.item.clone()).collect();
+    let has_context = arguments.iter().any(|it| it.is_context);
     NodeDescription {
         kind: "function",
         contract: Contract {
@@ -165,7 +207,14 @@ fn describe<W: JsonSchema>(arguments: &[(Option<Vec<Read>>, Option<Type>)]) -> N
             writes: fields_of::<W>(SchemaSettings::for_serialize).map(channels),
         },
         writes_always: never_null::<W>(),
-        item: arguments.iter().find_map(|(_, item)| item.clone()),
+        // Usage is counted by the context alone, so a function without it uses nothing of a limit.
+        calls_max: (!has_context).then_some(0),
+        item: items.first().cloned(),
+        types: Some(Arc::new(NodeTypes {
+            reads: arguments.iter().filter_map(|it| it.read_type.clone()).collect(),
+            items,
+            writes: Some(Type::of_written::<W>()),
+        })),
         ..NodeDescription::default()
     }
 }
@@ -240,7 +289,9 @@ impl<F: NodeFunction<Marker>, Marker: 'static> Node for NodeFn<F, Marker> {
     }
 
     fn describe(&self) -> NodeDescription {
-        self.description.get_or_init(F::describe).clone()
+        let describe =
+            || NodeDescription { function: Some(FunctionId::of::<F>()), ..F::describe() };
+        self.description.get_or_init(describe).clone()
     }
 }
 

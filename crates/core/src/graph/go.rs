@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Command, Dispatch, Goto, IntoCommand, NodeError, RouteError, Target, Transition};
 use crate::{
     id::{ChannelName, NameError, NodeName},
-    state::{Type, Update},
+    state::{Type, Update, to_json},
 };
 
 /// The name under which an edge leaves the start of a graph. No node can have it.
@@ -36,7 +36,7 @@ pub const FAIL: &str = "fail";
 /// ```
 #[doc(alias = "Send")]
 pub fn dispatch<T: Serialize + JsonSchema + ?Sized>(node: &str, item: &T) -> DispatchOf<T> {
-    let input = serde_json::to_value(item).map_err(|it| it.to_string());
+    let input = to_json(item).map_err(|it| it.to_string());
     DispatchOf { node: node.to_owned(), input, timeout_ms: None, item: PhantomData }
 }
 

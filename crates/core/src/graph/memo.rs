@@ -5,7 +5,10 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::{NodeContext, NodeError};
-use crate::{event::Usage, state::measure};
+use crate::{
+    event::Usage,
+    state::{measure, to_json},
+};
 
 /// A result that the driver has yet to save.
 #[derive(Debug)]
@@ -98,7 +101,7 @@ impl NodeContext {
     /// Saves a result under a name; once this returns, the result is durable. A result beyond a limit is a
     /// failure of the node.
     pub async fn save_memo<T: Serialize>(&self, name: &str, result: &T) -> Result<(), NodeError> {
-        self.save_value(name, serde_json::to_value(result)?).await
+        self.save_value(name, to_json(result)?).await
     }
 
     /// Saves an entry of the journal of a nested run.

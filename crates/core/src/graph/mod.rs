@@ -36,7 +36,7 @@ pub use self::{
     go::{DispatchOf, END, FAIL, Go, Next, START, clear, dispatch, goto},
     item_order::{ItemNeeds, ItemOrder, ItemReads},
     memo::{GRANT_MEMO, NESTED_MEMO},
-    node::{Contract, Node, NodeDescription, Read, SideEffects},
+    node::{Contract, FunctionId, Node, NodeDescription, NodeTypes, Read, SideEffects},
     policy::{
         Attempts, Backoff, Bounds, Catch, Defer, ItemPolicy, Limits, NodeLimits, OnFinish,
         Policies, RetriedKinds, Schedule,

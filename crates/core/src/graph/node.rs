@@ -1,6 +1,10 @@
 //! The trait of nodes.
 
-use std::fmt;
+use std::{
+    any::{TypeId, type_name},
+    fmt,
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -102,6 +106,10 @@ pub struct NodeDescription {
     pub side_effects: SideEffects,
     /// The type of the item that it needs, if it runs only when it is [dispatched](super::dispatch).
     pub item: Option<Type>,
+    /// The Rust types of its arguments and its result, so that `compile` can compare them with the channels.
+    pub types: Option<Arc<NodeTypes>>,
+    /// The function that it is made of, which stands for its code in the cache key.
+    pub function: Option<FunctionId>,
     /// The settings that its result depends on besides its [input](Node::cache_key), such as a
     /// model, a prompt or a version. They are part of the cache key.
     pub fingerprint: Value,
@@ -118,8 +126,42 @@ impl Default for NodeDescription {
             is_nested_run: false,
             side_effects: SideEffects::World,
             item: None,
+            types: None,
+            function: None,
             fingerprint: Value::Null,
         }
+    }
+}
+
+/// The Rust types that a node function takes and returns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeTypes {
+    /// The types that it reads from the state: records whose fields are channels.
+    pub reads: Vec<Type>,
+    /// The types that it reads from its item.
+    pub items: Vec<Type>,
+    /// The type of its writes: a record whose fields are channels.
+    pub writes: Option<Type>,
+}
+
+/// The identity of a function: the name of its type, and what distinguishes closures of one name. It says nothing about
+/// the code in the function or about captured values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionId {
+    name: &'static str,
+    id: TypeId,
+}
+
+impl FunctionId {
+    /// Returns the identity of a type.
+    pub fn of<F: 'static>() -> Self {
+        Self { name: type_name::<F>(), id: TypeId::of::<F>() }
+    }
+}
+
+impl fmt::Display for FunctionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.name, self.id)
     }
 }
 

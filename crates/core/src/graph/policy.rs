@@ -66,12 +66,14 @@ pub struct Bounds {
 }
 
 /// What happens when a node finishes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct OnFinish {
     /// The nodes whose counts are reset.
     pub resets: Vec<NodeName>,
     /// The channels that are cleared, or reset to their defaults, before its writes.
     pub clears: Vec<ChannelName>,
+    /// The channels that the code of the node may clear, or reset to their defaults, before its writes.
+    pub may_clear: Vec<ChannelName>,
     /// The channel with the reason of the run's failure, if the node leads to `fail`.
     pub fail_reason: Option<ChannelName>,
 }
@@ -177,6 +179,27 @@ impl From<Bounds> for Policies {
 impl From<OnFinish> for Policies {
     fn from(on_finish: OnFinish) -> Self {
         Self { on_finish, ..Self::default() }
+    }
+}
+
+impl OnFinish {
+    /// Returns the channels that may be unwritten after the node, unless it writes them.
+    pub fn cleared(&self) -> impl Iterator<Item = &ChannelName> {
+        self.clears.iter().chain(&self.may_clear)
+    }
+}
+
+/// The form is part of what identifies the policies of a node, so a node that clears nothing by its code has the form of
+/// earlier versions.
+impl fmt::Debug for OnFinish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resets, clears, may_clear, fail_reason } = self;
+        let mut form = f.debug_struct("OnFinish");
+        form.field("resets", resets).field("clears", clears);
+        if !may_clear.is_empty() {
+            form.field("may_clear", may_clear);
+        }
+        form.field("fail_reason", fail_reason).finish()
     }
 }
 

@@ -79,6 +79,7 @@ impl Question {
             if let Some(schema) = self.schema.as_object_mut() {
                 schema.retain(|key, _| key != "$schema" && key != "title");
             }
+            limit_floats(&mut self.schema);
         }
         self
     }
@@ -94,5 +95,21 @@ impl Question {
         let problems: Vec<String> =
             validator.iter_errors(answer).map(|error| error.to_string()).collect();
         if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+}
+
+/// Gives numbers of 32 bits the range of their type: a larger one would be read as infinity.
+fn limit_floats(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if fields.get("format").and_then(Value::as_str) == Some("float") {
+                for (key, bound) in [("minimum", f32::MIN), ("maximum", f32::MAX)] {
+                    fields.entry(key).or_insert_with(|| Value::from(f64::from(bound)));
+                }
+            }
+            fields.values_mut().for_each(limit_floats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(limit_floats),
+        _ => (),
     }
 }

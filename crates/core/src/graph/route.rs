@@ -26,6 +26,16 @@ pub trait Route: Any + fmt::Debug + Send + Sync {
     /// Returns the channels it reads; `None` if it may read any.
     fn reads(&self) -> Option<&[ChannelName]>;
 
+    /// Returns the channels that must be written before it decides, because its code cannot read the state without them.
+    fn needs(&self) -> &[ChannelName] {
+        &[]
+    }
+
+    /// Returns the Rust type that it reads from the state, so that `compile` can compare it with the channels.
+    fn view_type(&self) -> Option<&Type> {
+        None
+    }
+
     /// Returns how many of its targets it may choose at once, for the worst case.
     ///
     /// The default is the most general: any of them, with any number of dispatches.
@@ -183,17 +193,46 @@ where
     C: IntoChoice,
 {
     let targets = targets.into_iter().map(|to| RouteTarget { to, label: None }).collect();
-    let reads = fields_of::<S>(SchemaSettings::for_deserialize)
-        .map(|fields| fields.into_iter().map(|it| it.channel).collect());
-    RouteFn { choose, targets, reads, types: PhantomData }
+    RouteFn { choose, targets, view: StateView::of::<S>(), types: PhantomData }
 }
 
 /// A route made by [`route_fn`].
 pub struct RouteFn<F, S, C> {
     choose: F,
     targets: Vec<RouteTarget>,
-    reads: Option<Vec<ChannelName>>,
+    view: StateView,
     types: PhantomData<fn(&S) -> C>,
+}
+
+/// The part of the state that a Rust type reads.
+pub(super) struct StateView {
+    reads: Option<Vec<ChannelName>>,
+    needs: Vec<ChannelName>,
+    ty: Type,
+}
+
+impl StateView {
+    pub(super) fn of<S: JsonSchema>() -> Self {
+        let fields = fields_of::<S>(SchemaSettings::for_deserialize);
+        let needs = fields.iter().flatten().filter(|it| it.required);
+        Self {
+            needs: needs.map(|it| it.channel.clone()).collect(),
+            reads: fields.map(|fields| fields.into_iter().map(|it| it.channel).collect()),
+            ty: Type::of::<S>(),
+        }
+    }
+
+    pub(super) fn reads(&self) -> Option<&[ChannelName]> {
+        self.reads.as_deref()
+    }
+
+    pub(super) fn needs(&self) -> &[ChannelName] {
+        &self.needs
+    }
+
+    pub(super) fn ty(&self) -> &Type {
+        &self.ty
+    }
 }
 
 impl<F, S, C> Route for RouteFn<F, S, C>
@@ -207,7 +246,15 @@ where
     }
 
     fn reads(&self) -> Option<&[ChannelName]> {
-        self.reads.as_deref()
+        self.view.reads()
+    }
+
+    fn needs(&self) -> &[ChannelName] {
+        self.view.needs()
+    }
+
+    fn view_type(&self) -> Option<&Type> {
+        Some(self.view.ty())
     }
 
     fn spread(&self) -> Spread {

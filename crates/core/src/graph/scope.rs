@@ -14,13 +14,13 @@ use serde_json::{Map, Value};
 
 use super::{
     Access, AccessSet, Command, Condition, Contract, Dispatch, Goto, Node, NodeContext,
-    NodeDescription, NodeError, Read, Route, RouteChoice, RouteError, RouteTarget, RouteView,
-    RunFacts, Spread, Starts, Target, Transition, Visits,
+    NodeDescription, NodeError, NodeTypes, Read, Route, RouteChoice, RouteError, RouteTarget,
+    RouteView, RunFacts, Spread, Starts, Target, Transition, Visits,
 };
 use crate::{
     event::Usage,
     id::{ChannelName, NodeName},
-    state::{Schema, State, Update},
+    state::{Field, Record, Schema, State, Type, Update},
 };
 
 /// The position of an inner graph in an outer one.
@@ -74,13 +74,17 @@ impl Scope {
             |it: &RouteTarget| RouteTarget { to: self.target(&it.to), label: it.label.clone() };
         let targets = inner.targets().iter().map(outside).collect();
         let reads = inner.reads().map(|it| self.channel_names(it));
-        Arc::new(ScopedRoute { inner, scope: self.clone(), targets, reads })
+        let needs = self.channel_names(inner.needs());
+        let view = inner.view_type().map(|it| self.view(it));
+        Arc::new(ScopedRoute { inner, scope: self.clone(), targets, reads, needs, view })
     }
 
     /// Wraps an inner condition for the outer graph.
     pub fn condition(&self, inner: Arc<dyn Condition>) -> Arc<dyn Condition> {
         let reads = inner.reads().map(|it| self.channel_names(it));
-        Arc::new(ScopedCondition { inner, scope: self.clone(), reads })
+        let needs = self.channel_names(inner.needs());
+        let view = inner.view_type().map(|it| self.view(it));
+        Arc::new(ScopedCondition { inner, scope: self.clone(), reads, needs, view })
     }
 
     /// Returns an inner access set with outer names.
@@ -95,6 +99,20 @@ impl Scope {
 
     fn channel_names(&self, names: &[ChannelName]) -> Vec<ChannelName> {
         names.iter().map(|it| self.channel_name(it)).collect()
+    }
+
+    /// Returns a type over the state with the outer names of its fields.
+    fn view(&self, ty: &Type) -> Type {
+        let Type::Record(record) = ty else { return ty.clone() };
+        let field = |it: &Field| {
+            let name = match ChannelName::parse(&it.name) {
+                Ok(name) => self.channel_name(&name).to_string(),
+                Err(_) => it.name.clone(),
+            };
+            Field { name, ty: it.ty.clone() }
+        };
+        let fields = record.fields.iter().map(field).collect();
+        Type::Record(Arc::new(Record { fields, ..Record::clone(record) }))
     }
 
     fn state(&self, outside: &State) -> State {
@@ -203,7 +221,14 @@ impl Node for ScopedNode {
             writes: Some(self.scope.channel_names(&writes.unwrap_or_else(all))),
         };
         let writes_always = inner.writes_always.map(|it| self.scope.channel_names(&it));
-        NodeDescription { contract, writes_always, ..inner }
+        let types = inner.types.map(|it| {
+            Arc::new(NodeTypes {
+                reads: it.reads.iter().map(|it| self.scope.view(it)).collect(),
+                items: it.items.clone(),
+                writes: it.writes.as_ref().map(|it| self.scope.view(it)),
+            })
+        });
+        NodeDescription { contract, writes_always, types, ..inner }
     }
 
     fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
@@ -221,6 +246,8 @@ struct ScopedRoute {
     scope: Scope,
     targets: Vec<RouteTarget>,
     reads: Option<Vec<ChannelName>>,
+    needs: Vec<ChannelName>,
+    view: Option<Type>,
 }
 
 impl Route for ScopedRoute {
@@ -230,6 +257,14 @@ impl Route for ScopedRoute {
 
     fn reads(&self) -> Option<&[ChannelName]> {
         self.reads.as_deref()
+    }
+
+    fn needs(&self) -> &[ChannelName] {
+        &self.needs
+    }
+
+    fn view_type(&self) -> Option<&Type> {
+        self.view.as_ref()
     }
 
     fn spread(&self) -> Spread {
@@ -274,6 +309,8 @@ struct ScopedCondition {
     inner: Arc<dyn Condition>,
     scope: Scope,
     reads: Option<Vec<ChannelName>>,
+    needs: Vec<ChannelName>,
+    view: Option<Type>,
 }
 
 impl Condition for ScopedCondition {
@@ -283,6 +320,14 @@ impl Condition for ScopedCondition {
 
     fn reads(&self) -> Option<&[ChannelName]> {
         self.reads.as_deref()
+    }
+
+    fn needs(&self) -> &[ChannelName] {
+        &self.needs
+    }
+
+    fn view_type(&self) -> Option<&Type> {
+        self.view.as_ref()
     }
 
     fn access_set(&self) -> Option<AccessSet> {
@@ -342,6 +387,7 @@ mod tests {
             visits: Arc::new([(name("review.lint"), 3)].into_iter().collect()),
             max_visits: None,
             timeout: None,
+            idle_timeout: None,
             state: Arc::new(Schema::default().empty()),
             input: Input::State,
             trigger: Trigger::Start,

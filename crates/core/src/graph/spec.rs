@@ -2,14 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+
 use super::{
-    Backoff, Defer, ErrorKind, Node, NodeFn, NodeFunction, NodeLimits, NodeSpec, Policies,
+    Backoff, Command, Defer, ErrorKind, Node, NodeContext, NodeDescription, NodeError, NodeFn,
+    NodeFunction, NodeLimits, NodeSpec, Policies,
 };
 
 /// What a graph takes as a node: an async function (see [`NodeFunction`]), a [`Node`], or one of them with policies.
 ///
 /// The methods set policies where the node is named, such as `judge.retry(3).timeout(Duration::from_secs(60))`.
-/// Policies that name other nodes are methods of the graph builder: `max_visits`, `catch`, `resets`, `clears`.
+/// Policies that name other nodes are methods of the graph builder: `max_visits`, `catch`, `resets`, `clears`,
+/// `may_clear`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -86,11 +91,40 @@ pub trait IntoNode<Marker>: Sized {
         self.set(|it| it.emits = Some(name.into()))
     }
 
+    /// Declares that the node calls no models, so a limit of tokens or money does not keep it from running, and the worst
+    /// case of a run counts no calls of it. A function without [`NodeContext`] needs no declaration.
+    fn without_models(self) -> NodeSpec {
+        let spec = self.into_node();
+        NodeSpec { node: Arc::new(WithoutModels(spec.node)), ..spec }
+    }
+
     /// Changes its policies.
     fn set(self, change: impl FnOnce(&mut Policies)) -> NodeSpec {
         let mut spec = self.into_node();
         change(&mut spec.policies);
         spec
+    }
+}
+
+/// A node that calls no models, as its user declares.
+struct WithoutModels(Arc<dyn Node>);
+
+#[async_trait]
+impl Node for WithoutModels {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        self.0.run(ctx).await
+    }
+
+    fn describe(&self) -> NodeDescription {
+        NodeDescription { calls_max: Some(0), calls_again_max: Some(0), ..self.0.describe() }
+    }
+
+    fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
+        self.0.preview(ctx)
+    }
+
+    fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        self.0.cache_key(ctx)
     }
 }
 

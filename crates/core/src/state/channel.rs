@@ -1,6 +1,6 @@
 //! One channel: its type, the check of its writes, and how it reads a model's answer.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, slice, sync::Arc};
 
 use graphrun_guard::redact::redact_value;
 use jsonschema::Validator;
@@ -10,6 +10,7 @@ use super::{
     Field, LenientValue, ReadError, Record, Reducer, Type, UpdateForm,
     lenient::{is_lenient, read_by_schema},
     measure::{measure, rounded_int},
+    reducer::is_removal,
     schema_problem, validator_for,
 };
 use crate::id::ChannelName;
@@ -156,6 +157,13 @@ impl Channel {
     /// Names every place where the value does not fit, or the limit that it reaches.
     pub fn check(&self, written: &Value) -> Result<(), Vec<String>> {
         self.check_limits(written)?;
+        if self.reducer.is_messages() {
+            let items = written.as_array().map_or(slice::from_ref(written), Vec::as_slice);
+            let has_no_id = |it: &&Value| it.get(ID).is_none_or(Value::is_null);
+            if items.iter().filter(|it| is_removal(it)).any(|it| has_no_id(&it)) {
+                return Err(vec!["a removal needs the `id` of a message".to_owned()]);
+            }
+        }
         self.check_saved(written)
     }
 

@@ -8,6 +8,7 @@ use serde::{
 };
 use serde_json::Value;
 
+use super::to_json;
 use crate::id::ChannelName;
 
 /// Returns the fields of a struct that are not null, or `None` if the value is no plain struct: something else, a
@@ -33,7 +34,7 @@ impl SerializeStruct for StructFields {
         name: &'static str,
         value: &T,
     ) -> Result<(), NotPlain> {
-        let value = value.serialize(serde_json::value::Serializer).map_err(|_| NotPlain)?;
+        let value = to_json(value).map_err(|_| NotPlain)?;
         if !value.is_null() {
             let name = ChannelName::parse_static(name).map_err(|_| NotPlain)?;
             self.0.push((name, Arc::new(value)));

@@ -9,6 +9,7 @@ mod contained;
 mod derive;
 mod describe;
 mod fields;
+mod finite;
 mod folding;
 mod format;
 mod json;
@@ -25,6 +26,7 @@ mod update;
 mod value;
 
 pub use self::compact::Compact;
+pub(crate) use self::finite::to_json;
 pub use self::json::read_json_fields;
 pub use self::{
     channel::{Channel, ReadAnswer},

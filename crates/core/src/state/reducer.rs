@@ -5,7 +5,7 @@
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 use thiserror::Error;
 
 use super::{Type, contained::contained};
@@ -156,6 +156,9 @@ pub enum ReduceError {
     /// A sum exceeds the range of a signed 64-bit whole number.
     #[error("the sum of {0} and {1} is too large")]
     Overflow(i128, i128),
+    /// A sum exceeds the range of a floating-point number.
+    #[error("the sum of {0} and {1} is too large")]
+    TooLarge(String, String),
     /// A registered reducer returned an error.
     #[error("`{reducer}` refused: {reason}")]
     Custom {
@@ -231,7 +234,7 @@ impl Reducer {
             },
             Self::Messages => Rules {
                 name: "messages",
-                about: "The items are appended, each with an `id`; one with a known `id` replaces the earlier one in its place, and `{ id, remove: true }` removes it.",
+                about: "The items are appended, each with an `id`; one with a known `id` replaces the earlier one in its place, and `{ id, remove: true }` removes it (with the id `__remove_all__`, all messages before it).",
                 needs: Needs { noun: "a list of records with a text `id`", includes: has_ids },
                 update: UpdateForm::Part,
                 result: Folded::Computed,
@@ -421,10 +424,11 @@ impl Reducer {
     /// Adds items to a list by the rule of the reducer.
     pub(super) fn add(&self, list: &mut Vec<Value>, items: &[Value]) {
         reserve(list, items.len());
+        let mut ids = NewIds::default();
         for item in items {
             match self {
                 Self::Union if list.contains(item) => (),
-                Self::Messages => add_message(list, item),
+                Self::Messages => add_message(list, item, &mut ids),
                 _ => list.push(item.clone()),
             }
         }
@@ -432,7 +436,8 @@ impl Reducer {
 
     /// Returns whether items would change some of the items that are already in the list.
     pub(super) fn changes_items(&self, list: &[Value], items: &[Value]) -> bool {
-        matches!(self, Self::Messages) && items.iter().any(|it| place_of(it, list).is_some())
+        matches!(self, Self::Messages)
+            && items.iter().any(|it| removes_all(it) || place_of(it, list).is_some())
     }
 
     fn sum(&self, before: &Value, written: &Value) -> Result<Value, ReduceError> {
@@ -441,7 +446,9 @@ impl Reducer {
             return sum.map(Value::from).map_err(|_| ReduceError::Overflow(a, b));
         }
         let number = |it: &Value| it.as_f64().ok_or_else(|| self.kind_error("a number", it));
-        Ok(Value::from(number(before)? + number(written)?))
+        // JSON has no infinity, and serde_json would write null.
+        let sum = Number::from_f64(number(before)? + number(written)?).map(Value::Number);
+        sum.ok_or_else(|| ReduceError::TooLarge(before.to_string(), written.to_string()))
     }
 
     fn choose(
@@ -497,31 +504,75 @@ fn has_ids(ty: &Type) -> bool {
     **item == Type::Any || item.field("id").is_some_and(|it| *it.required() == Type::String)
 }
 
+/// The id with which a removal removes all messages before it.
+const ALL_MESSAGES: &str = "__remove_all__";
+
+/// The largest number in an id from which the ids of messages are counted. A greater number is none that was given so.
+const MESSAGE_NUMBER_MAX: u64 = 1 << 53;
+
 /// Replaces or removes a known message, or adds it.
-fn add_message(list: &mut Vec<Value>, message: &Value) {
-    let is_removal = message.get("remove") == Some(&Value::Bool(true));
+fn add_message(list: &mut Vec<Value>, message: &Value, ids: &mut NewIds) {
+    ids.begin(list);
     match place_of(message, list) {
-        Some(at) if is_removal => drop(list.remove(at)),
+        _ if removes_all(message) => list.clear(),
+        Some(at) if is_removal(message) => drop(list.remove(at)),
         Some(at) => list[at] = message.clone(),
         // The message was removed before.
-        None if is_removal && message.get("id").is_some() => (),
+        None if is_removal(message) => (),
         None => {
             let mut message = message.clone();
             if let Value::Object(fields) = &mut message
                 && fields.get("id").is_none_or(Value::is_null)
             {
-                fields.insert("id".to_owned(), next_id(list).into());
+                fields.insert("id".to_owned(), ids.next(list).into());
             }
+            ids.pass(&message);
             list.push(message);
         }
     }
 }
 
-/// Returns the id of a message that came without one: the number behind the largest one that was given so.
-fn next_id(messages: &[Value]) -> String {
-    let number = |it: &Value| it.get("id")?.as_str()?.strip_prefix('m')?.parse::<u64>().ok();
-    let largest = messages.iter().filter_map(number).max().unwrap_or(0);
-    format!("m{}", largest.saturating_add(1))
+/// Returns whether a write to a list of messages removes some of them.
+pub(super) fn is_removal(message: &Value) -> bool {
+    message.get("remove") == Some(&Value::Bool(true))
+}
+
+fn removes_all(message: &Value) -> bool {
+    is_removal(message) && message.get("id").and_then(Value::as_str) == Some(ALL_MESSAGES)
+}
+
+/// The ids of messages that came without one: each is the number behind the largest one that the list has had since the
+/// write began, so no id of a message that the same write removes is given again.
+#[derive(Default)]
+struct NewIds {
+    largest: Option<u64>,
+}
+
+impl NewIds {
+    fn begin(&mut self, list: &[Value]) {
+        self.largest.get_or_insert_with(|| list.iter().filter_map(number_of).max().unwrap_or(0));
+    }
+
+    fn pass(&mut self, message: &Value) {
+        self.largest = self.largest.max(number_of(message));
+    }
+
+    fn next(&mut self, list: &[Value]) -> String {
+        let mut number = self.largest.unwrap_or(0);
+        loop {
+            number += 1;
+            let id = Value::from(format!("m{number}"));
+            // Beyond the largest number that counts, the next one may have been given already.
+            if number <= MESSAGE_NUMBER_MAX || list.iter().all(|it| it.get("id") != Some(&id)) {
+                return format!("m{number}");
+            }
+        }
+    }
+}
+
+fn number_of(message: &Value) -> Option<u64> {
+    let number = message.get("id")?.as_str()?.strip_prefix('m')?.parse().ok()?;
+    (number <= MESSAGE_NUMBER_MAX).then_some(number)
 }
 
 /// Returns the index of the message with the same `id`.
@@ -604,6 +655,26 @@ mod tests {
     }
 
     #[test]
+    fn an_id_is_given_to_one_message_only() {
+        let ids = |writes: &[Value]| -> Vec<String> {
+            let folded = folded(&Reducer::Messages, writes).unwrap();
+            let id = |it: &Value| it["id"].as_str().unwrap().to_owned();
+            folded.as_array().unwrap().iter().map(id).collect()
+        };
+        let remove = |id: &str| json!({"id": id, "remove": true});
+        let (text, huge) = (json!({"text": "a"}), "m18446744073709551615");
+        // Not that of a message that the same write removes, or that has the largest number.
+        assert_eq!(ids(&[json!([text, text]), json!([remove("m2"), text])]), ["m1", "m3"]);
+        let all = json!([{"id": huge}, text, text]);
+        assert_eq!(ids(&[all, text.clone()]), [huge, "m1", "m2", "m3"]);
+        let last = format!("m{MESSAGE_NUMBER_MAX}");
+        let given = ids(&[json!({"id": last}), text.clone(), text.clone()]);
+        assert_eq!(given, [&last, "m9007199254740993", "m9007199254740994"]);
+        // All messages before it.
+        assert_eq!(ids(&[json!([text, text]), json!([remove(ALL_MESSAGES), text])]), ["m3"]);
+    }
+
+    #[test]
     fn each_reducer_folds_its_writes_in_order() {
         let best = Reducer::Best { by: vec!["test".into(), "passed".into()] };
         let attempt = |name: &str, passed: i64| json!({"name": name, "test": {"passed": passed}});
@@ -646,6 +717,7 @@ mod tests {
         assert_eq!(error.to_string(), "`sum` needs a number, got \"two\"");
         assert!(folded(&Reducer::Merge, &[json!([])]).is_err());
         assert!(folded(&Reducer::Sum, &[json!(i64::MAX), json!(1)]).is_err());
+        assert!(folded(&Reducer::Sum, &[json!(f64::MAX), json!(f64::MAX)]).is_err());
     }
 
     #[test]

@@ -85,6 +85,12 @@ impl Type {
         Self::of_schema(generator.into_root_schema_for::<T>().as_value())
     }
 
+    /// Returns the type of the values that a Rust type is written as.
+    pub fn of_written<T: JsonSchema + ?Sized>() -> Self {
+        let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+        Self::of_schema(generator.into_root_schema_for::<T>().as_value())
+    }
+
     /// Returns the type that a JSON Schema describes.
     ///
     /// Details without an equivalent here (patterns, lengths, unions of records) are checked only against the
@@ -137,6 +143,54 @@ impl Type {
             }),
             (value, declared) => value == declared,
         }
+    }
+
+    /// Returns whether no value but null, an empty list or an empty map is of both types.
+    ///
+    /// The ranges of numbers are not compared, and an integer may be a number with a fraction of zero. An open record may
+    /// have fields that its type does not name, so only a closed one lacks a field. A type with an unknown part excludes
+    /// nothing by it.
+    ///
+    /// ```
+    /// use graphrun_core::state::Type;
+    ///
+    /// assert!(Type::of::<Vec<u8>>().excludes(&Type::of::<Vec<String>>()));
+    /// assert!(!Type::of::<Option<u8>>().excludes(&Type::of::<f64>()));
+    /// ```
+    pub fn excludes(&self, other: &Self) -> bool {
+        match (self.required(), other.required()) {
+            (Self::Any, _)
+            | (_, Self::Any)
+            | (Self::Bool, Self::Bool)
+            | (Self::Int(_) | Self::Float(_), Self::Int(_) | Self::Float(_)) => false,
+            (Self::Enum(texts), Self::Enum(others)) => texts.iter().all(|it| !others.contains(it)),
+            (Self::Enum(texts), Self::Date) | (Self::Date, Self::Enum(texts)) => {
+                !texts.iter().any(|it| is_date(it))
+            }
+            (Self::Enum(texts), Self::Duration) | (Self::Duration, Self::Enum(texts)) => {
+                !texts.iter().any(|it| is_duration(it))
+            }
+            (one, another) if one.is_text() && another.is_text() => false,
+            (Self::List(one), Self::List(another)) | (Self::Map(one), Self::Map(another)) => {
+                one.excludes(another)
+            }
+            (Self::Record(record), Self::Map(value)) | (Self::Map(value), Self::Record(record)) => {
+                record.fields.iter().any(|it| it.ty.excludes(value))
+            }
+            (Self::Record(one), Self::Record(another)) => {
+                one.lacks_field_of(another)
+                    || another.lacks_field_of(one)
+                    || one.fields.iter().any(|field| {
+                        let found = another.fields.iter().find(|it| it.name == field.name);
+                        found.is_some_and(|it| it.ty.excludes(&field.ty))
+                    })
+            }
+            _ => true,
+        }
+    }
+
+    fn is_text(&self) -> bool {
+        matches!(self, Self::String | Self::Date | Self::Duration | Self::Enum(_))
     }
 
     /// Returns numbers of this type that a declared type of this form does not take.
@@ -277,6 +331,16 @@ impl Type {
             Self::Any | Self::Optional(_) => self,
             other => Self::Optional(Box::new(other)),
         }
+    }
+}
+
+impl Record {
+    /// Returns whether it is closed and has no field that each value of another record has.
+    fn lacks_field_of(&self, other: &Self) -> bool {
+        let has = |name: &str| self.fields.iter().any(|it| it.name == name);
+        let is_lacking =
+            |it: &Field| !matches!(it.ty, Type::Optional(_) | Type::Any) && !has(&it.name);
+        self.is_closed && other.fields.iter().any(is_lacking)
     }
 }
 
@@ -502,6 +566,54 @@ mod tests {
         let open = Type::of::<Review>();
         let more = json!({"verdict": "rework", "score": 1, "issues": [], "more": 1});
         assert_eq!(open.cut(more.clone()), more, "an open record keeps all fields");
+    }
+
+    #[test]
+    fn types_exclude_each_other_if_no_value_is_of_both() {
+        let excludes = |one: &Type, another: &Type| {
+            assert_eq!(one.excludes(another), another.excludes(one), "{one} and {another}");
+            one.excludes(another)
+        };
+        let list = |it: Type| Type::List(Box::new(it));
+        let words = |it: &[&str]| Type::Enum(it.iter().map(|it| (*it).to_owned()).collect());
+        let narrow = Type::of_schema(&json!({"type": "integer", "minimum": 7}));
+        let (point, far) =
+            (closed(&[("x", Type::INT)]), closed(&[("x", Type::INT), ("y", Type::INT)]));
+        let open = |fields: &[(&str, Type)]| match closed(fields) {
+            Type::Record(it) => {
+                Type::Record(Arc::new(Record { is_closed: false, ..Record::clone(&it) }))
+            }
+            other => other,
+        };
+
+        for (one, another) in [
+            (Type::INT, Type::String),
+            (Type::INT.optional(), Type::Bool),
+            (list(Type::INT), list(Type::String)),
+            (list(Type::INT), Type::INT),
+            (words(&["a", "b"]), words(&["c"])),
+            (words(&["a"]), Type::Date),
+            (point.clone(), far.clone()),
+            (open(&[("x", Type::String)]), point.clone()),
+            (Type::Map(Box::new(Type::Bool)), point.clone()),
+        ] {
+            assert!(excludes(&one, &another), "{one} and {another}");
+        }
+        for (one, another) in [
+            (Type::Any, Type::String),
+            (list(Type::Any), list(Type::String)),
+            (Type::INT.optional(), Type::FLOAT),
+            (narrow, Type::INT),
+            (words(&["a", "b"]), words(&["b"])),
+            (words(&["a"]), Type::String),
+            (words(&["2026-01-31"]), Type::Date),
+            (point.clone(), open(&[])),
+            (open(&[("y", Type::INT)]), open(&[("x", Type::INT)])),
+            (closed(&[("x", Type::INT), ("y", Type::INT.optional())]), point),
+        ] {
+            assert!(!excludes(&one, &another), "{one} and {another}");
+        }
+        assert!(!excludes(&open(&[("x", Type::INT)]), &far));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{fields::fields_of_struct, measure::size_of_saved};
+use super::{fields::fields_of_struct, measure::size_of_saved, to_json};
 use crate::id::{ChannelName, NameError};
 
 /// The writes of a task. Other tasks see them only after the step is committed.
@@ -39,12 +39,13 @@ impl Update {
     ///
     /// # Errors
     ///
-    /// Fails when the value is not a struct whose fields can be channels.
+    /// Fails when the value is not a struct whose fields can be channels, and for a number that JSON does not have: NaN
+    /// or infinity.
     pub fn of<W: Serialize>(fields: &W) -> Result<Self, NotFields> {
         if let Some(writes) = fields_of_struct(fields) {
             return Ok(Self { clears: Vec::new(), writes });
         }
-        let fields = match serde_json::to_value(fields)? {
+        let fields = match to_json(fields)? {
             Value::Object(fields) => fields,
             Value::Null => return Ok(Self::default()),
             other => return Err(NotFields::Kind(other)),

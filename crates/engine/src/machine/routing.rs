@@ -117,6 +117,24 @@ impl Routing<'_> {
         Ok(())
     }
 
+    /// Checks that a node clears only channels that it declares.
+    pub(super) fn check_clears(
+        &self,
+        index: NodeIndex,
+        clears: &[ChannelName],
+    ) -> Result<(), Failure> {
+        let (node, on_finish) =
+            (self.graph.name_at(index), &self.graph.policies_at(index).on_finish);
+        let Some(undeclared) = clears.iter().find(|it| on_finish.cleared().all(|may| may != *it))
+        else {
+            return Ok(());
+        };
+        let message = format!(
+            "`{node}` clears `{undeclared}`, which is not declared with `may_clear` or `clears`"
+        );
+        Err(Failure::new(ErrorKind::Other, message))
+    }
+
     /// Returns where the edges lead after the result of a node, if its choice follows them; see
     /// [`Self::transitions`].
     pub(super) fn by_edges(

@@ -23,10 +23,11 @@ impl Machine {
         actions: &mut Vec<Action>,
     ) {
         let Command { mut update, goto } = command;
-        update.clears.extend(self.policies(index).on_finish.clears.iter().cloned());
         let (routing, active) = (self.routing(), &self.position.frontier[index]);
-        let checked = routing
-            .check_update(&update)
+        let cleared = routing.check_clears(active.node, &update.clears);
+        update.clears.extend(self.policies(index).on_finish.clears.iter().cloned());
+        let checked = cleared
+            .and_then(|()| routing.check_update(&update))
             .and_then(|()| routing.check_choice(active.node, &goto))
             .and_then(|()| self.open_step.add_result(&update, goto.chosen()));
         match checked {

@@ -76,6 +76,7 @@ impl Scope {
             on_finish: OnFinish {
                 resets: on_finish.resets.iter().map(|it| self.node_name(it)).collect(),
                 clears: on_finish.clears.iter().map(|it| self.channel_name(it)).collect(),
+                may_clear: on_finish.may_clear.iter().map(|it| self.channel_name(it)).collect(),
                 fail_reason: on_finish.fail_reason.map(|it| self.channel_name(&it)),
             },
             schedule: Schedule {
