@@ -207,8 +207,8 @@ async fn uncovered_parts_are_listed_by_kind() {
     assert_eq!(
         missed("tests/cases/taken.test.yaml").await,
         [
-            "way first plain else",
-            "way first special else",
+            "route first plain else",
+            "route first special else",
             "node plain",
             "node special",
             "skip special  not level == \"high\"",

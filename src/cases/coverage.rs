@@ -374,7 +374,7 @@ impl PartKind {
             Self::Skip => "skip",
             Self::Edge => "edge",
             Self::Join => "join",
-            Self::RouteTarget => "route target",
+            Self::RouteTarget => "route",
             Self::Catch => "catch",
             Self::Exhausted => "exhausted",
             Self::Limit => "limit",

@@ -184,7 +184,8 @@ fn the_lock_shows_each_tool_that_is_new_or_changed() {
 #[test]
 fn hidden_characters_of_a_tool_are_shown_as_escapes() {
     let place = Place::new();
-    let shown = r"Says \u202eit\u200b again.";
+    // Characters that reorder a text reach neither of them.
+    let shown = r"Says it\u200b again.";
     let ended = lock(&place, "hidden");
     for part in [shown, r"One \u009b31mtext."] {
         assert!(ended.code == 0 && ended.stdout.contains(part), "{part}: {ended}");
@@ -192,7 +193,7 @@ fn hidden_characters_of_a_tool_are_shown_as_escapes() {
     let lock = fs::read_to_string(place.path("w.mcp.lock")).unwrap();
     let lock: Value = serde_json::from_str(&lock).unwrap();
     let about = &lock["servers"]["srv"]["tools"]["echo"]["about"];
-    assert_eq!(about, "Says \u{202e}it\u{200b} again.");
+    assert_eq!(about, "Says it\u{200b} again.");
     let listed = run(&place, &["mcp", "list", "w.yaml", "--allow-host", "here"]);
     assert!(listed.code == 0 && listed.stdout.contains(shown), "{listed}");
 }

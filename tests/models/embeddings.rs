@@ -167,7 +167,7 @@ async fn a_reply_without_usable_vectors_is_transient() {
     ];
     for (body, says) in cases {
         let error = answer(Protocol::Chat, body.clone()).await.unwrap_err();
-        assert!(matches!(error, ModelError::Transient { .. }), "{body}: {error:?}");
+        assert!(matches!(error.reason(), ModelError::Transient { .. }), "{body}: {error:?}");
         assert!(error.to_string().contains(says), "{body}: {error}");
     }
     let of_chat = json!({"data": [{"embedding": [1]}, {"embedding": [1]}]});

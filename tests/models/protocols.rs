@@ -116,9 +116,8 @@ async fn anthropic_gets_blocks_and_its_signed_reasoning_back() {
         "messages": turns(kept(text("Look again."))),
         "tools": [{"name": "fs_look", "description": "Looks.", "input_schema": arguments()}],
         "tool_choice": {"type": "auto"},
-        "temperature": 0.25,
-        "top_p": 0.5,
         "stop_sequences": ["END"],
+        // The provider takes no temperature and no top_p beside thinking.
         "thinking": {"type": "adaptive"},
         "output_config": {"format": {"type": "json_schema", "schema": strict()}, "effort": "low"},
         "stream": true

@@ -299,9 +299,8 @@ impl Workflow {
         let scope = Scope::new(name.clone(), used.schema.clone(), fail);
 
         let channels = used.schema.channels().iter();
-        let inner: Vec<Channel> = channels
-            .map(|it| it.clone().renamed(scope.channel_name(it.name())).private())
-            .collect();
+        let inner: Vec<Channel> =
+            channels.map(|it| it.clone().renamed(scope.channel_name(it.name())).inner()).collect();
         // The results of an earlier use are gone; the fields of the outer workflow are written at
         // the end.
         let clears = inner.iter().map(|it| it.name().clone()).collect();

@@ -39,6 +39,7 @@ pub struct Channel {
     default: Option<Arc<Value>>,
     reader: Option<ReadAnswer>,
     is_private: bool,
+    is_inner: bool,
 }
 
 impl Channel {
@@ -59,6 +60,7 @@ impl Channel {
             default: None,
             reader: None,
             is_private: false,
+            is_inner: false,
         };
         if !is_lenient(&channel.schema) {
             return Ok(channel);
@@ -97,6 +99,13 @@ impl Channel {
     #[must_use]
     pub fn private(mut self) -> Self {
         self.is_private = true;
+        self
+    }
+
+    /// Makes it a channel of a used graph: no part of the input and the result of the run, but a part of its shown state.
+    #[must_use]
+    pub fn inner(mut self) -> Self {
+        self.is_inner = true;
         self
     }
 
@@ -147,6 +156,11 @@ impl Channel {
 
     /// Returns whether only nodes use it: it is neither input nor part of the result.
     pub fn is_private(&self) -> bool {
+        self.is_private || self.is_inner
+    }
+
+    /// Returns whether its author declared it private, so that no shown state has it.
+    pub fn is_declared_private(&self) -> bool {
         self.is_private
     }
 

@@ -79,7 +79,11 @@ impl Kind for AskKind {
         let writes = reader.get("writes").and_then(|it| reader.report().word(it, "`writes`"));
         let writes = writes.and_then(|it| reader.channel(&it));
         let choices = reader.get("choices").map(|it| reader.report().words(it, "`choices`"));
-        if let (Some([]), Some(key)) = (choices.as_deref(), reader.key("choices")) {
+        let has_none =
+            |it: &Yaml| it.text().is_none() && it.items().is_empty() && it.entries().is_empty();
+        if reader.get("choices").is_some_and(has_none)
+            && let Some(key) = reader.key("choices")
+        {
             let message = "`choices` is empty, so there is no answer";
             let help = "remove it, or write the answers: `choices: [yes_, no_]`";
             reader.report().bad_value(key, message, help);

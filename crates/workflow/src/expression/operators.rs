@@ -137,15 +137,6 @@ impl ExpressionChecker<'_> {
                 return;
             }
         };
-        if let (Type::Record(record), NodeKind::Literal(Value::String(name))) = (&list, &left.kind)
-            && record.is_closed
-            && list.field(name).is_none()
-        {
-            let help = suggestion(name, record.fields.iter().map(|it| it.name.as_str()));
-            let message = format!("{} has no field `{name}`", describe(&list));
-            self.problem("GR021", &left.range, message, "never true").help = help;
-            return;
-        }
         if let (NodeKind::List(items), Some(_)) = (&right.kind, values_of(&item)) {
             for literal in items.iter().filter(|it| matches!(it.kind, NodeKind::Literal(_))) {
                 let ty = self.ty(literal, None);

@@ -271,11 +271,15 @@ impl<A: JsonSchema, B: JsonSchema> JsonSchema for Either<A, B> {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut both = A::json_schema(generator);
         let second = B::json_schema(generator);
+        // An enumeration applies to every kind of value.
+        if both.get("enum").is_some() || second.get("enum").is_some() {
+            return schemars::json_schema!({"anyOf": [both, second]});
+        }
         let types = [&both, &second].map(|it| match it.get("type") {
             Some(Value::Array(types)) => types.clone(),
             one => one.cloned().into_iter().collect(),
         });
-        // Each keyword applies to one kind of value only, so the keywords of both never conflict.
+        // Each other keyword applies to one kind of value only, so the keywords of both never conflict.
         for (keyword, value) in second.as_object().into_iter().flatten() {
             if both.get(keyword).is_none() {
                 both.insert(keyword.clone(), value.clone());

@@ -82,19 +82,32 @@ impl Mistake {
                 help: "quote it: put the whole value in quotes",
             });
         }
+        if message.contains("mapping values are not allowed") {
+            let above = text.get(..text.get(..at)?.rfind('\n')?)?;
+            let line = above.rsplit('\n').next()?;
+            let (key, value) = line.trim().split_once(':')?;
+            let is_key = !key.is_empty() && key.chars().all(|it| it.is_alphanumeric() || it == '_');
+            return (is_key && value.starts_with(|it: char| !it.is_whitespace())).then(|| {
+                Self::no_entry(above.len() - line.trim_start().len()..above.trim_end().len())
+            });
+        }
         if message.contains("simple key expect") {
             let before = text.get(..at)?;
             let is_first = before.rsplit('\n').next()?.trim().is_empty();
             let line = before.trim_end().rsplit('\n').next().filter(|_| is_first)?;
             let end = before.trim_end().len();
-            return Some(Self {
-                message: "this is no entry of a mapping",
-                range: end - line.trim_start().len()..end,
-                label: "no `KEY: VALUE`",
-                help: "write `KEY: VALUE`, with a blank after the colon",
-            });
+            return Some(Self::no_entry(end - line.trim_start().len()..end));
         }
         None
+    }
+
+    fn no_entry(range: Range<usize>) -> Self {
+        Self {
+            message: "this is no entry of a mapping",
+            range,
+            label: "no `KEY: VALUE`",
+            help: "write `KEY: VALUE`, with a blank after the colon",
+        }
     }
 }
 
