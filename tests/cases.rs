@@ -222,9 +222,9 @@ async fn uncovered_parts_are_listed_by_kind() {
         missed("tests/cases/used/outer.test.yaml").await,
         [
             "exhausted part.review.judge part.review.bad",
-            "way part.review.grade part.review.bad found.kind == \"none\"",
-            "way part.review.grade part.review.help score > 20",
-            "way part.review.help part.review.good good",
+            "route part.review.grade part.review.bad found.kind == \"none\"",
+            "route part.review.grade part.review.help score > 20",
+            "route part.review.help part.review.good good",
             "node part.review.polish",
         ]
     );

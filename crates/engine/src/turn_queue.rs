@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::checkpoint::Checkpointer;
 
 /// The queues of this process, by the address of the storage and the name of the thread. Engines that share a storage
-/// share its queues. A storage that takes the address of a dropped one finds only queues that nobody is in.
+/// share its queues. A storage that takes the address of a dropped one finds only empty queues.
 static QUEUES: LazyLock<Mutex<Queues>> = LazyLock::new(Mutex::default);
 
 type Queues = BTreeMap<(usize, String), Weak<Semaphore>>;
