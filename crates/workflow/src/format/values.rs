@@ -271,9 +271,12 @@ impl<A: JsonSchema, B: JsonSchema> JsonSchema for Either<A, B> {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut both = A::json_schema(generator);
         let second = B::json_schema(generator);
-        // An enumeration applies to every kind of value.
-        if both.get("enum").is_some() || second.get("enum").is_some() {
-            return schemars::json_schema!({"anyOf": [both, second]});
+        // An enumeration applies to every kind of value, a pattern to texts only.
+        if let Some(Value::Array(words)) = both.remove("enum") {
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            both.insert("pattern".to_owned(), format!("^({})$", words.join("|")).into());
+            both.insert("examples".to_owned(), words.into());
+            both.insert("type".to_owned(), "string".into());
         }
         let types = [&both, &second].map(|it| match it.get("type") {
             Some(Value::Array(types)) => types.clone(),
