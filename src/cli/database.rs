@@ -257,12 +257,6 @@ impl Database {
         })
     }
 
-    /// Returns why the database has no runs, if a flag or setting named it: the user may have meant
-    /// another.
-    pub(super) fn named_absence(&self) -> Option<String> {
-        (self.location != Self::default().location).then(|| self.absence())
-    }
-
     /// Returns a text that no other database has. It contains no password.
     pub(super) fn key(&self) -> String {
         match &self.location {
@@ -279,7 +273,8 @@ impl Database {
         }
     }
 
-    fn absence(&self) -> String {
+    /// Returns why there are no runs: the user may be in another folder than that of the runs.
+    pub(super) fn absence(&self) -> String {
         match &self.location {
             DatabaseLocation::Memory => "runs in memory end with their process".to_owned(),
             DatabaseLocation::Sqlite(path) => format!("there is no database `{}`", path.display()),

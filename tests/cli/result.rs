@@ -209,8 +209,8 @@ fn looking_at_runs_makes_no_database() {
     let place = Place::new();
     let ended = place.run(["runs", "list"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "no runs yet\n"));
-    assert_eq!(ended.stderr, "");
-    // A user who names a database may have meant another.
+    // The runs may be those of another folder, or of another database.
+    assert_eq!(ended.stderr, "there is no database `.graphrun/runs.db`\n");
     let named = place.run(["runs", "list", "--db", "sqlite:run.db"]);
     assert_eq!((named.code, named.stdout.as_str()), (0, "no runs yet\n"));
     assert_eq!(named.stderr, "there is no database `run.db`\n");

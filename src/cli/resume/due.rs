@@ -154,7 +154,7 @@ fn find_all(globals: &Globals) -> Result<Vec<RunSummary>, CliError> {
     block_on(async {
         let now = Timestamp::now();
         let Some(checkpointer) = database.open()? else {
-            database.named_absence().iter().for_each(|it| print_message(it));
+            print_message(&database.absence());
             return Ok(Vec::new());
         };
         let mut runs = Vec::new();

@@ -66,7 +66,7 @@ impl Args {
                 // One more than the limit shows whether there are more.
                 checkpointer.page(before.as_ref(), self.limit as usize + 1).await?
             } else {
-                database.named_absence().iter().for_each(|it| print_message(it));
+                print_message(&database.absence());
                 Vec::new()
             };
             let lines =

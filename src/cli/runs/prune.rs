@@ -44,9 +44,7 @@ impl Args {
             globals.expect_output("runs prune", &[Output::Text])?;
             let database = globals.database()?;
             let Some(checkpointer) = database.open()? else {
-                print_message(
-                    &database.named_absence().unwrap_or_else(|| "no runs yet".to_owned()),
-                );
+                print_message(&database.absence());
                 return Ok(Exit::Done);
             };
             let now = Timestamp::now();

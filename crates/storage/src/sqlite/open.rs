@@ -129,6 +129,15 @@ impl FileKind {
         Ok(())
     }
 
+    /// Returns the names of the tables.
+    fn tables(self) -> impl Iterator<Item = &'static str> {
+        let created = |line: &'static str| {
+            let named = line.strip_prefix("CREATE TABLE ");
+            named.or_else(|| line.strip_prefix("CREATE VIRTUAL TABLE "))?.split(' ').next()
+        };
+        self.schema.lines().filter_map(created)
+    }
+
     fn mark(self) -> u32 {
         u32::from_be_bytes(self.application_id)
     }
@@ -227,7 +236,26 @@ fn make_ready(
     if !missing.is_empty() {
         migrate(&mut connection, kind.migrations).map_err(|fault| unopened(path, fault))?;
     }
-    Ok(connection)
+    let lacking = lacking(&connection, kind).map_err(|error| unopened(path, error.into()))?;
+    let Some(table) = lacking else { return Ok(connection) };
+    let anew = kind.anew;
+    let reason = format!(
+        "it has no table `{table}`, so another build of this program wrote it; use that build, or move the file away \
+         and {anew}"
+    );
+    Err(unusable(path, &reason))
+}
+
+/// Returns a table of the schema that a database does not have. Builds between two releases can differ within one format, and a
+/// run that starts in such a database could not be resumed.
+fn lacking(connection: &Connection, kind: FileKind) -> rusqlite::Result<Option<&'static str>> {
+    let mut find = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = ?")?;
+    for table in kind.tables() {
+        if !find.exists([table])? {
+            return Ok(Some(table));
+        }
+    }
+    Ok(None)
 }
 
 /// Turns the write-ahead log on and returns the resulting mode.
@@ -396,6 +424,27 @@ mod tests {
         let database = kind.open(&folder.path().join("other.db"), |_| ()).unwrap();
         assert_eq!(marks(&database).unwrap().version, 3);
         assert_eq!(RUNS.migrations.format(), FORMAT_VERSION);
+    }
+
+    #[test]
+    fn a_database_without_one_of_the_tables_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.db");
+        assert_eq!(
+            RUNS.tables().collect::<Vec<_>>(),
+            ["runs", "heads", "journal", "kept_values", "inbox", "results"]
+        );
+        for table in RUNS.tables() {
+            let database = RUNS.open(&path, |_| ()).unwrap();
+            database
+                .execute_batch(&format!("PRAGMA foreign_keys = OFF; DROP TABLE {table}"))
+                .unwrap();
+            drop(database);
+            let reason = RUNS.open(&path, |_| ()).unwrap_err().to_string();
+            assert!(reason.contains(&format!("it has no table `{table}`")), "{reason}");
+            assert!(reason.contains("move the file away and start a new run"), "{reason}");
+            std::fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]
