@@ -42,7 +42,7 @@ fn workflows() -> Vec<PathBuf> {
 }
 
 /// A YAML file as an editor sees it: by the core schema of YAML 1.2.
-fn read(path: &Path) -> Value {
+pub(crate) fn read(path: &Path) -> Value {
     let text = fs::read_to_string(path).unwrap();
     to_json(&Yaml::load_from_str(&text).unwrap()[0])
 }

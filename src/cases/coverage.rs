@@ -77,8 +77,8 @@ pub(super) struct Trail {
     pub(super) records: Vec<TaskRecord>,
     /// The values at its end, with the inputs that are bounds.
     pub(super) values: BTreeMap<ChannelName, Value>,
-    /// The choices of routes: the index of an edge, and of one of its ways.
-    pub(super) ways: BTreeSet<(usize, usize)>,
+    /// The choices of routes: the index of an edge, and of one of its targets.
+    pub(super) route_targets: BTreeSet<(usize, usize)>,
 }
 
 impl Coverage {
@@ -153,9 +153,9 @@ impl Coverage {
                     self.add(PartKey::Edge(at), part(PartKind::Join, first, &to, label));
                 }
                 Edge::Route { from, route, .. } => {
-                    for (way, it) in route.targets().iter().enumerate() {
+                    for (target, it) in route.targets().iter().enumerate() {
                         let part = part(PartKind::RouteTarget, from, &it.to, it.label.clone());
-                        self.add(PartKey::RouteTarget(at, way), part);
+                        self.add(PartKey::RouteTarget(at, target), part);
                     }
                 }
                 // The graph does not contain the choices that the code of a node makes.
@@ -175,8 +175,8 @@ impl Coverage {
 
     /// Adds the parts that a run took.
     pub(super) fn follow(&mut self, graph: &Graph, trail: &Trail) {
-        for &(edge, way) in &trail.ways {
-            self.take(&PartKey::RouteTarget(edge, way));
+        for &(edge, target) in &trail.route_targets {
+            self.take(&PartKey::RouteTarget(edge, target));
         }
         let mut finished = BTreeSet::new();
         let mut tasks: BTreeMap<TaskId, &TaskRecord> = BTreeMap::new();

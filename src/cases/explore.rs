@@ -42,8 +42,8 @@ const OPEN_MANY: usize = 2_000;
 const STRIDE: usize = 7_919;
 
 /// A limit that no way through a workflow reaches, and with which expressions can still compute.
-const MUCH: u64 = 1_000_000_000_000;
-const MUCH_MONEY: f64 = 1e9;
+const UNREACHED_LIMIT: u64 = 1_000_000_000_000;
+const UNREACHED_USD: f64 = 1e9;
 
 /// The limits of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,9 +219,9 @@ pub fn explore(
 /// The limits of a run that reaches none of them. Those of the workflow are there, since its nodes may read what remains.
 fn unlimited(declared: &Limits) -> Limits {
     Limits {
-        steps: MUCH,
-        tokens: declared.tokens.map(|it| it.max(MUCH)),
-        usd: declared.usd.map(|it| it.max(MUCH_MONEY)),
+        steps: UNREACHED_LIMIT,
+        tokens: declared.tokens.map(|it| it.max(UNREACHED_LIMIT)),
+        usd: declared.usd.map(|it| it.max(UNREACHED_USD)),
         time: None,
         ..Limits::default()
     }

@@ -163,7 +163,12 @@ impl Suite {
         let journal = storage.journal(&run).await?;
         let commits = journal.into_iter().filter_map(|it| it.entry.commit);
         let positions = commits.map(|it| it.position).collect();
-        let trail = Trail { positions, records, values: values.clone(), ways: script.ways() };
+        let trail = Trail {
+            positions,
+            records,
+            values: values.clone(),
+            route_targets: script.route_targets(),
+        };
         let traces = Traces {
             status: end.status,
             reason: end.reason,

@@ -44,8 +44,8 @@ struct Requests {
     /// The prompts of the nodes, by the visit.
     prompts: BTreeMap<NodeName, BTreeMap<usize, String>>,
     gap: Option<Gap>,
-    /// The edges that are routes, by index, and the ways they chose.
-    ways: BTreeSet<(usize, usize)>,
+    /// The edges that are routes, by index, and the targets that they chose.
+    route_targets: BTreeSet<(usize, usize)>,
 }
 
 /// An answer that the run needed and the test case does not have.
@@ -99,8 +99,8 @@ impl Script {
     }
 
     /// Returns the choices of routes.
-    pub(super) fn ways(&self) -> BTreeSet<(usize, usize)> {
-        self.requests().ways.clone()
+    pub(super) fn route_targets(&self) -> BTreeSet<(usize, usize)> {
+        self.requests().route_targets.clone()
     }
 
     /// Returns the scripted answer to the question of a task.
@@ -287,7 +287,10 @@ impl Route for WatchedRoute {
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let taken = self.route.taken(view)?;
-        self.script.requests().ways.extend(taken.into_iter().map(|way| (self.at, way)));
+        self.script
+            .requests()
+            .route_targets
+            .extend(taken.into_iter().map(|target| (self.at, target)));
         self.route.decide(view)
     }
 

@@ -84,7 +84,7 @@ pub(super) fn read(
             problems.push(unknown(key, open));
             continue;
         };
-        match read_answer(question, &flag.text) {
+        match read_answer(name, question, &flag.text) {
             Ok(answer) => {
                 if answers.insert(name.clone(), answer).is_some() {
                     problems.push(format!("`{key}` is answered twice"));
@@ -133,7 +133,7 @@ pub(super) async fn ask(
                 }
             };
             let Some(line) = line else { return Ok(AskOutcome::Closed) };
-            match read_answer(question, &choice(question, &line)) {
+            match read_answer(name, question, &choice(question, &line)) {
                 Ok(answer) => {
                     answers.insert(name.clone(), answer);
                     if question.deadline.is_some() {
@@ -239,9 +239,9 @@ fn choice(question: &Question, typed: &str) -> String {
 }
 
 /// Reads a text as an answer and redacts keys in it.
-fn read_answer(question: &Question, text: &str) -> Result<Value, Vec<String>> {
+fn read_answer(name: &str, question: &Question, text: &str) -> Result<Value, Vec<String>> {
     let mut answer = read_as_typed(question, text)?;
-    redact_given(&question.key, &mut answer);
+    redact_given(name, &mut answer);
     Ok(answer)
 }
 

@@ -407,10 +407,9 @@ pub(super) fn without_secrets(url: &str) -> String {
     format!("{scheme}://{rest}")
 }
 
-/// Returns whether a parameter of a URL has the name of a secret. PostgreSQL has `sslpassword`, too.
+/// Returns whether a parameter of a URL has the name of a secret.
 fn holds_a_secret(parameter: &str) -> bool {
-    let name = parameter.split_once('=').map_or(parameter, |it| it.0);
-    names_a_secret(name) || name.to_ascii_lowercase().ends_with("password")
+    names_a_secret(parameter.split_once('=').map_or(parameter, |it| it.0))
 }
 
 impl fmt::Debug for Url {

@@ -113,7 +113,7 @@ async fn silence_opens_the_breaker() {
     let client = peer.client();
     let ask = async || {
         let patience = Patience {
-            until: Instant::now() + Duration::from_millis(100),
+            until: Some(Instant::now() + Duration::from_millis(100)),
             silence_min: Duration::from_millis(50),
             silence_max: None,
         };

@@ -11,7 +11,7 @@ use std::{
 use graphrun_core::graph::{with_causes, with_hint};
 use graphrun_sandbox::{
     Channel, HostCommand, HostProcess, Job, JobResult, JobStreams, Limits, Network, ProgramEnd,
-    PythonEnvironment, Sandbox, SandboxError, SourceFile, clean_output, clean_text,
+    PythonEnvironment, SHELL, Sandbox, SandboxError, SourceFile, clean_output, clean_text,
 };
 use graphrun_workflow::{HostUse, McpServer, SandboxSettings};
 use tokio::{
@@ -123,7 +123,7 @@ impl Program {
             }
         };
         let (streams, to, from) = JobStreams::new().map_err(|it| cannot_start(server, it))?;
-        let wrapper = ["bash", "-c", SCRIPT, "server"].map(str::to_owned);
+        let wrapper = [SHELL, "-c", SCRIPT, "server"].map(str::to_owned);
         let command = server.command();
         let job = Job {
             argv: wrapper.into_iter().chain(command.iter().cloned()).collect(),

@@ -82,8 +82,8 @@ impl ChatRequest {
 /// How long a provider may be silent. A limit of the whole exchange would end slow answers, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// The time at which a provider that is silent is given up. One that sends its answer may continue.
-    pub until: Instant,
+    /// The time at which a provider that is silent is given up, if there is one. One that sends its answer may continue.
+    pub until: Option<Instant>,
     /// The time without data after which a provider counts as silent then.
     pub silence_min: Duration,
     /// The longest time without data before.
@@ -92,11 +92,11 @@ pub struct Patience {
 
 impl Patience {
     /// Returns when a provider is given up whose last sign of life was at this time.
-    pub fn end(&self, last: Instant) -> Instant {
-        let end = self.until.max(last + self.silence_min);
+    pub fn end(&self, last: Instant) -> Option<Instant> {
+        let end = self.until.map(|it| it.max(last + self.silence_min));
         // A clock cannot count to the end of a very long time.
         let longest = self.silence_max.and_then(|it| last.checked_add(it));
-        longest.map_or(end, |it| end.min(it))
+        end.into_iter().chain(longest).min()
     }
 }
 

@@ -152,7 +152,7 @@ pub enum ConfigError {
     Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// A model behind OpenAI's chat completions API, at any provider.
+/// The client of a model, at any provider and in any protocol.
 pub struct ProviderClient {
     client: Client<OpenAIConfig>,
     pub(super) transport: Transport,
@@ -354,7 +354,7 @@ impl ChatModel for ProviderClient {
         loop {
             // Each request enters by itself: one that was rejected for its form says that the provider is up.
             let tokens = estimate(request, 0).input_tokens;
-            let until = request.patience.map(|it| it.until);
+            let until = request.patience.and_then(|it| it.until);
             let permit = gate.enter_until(until, request.is_repeat && !has_entered, tokens).await?;
             has_entered = true;
             request.admission.admit().await;

@@ -126,7 +126,7 @@ impl Transport {
 
     /// Returns until when to wait for a provider whose last sign of life was at `last`, and how long that is.
     fn wait_from(&self, last: Instant, limit: (Instant, Duration)) -> (Instant, Duration) {
-        match self.patience.map(|it| it.end(last)) {
+        match self.patience.and_then(|it| it.end(last)) {
             Some(end) if end < limit.0 => {
                 // A message with nanoseconds is no better one.
                 let ms = end.saturating_duration_since(last).as_millis();

@@ -97,8 +97,11 @@ const MARGIN_MAX: Duration = Duration::from_secs(5);
 /// A provider that has sent nothing for this time is silent, however long the timeout of the node is.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// The time of a node without a timeout, a number that each clock can count to.
-const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Returns when to give up a silent provider of this time, before the timeout of the node.
+pub(super) fn before_end(time: Duration) -> Duration {
+    let margin = (time / 10).clamp(MARGIN_MIN, MARGIN_MAX).min(time / 2);
+    time.saturating_sub(margin)
+}
 
 /// The size of a request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -228,10 +231,6 @@ impl WatchedModel<'_> {
     fn patience(&self) -> Option<Patience> {
         let NodeContext { timeout, idle_timeout, .. } = *self.ctx;
         let (count, asked_from_here) = self.models;
-        let before_end = |it: Duration| {
-            let margin = (it / 10).clamp(MARGIN_MIN, MARGIN_MAX).min(it / 2);
-            it.saturating_sub(margin)
-        };
         let silence_max = idle_timeout.map(before_end);
         let now = tokio::time::Instant::now();
         let until = self.ctx.time_left().and_then(|left| {
@@ -242,15 +241,8 @@ impl WatchedModel<'_> {
         });
         let share = timeout.unwrap_or(SILENCE_MAX) / count.saturating_mul(4).max(1);
         let silence_min = share.min(SILENCE_MAX);
-        match (until, silence_max) {
-            (Some(until), _) => Some(Patience { until, silence_min, silence_max }),
-            // Only the idle timeout ends the wait.
-            (None, Some(_)) => {
-                let until = now.checked_add(FAR)?;
-                Some(Patience { until, silence_min, silence_max })
-            }
-            (None, None) => None,
-        }
+        let is_bounded = until.is_some() || silence_max.is_some();
+        is_bounded.then_some(Patience { until, silence_min, silence_max })
     }
 
     /// Corrects later estimates. The tokens of files follow other rules than those of texts.

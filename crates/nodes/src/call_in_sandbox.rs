@@ -6,7 +6,7 @@ use graphrun_core::{
     graph::{ErrorKind, Failure},
     id::unique_id,
 };
-use graphrun_sandbox::{Collect, Job, JobResult, Limits, ProgramEnd, SourceFile};
+use graphrun_sandbox::{Collect, Job, JobResult, Limits, ProgramEnd, SHELL, SourceFile};
 
 use crate::{changes::Changes, in_folder::SandboxFolder};
 
@@ -85,7 +85,7 @@ impl SandboxCommand {
         let StreamFiles { input, output, errors } = &self.streams;
         // One byte more shows that a stream was longer.
         let bytes = (STREAM_BYTES_MAX + 1).to_string();
-        let wrapper = ["bash", "-c", SCRIPT, "run", input, output, errors, &bytes];
+        let wrapper = [SHELL, "-c", SCRIPT, "run", input, output, errors, &bytes];
         let stdin = self.stdin.as_ref();
         let stdin = stdin.map(|it| SourceFile { path: input.clone(), content: it.clone() });
         Job {

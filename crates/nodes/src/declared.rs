@@ -64,13 +64,12 @@ impl CallableTool {
             limits: tool.sandbox.limits(),
             ..SandboxCommand::default()
         };
-        let job = |folder: &SandboxFolder| command.job(folder);
         let run = match &tool.folder {
-            None => prepared.run(ctx, job).await,
+            None => prepared.run(command.job(&SandboxFolder::none()), ctx).await,
             Some(name) => {
                 let no_node = || ToolError::permanent("only a node of a run has its folders");
                 let node = ctx.node.as_ref().ok_or_else(no_node)?;
-                prepared.run_in_folder(node, Some(name), job).await
+                prepared.run_in_folder(node, Some(name), |folder| command.job(folder)).await
             }
         };
         let SandboxRun { result, refused } = run.map_err(no_sandbox)?;

@@ -169,13 +169,9 @@ impl PreparedSandbox {
     }
 
     /// Runs a job, with the packages of the sandbox, without a folder and without packages of a repository.
-    pub(super) async fn run(
-        &self,
-        ctx: &ToolContext,
-        job: impl Fn(&SandboxFolder) -> Job,
-    ) -> Result<SandboxRun, NodeError> {
+    pub(super) async fn run(&self, job: Job, ctx: &ToolContext) -> Result<SandboxRun, NodeError> {
         let open = self.open()?;
-        let job = Job { read_only: open.mounts.clone(), ..job(&SandboxFolder::none()) };
+        let job = Job { read_only: open.mounts.clone(), ..job };
         let result = open.sandbox.run(&job, &ctx.cancel).await;
         Ok(SandboxRun { result, refused: open.refused() })
     }

@@ -31,6 +31,9 @@ use super::{
 };
 
 /// The script inside: it unpacks the files, runs the program and packs the declared files.
+/// The shell inside, by its path: a package of an environment may bring another one.
+pub const SHELL: &str = "/usr/bin/bash";
+
 const INSIDE: &str = include_str!("inside.sh");
 
 /// The numbers of the descriptors of the script inside.
@@ -226,7 +229,7 @@ impl Launch {
         }
         arguments.add(&["--", "/usr/bin/prlimit"]);
         arguments.0.extend(resource_limits(limits).map(OsString::from));
-        arguments.add(&["--", "/usr/bin/bash", "--norc", "--noprofile", "-c", INSIDE, "inside"]);
+        arguments.add(&["--", SHELL, "--norc", "--noprofile", "-c", INSIDE, "inside"]);
         let last = match self.job.channel {
             Channel::None => COLLECTED,
             Channel::Records { .. } | Channel::Streams(_) => RECORDS,

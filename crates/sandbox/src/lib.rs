@@ -68,6 +68,7 @@ pub use job::{
     Channel, Collect, FixedFile, Job, JobResult, Limits, Mount, ProgramEnd, is_harmless_variable,
 };
 pub use job_streams::JobStreams;
+pub use launch::SHELL;
 pub use mounts::find_tool;
 pub use network::{Answer, Connections, Network, NetworkAccess, NetworkHost, NetworkHostError};
 pub use node::run_node;

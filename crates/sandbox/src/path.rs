@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use thiserror::Error;
+use unicode_normalization::UnicodeNormalization as _;
 
 use super::source_file::SourceFile;
 
@@ -112,7 +113,8 @@ pub fn check_path(path: &str) -> Result<(), PathError> {
     }
     let is_allowed =
         |letter: &char| is_plain_letter(*letter) || "/._-+@=,~ ()[]{}$#".contains(*letter);
-    if let Some(character) = path.chars().find(|letter| !is_allowed(letter)) {
+    let refused = path.chars().find(|letter| !is_allowed(letter));
+    if let Some(character) = refused.or_else(|| respelled(path)) {
         return Err(PathError::Character(character));
     }
     let components: Vec<&str> = path.split('/').collect();
@@ -128,27 +130,26 @@ pub fn check_path(path: &str) -> Result<(), PathError> {
     }
 }
 
-/// Whether a letter or digit has one spelling. Compatibility forms, such as full-width letters, look like others; marks and
-/// letters in parts, such as those of a decomposed Hangul syllable, have a composed form; fillers are invisible letters.
+/// Whether it is a letter or digit and no part of another one: no mark, no letter of a decomposed Hangul syllable, and no filler,
+/// which is an invisible letter.
 fn is_plain_letter(letter: char) -> bool {
-    let is_excluded = matches!(
+    let is_part = matches!(
         letter,
-        // It folds to `s`.
-        '\u{17f}'
-            | '\u{300}'..='\u{36f}'
+        '\u{300}'..='\u{36f}'
             | '\u{610}'..='\u{61a}'
             | '\u{64b}'..='\u{65f}'
             | '\u{1100}'..='\u{11ff}'
-            | '\u{2000}'..='\u{2bff}'
-            | '\u{3164}'
             | '\u{a960}'..='\u{a97f}'
             | '\u{d7b0}'..='\u{d7ff}'
-            | '\u{f900}'..='\u{fdff}'
-            | '\u{fe00}'..='\u{ffff}'
-            | '\u{1d400}'..='\u{1d7ff}'
-            | '\u{2f800}'..='\u{2fa1f}'
     );
-    letter.is_alphanumeric() && !is_excluded
+    letter.is_alphanumeric() && !is_part
+}
+
+/// Returns the first character with another spelling: a decomposed letter, or a form that looks like another, such as a
+/// full-width letter.
+fn respelled(path: &str) -> Option<char> {
+    let mut normal = path.nfkc();
+    path.chars().find(|letter| normal.next() != Some(*letter))
 }
 
 /// Checks all files of a set: every path and size, and that they do not conflict.
@@ -284,7 +285,7 @@ mod tests {
             "../../etc/x", "/etc/x", "a/../../x", "a//b", "./a", "", ".", "..", "C:\\x", "\\\\srv\\x", "a\0b", "a/\u{200b}b",
             "a/b/", &long, &deep, &many_folders, "con", "aux.py", "src/NUL.txt", "com1", "LPT9.log", "~/.ssh/id", "-rf",
             "a\nb", "..%2f", "\u{ff0e}\u{ff0e}/x", ".git/hooks/pre-commit", "sub/.GIT/config", "/proc/self/root/x",
-            "a/.../b", "%00", "a.", "a ", " a", "a./b", "a\u{301}.py", "\u{202e}a", "\u{3164}", "\u{ff41}.py", "\u{1112}\u{1161}", "a\u{a0}b", "☃", "a:b", "a\tb", "a\u{7f}",
+            "a/.../b", "%00", "a.", "a ", " a", "a./b", "a\u{301}.py", "\u{202e}a", "\u{3164}", "\u{ff41}.py", "\u{1112}\u{1161}", "a\u{a0}b", "\u{1f71}", "\u{9c7}\u{9be}", "com\u{b9}", "☃", "a:b", "a\tb", "a\u{7f}",
             "sitecustomize.py", "lib/usercustomize.py", "x.pth", "a/.PTH", ".home/x", ".cargo/config.toml", ".npmrc",
             "GIT~1", "git~1/config", "a/Git~1/hooks/x", ".git.", ".git...", ".git ", ".git::$INDEX_ALLOCATION", ".git:x/config",
             ".git\\config", ".g\u{200c}it/config", ".\u{2060}git", ".git\u{feff}/config",

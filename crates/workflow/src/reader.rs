@@ -6,6 +6,7 @@
 mod advice;
 mod brackets;
 mod cut;
+mod mistake;
 
 use std::{
     collections::BTreeMap,
@@ -17,9 +18,10 @@ use graphrun_guard::data_limit::DataLimit;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
 
 use self::{
-    advice::{Mistake, advice, hidden_blank},
+    advice::{advice, hidden_blank},
     brackets::ParsedText,
     cut::{Cut, NextEntry},
+    mistake::Mistake,
 };
 use super::report::Report;
 

@@ -353,7 +353,6 @@ impl Report {
         channels
     }
 
-    /// Reports a repeated name of a list.
     /// Reports a word of a list that stands there already.
     pub fn named_twice(&mut self, word: &SpannedText, what: &str) {
         let finding = Diagnostic::error("GR002", format!("{what} names `{}` twice", word.text));

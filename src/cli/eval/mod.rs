@@ -211,9 +211,9 @@ impl EvaluateArgs {
         let (patience, in_a_row) = (usize::from(self.jobs).max(UNSETTLED_MAX), Cell::new(0));
         let start = |attempt: &'a Arc<Attempt>| {
             let is_hopeless = in_a_row.get() >= patience;
-            let (place, stop) = (&storage, stop.clone());
+            let (storage, stop) = (&storage, stop.clone());
             async move {
-                if is_hopeless { Ok(Judged::NotStarted) } else { attempt.run(place, stop).await }
+                if is_hopeless { Ok(Judged::NotStarted) } else { attempt.run(storage, stop).await }
             }
         };
         let mut running = stream::iter(open).map(start).buffer_unordered(usize::from(self.jobs));

@@ -76,14 +76,12 @@ impl Args {
             some_damaged(damaged)
         })
     }
-}
 
-impl Args {
     /// A run is as old as its last event: a thread takes new turns, and a run may wait for days. A run whose time cannot
     /// be read is kept.
     fn includes(&self, run: &RunSummary, now: Timestamp) -> bool {
-        let is_without = run.updated.is_empty();
-        let last = if is_without { &run.info.created } else { &run.updated };
+        // A run has no event before its first step.
+        let last = if run.updated.is_empty() { &run.info.created } else { &run.updated };
         let last = last.parse::<Timestamp>().ok();
         let is_old = last.is_some_and(|it| {
             Duration::try_from(now.duration_since(it)).is_ok_and(|age| age >= self.older_than)

@@ -31,7 +31,7 @@ use graphrun_models::{
 };
 use graphrun_sandbox::{
     Channel, Collect, HostCommand, HostCommandError, Job, JobError, Limits, OutputReader,
-    ProgramEnd, SandboxError, SourceFile,
+    ProgramEnd, SHELL, SandboxError, SourceFile,
 };
 use graphrun_workflow::{
     HostSettings, HostUse, Program, ProgramPlace, ProgramProtocol, ProgramSandbox, kind::Services,
@@ -378,7 +378,7 @@ impl ProgramModel {
         let prepare = || PreparedSandbox::prepare(settings, &services);
         let prepared = self.runner.prepared.get_or_try_init(prepare).await?;
         let StreamFiles { input, .. } = StreamFiles::default();
-        let wrapper = ["bash", "-c", SCRIPT, "program", &input].map(str::to_owned);
+        let wrapper = [SHELL, "-c", SCRIPT, "program", &input].map(str::to_owned);
         let mut files = scripts.clone();
         files.push(SourceFile { path: input, content: prompt.to_owned() });
         let time = self.time(settings.time);

@@ -1,6 +1,6 @@
 //! The kind `ask`: its keys, and how a node is read.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use graphrun_core::{
     diagnostic::Diagnostic,
@@ -78,20 +78,14 @@ impl Kind for AskKind {
         let show = show.map(|it| reader.channels(it, "`show`"));
         let writes = reader.get("writes").and_then(|it| reader.report().word(it, "`writes`"));
         let writes = writes.and_then(|it| reader.channel(&it));
-        let choices = reader.get("choices").map(|it| reader.report().words(it, "`choices`"));
-        let has_none =
-            |it: &Yaml| it.text().is_none() && it.items().is_empty() && it.entries().is_empty();
-        if reader.get("choices").is_some_and(has_none)
-            && let Some(key) = reader.key("choices")
-        {
-            let message = "`choices` is empty, so there is no answer";
-            let help = "remove it, or write the answers: `choices: [yes_, no_]`";
-            reader.report().bad_value(key, message, help);
-        }
+        let choices = reader.get("choices").map(|it| {
+            reader.report().refuse_empty(it, "`choices`", "a list of answers");
+            reader.report().words(it, "`choices`")
+        });
         let choices = choices.unwrap_or_default();
-        let is_again = |at: usize| choices[..at].iter().any(|it| it.text == choices[at].text);
-        for again in (0..choices.len()).filter(|it| is_again(*it)) {
-            reader.report().named_twice(&choices[again], "`choices`");
+        let mut named = BTreeSet::new();
+        for again in choices.iter().filter(|it| !named.insert(it.text.as_str())) {
+            reader.report().named_twice(again, "`choices`");
         }
         if let Some(channel) = &writes {
             check_choices(reader, &choices, channel);

@@ -18,7 +18,7 @@ use graphrun_workflow::{kind::Services, memory::Embedder};
 use tokio::time::sleep;
 use tracing::{Instrument, field, info_span};
 
-use crate::call::answered_by;
+use crate::call::{answered_by, before_end};
 
 /// The most attempts at one request.
 const ATTEMPTS_MAX: u32 = 3;
@@ -77,8 +77,7 @@ impl TaskEmbedder {
     ) -> Result<EmbeddingReply, ModelError> {
         let (mut attempt, mut wait) = (1, WAIT_FIRST);
         loop {
-            // A silent provider is given up before the timeout of the node.
-            let left = self.ctx.time_left().map(|it| it.saturating_sub(it / 10));
+            let left = self.ctx.time_left().map(before_end);
             let timeout = left.map_or(REQUEST_TIME_MAX, |it| it.min(REQUEST_TIME_MAX));
             let is_repeat = attempt > 1 || self.ctx.attempt > 1;
             let request = EmbeddingRequest { is_repeat, timeout: Some(timeout), ..request.clone() };

@@ -18,6 +18,7 @@ use super::{
     error::SandboxError,
     folder_file::Project,
     job::{Channel, FixedFile, Job, JobResult, Limits, Mount, ProgramEnd},
+    launch::SHELL,
     probe::Sandbox,
     test_run::{Allowed, Counts, Proof, TestOutcome, TestReport, TestSettings, Verdict, judge},
 };
@@ -90,7 +91,7 @@ fn job(
         content: file.content.clone(),
     });
     Job {
-        argv: ["bash", "-c", START, NODE, path].map(str::to_owned).into(),
+        argv: [SHELL, "-c", START, NODE, path].map(str::to_owned).into(),
         required: vec![NODE.to_owned()],
         fixed: parts.into_iter().chain([library]).chain(fixed).collect(),
         folder: Arc::clone(&project.folder),
@@ -194,13 +195,21 @@ mod tests {
 
     /// Runs the start script next to a fake `node`. Returns its exit code and its output.
     fn started(version: &str) -> (Option<i32>, String) {
+        started_with(version, "$@")
+    }
+
+    /// Runs it with a fake `node` that prints `shown`, and with the search path of a program in an environment.
+    fn started_with(version: &str, shown: &str) -> (Option<i32>, String) {
         let folder = tempfile::tempdir().unwrap();
         let node = folder.path().join(NODE);
-        let text = format!("#!/bin/sh\n[ \"$1\" = --version ] && echo {version} || echo \"$@\"\n");
+        let text =
+            format!("#!/bin/sh\n[ \"$1\" = --version ] && echo {version} || echo \"{shown}\"\n");
         fs::write(&node, text).unwrap();
         fs::set_permissions(&node, fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = Command::new("/usr/bin/bash");
-        command.args(["-c", START, NODE, "/box/a.test.js"]).env("PATH", folder.path());
+        command
+            .args(["-c", START, NODE, "/box/a.test.js"])
+            .env("PATH", format!("/env/bin:{}", folder.path().display()));
         let done = command.output().unwrap();
         (done.status.code(), String::from_utf8(done.stdout).unwrap())
     }
@@ -218,6 +227,17 @@ mod tests {
             assert!(printed.starts_with(option), "{version}: {printed}");
             assert!(printed.ends_with("/graphrun/boot/boot.cjs /box/a.test.js\n"), "{printed}");
         }
+    }
+
+    /// A package could otherwise bring a `node` that reads the secret of the records.
+    #[test]
+    fn the_shell_and_node_are_those_of_the_system() {
+        let (code, printed) = started_with("v22.1.0", "$PATH");
+        assert_eq!(code, Some(0), "{printed}");
+        assert!(!printed.contains("/env/bin"), "{printed}");
+        let project = (Project::default(), TestSettings::default());
+        let job = job("/box/a.test.js", &project.0, &project.1, Limits::default(), Vec::new());
+        assert_eq!(job.argv[0], SHELL);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 # Starts node with its permission model, which keeps the inspector, addons and internal bindings from the project, and with a
 # library that closes its memory.
+# This node reads the secret of the records, so it is that of the system and not that of an environment.
+PATH=${PATH#/env/bin:}
 version=$(node --version)
 case $version in
   v2[0-2].*) permission=(--experimental-permission) ;;

@@ -31,6 +31,7 @@ use crate::{
     host_tool::run_tool,
     interpreter::{Interpreter, is_readable_inside},
     job::{Channel, FixedFile, Job, JobResult, Limits, Mount, ProgramEnd},
+    launch::SHELL,
     mounts::find_tool,
     network::{Answer, Connections, Network},
     probe::Sandbox,
@@ -276,7 +277,7 @@ async fn job(
             return Err(PackagesError::MissingTool(tool));
         }
     }
-    let wrapper = ["bash", "-c", script, "install"].map(str::to_owned);
+    let wrapper = [SHELL, "-c", script, "install"].map(str::to_owned);
     Ok(Job {
         argv: wrapper.into_iter().chain(arguments).collect(),
         fixed,

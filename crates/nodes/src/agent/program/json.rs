@@ -4,8 +4,7 @@
 //! `cost_usd` and `model`, and the `session_id` that a later visit continues. For a text, the value is a string, or has the text in `answer`; an output without JSON is the
 //! text itself.
 
-use graphrun_core::state::plain_text;
-use graphrun_core::state::read_json_bytes;
+use graphrun_core::state::{plain_text, read_json_bytes};
 use graphrun_models::{OutputSchema, StatedUsage, TokenUsage};
 use serde_json::Value;
 
