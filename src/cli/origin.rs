@@ -89,7 +89,7 @@ impl Origin {
     /// Returns the origin with the output and inbox fields of a workflow.
     #[must_use]
     pub(super) fn with_fields_of(self, workflow: &Workflow) -> Self {
-        let private = workflow.schema.channels().iter().filter(|it| it.is_private());
+        let private = workflow.schema.channels().iter().filter(|it| !it.is_public());
         let inbox = workflow.inbox.iter().filter_map(|it| {
             let mut schema = workflow.schema.channel(it.as_str())?.schema().clone();
             redact_value(&mut schema);

@@ -57,6 +57,10 @@ fn wrong_graphs() -> Vec<(&'static str, GraphBuilder)> {
         let graph = board().node("a", nothing).node("b", nothing);
         graph.edge(START, "a").edge("a", "b").edge("b", END)
     };
+    let clears = || {
+        let graph = board().node("a", nothing).may_clear("a", ["draft"]).edge(START, "a");
+        graph.route("a", [END], |_: &Draft| END)
+    };
     vec![
         ("an edge to no node", line().edge("a", "c")),
         ("an edge from no node", line().edge("c", "a")),
@@ -132,15 +136,8 @@ fn wrong_graphs() -> Vec<(&'static str, GraphBuilder)> {
                 .edge(START, "a")
                 .route("a", [END], |_: &Draft| END),
         ),
-        (
-            "a route that reads what its node may clear",
-            board()
-                .input("draft")
-                .node("a", nothing)
-                .may_clear("a", ["draft"])
-                .edge(START, "a")
-                .route("a", [END], |_: &Draft| END),
-        ),
+        ("a route that reads what its node may clear", clears().input("draft")),
+        ("a route that reads what nothing writes and its node may clear", clears()),
     ]
 }
 
@@ -191,6 +188,7 @@ fn wrong_graphs_in_rust_get_the_codes_of_workflows() {
     a condition on what nothing writes: GR035
     a route that reads what its node writes unless it is skipped: GR130
     a route that reads what its node may clear: GR130
+    a route that reads what nothing writes and its node may clear: GR035
     ");
 }
 

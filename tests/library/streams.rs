@@ -127,3 +127,17 @@ async fn the_updates_of_nested_tasks_are_streamed() {
     let nested = |it: &&String| !it.contains("start");
     assert_eq!(tasks.iter().filter(nested).cloned().collect::<Vec<_>>(), expected);
 }
+
+#[tokio::test]
+async fn each_turn_streams_its_states_once() {
+    let engine = Engine::new(streaming()).with_storage(Arc::new(InMemoryStorage::default()));
+    for expected in [[0, 1, 2], [3, 4, 5]] {
+        let turn = engine.turn("talk", &()).stream([StreamMode::Values]);
+        let chunks: Vec<StreamChunk> = turn.start().await.unwrap().collect().await;
+        let steps = chunks.iter().map(|it| match it {
+            StreamChunk::Values { step, .. } => step.0,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(steps.collect::<Vec<u64>>(), expected);
+    }
+}

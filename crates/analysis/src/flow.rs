@@ -91,14 +91,17 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
         );
         let node = &model.nodes[at];
         let is_before = assigned.may_be_assigned_before(at).contains(field);
-        let by_itself =
-            matches!(need.reader, Reader::Route { .. }) && node.may_assign.contains(field);
-        let is_cleared = matches!(need.reader, Reader::Route { .. }) && node.clears.contains(field);
-        let finding = if is_cleared {
-            let message = format!("{reader} reads `{channel}`, which `{}` clears", names[at]);
-            Diagnostic::error("GR130", message)
-        } else if is_before || by_itself {
-            let gap = is_before.then(|| assigned.gap(model, at, field)).flatten();
+        let is_route = matches!(need.reader, Reader::Route { .. });
+        let by_itself = is_route && node.may_assign.contains(field);
+        let is_cleared = is_route
+            && node.clears.contains(field)
+            && assigned.must_be_assigned_before(at).contains(field);
+        let finding = if is_before || by_itself {
+            let gap = if is_cleared {
+                Some(Gap { from: None, to: at, kind: GapKind::Cleared(at) })
+            } else {
+                is_before.then(|| assigned.gap(model, at, field)).flatten()
+            };
             let message =
                 format!("{reader} reads `{channel}`, which {}", way(&names, gap.as_ref()));
             Diagnostic::error("GR130", message)

@@ -226,7 +226,9 @@ impl RunId {
             Err(NameError::Empty)
         } else if id.len() > NAME_LENGTH_MAX {
             Err(NameError::TooLong(id.to_owned()))
-        } else if let Some(found) = id.chars().find(|&it| !allowed(it) || id.starts_with('-')) {
+        } else if id.starts_with('-') {
+            Err(NameError::Dash(id.to_owned()))
+        } else if let Some(found) = id.chars().find(|it| !allowed(*it)) {
             Err(NameError::Character { name: id.to_owned(), found })
         } else {
             Ok(Self(id.into()))
@@ -316,6 +318,9 @@ pub enum NameError {
     /// The path has too many workflows.
     #[error("`{0}` is more than {SCOPE_DEPTH_MAX} workflows deep")]
     TooDeep(String),
+    /// It would read as an option of a command.
+    #[error("a name must not begin with `-`, as `{}` does", .0.escape_debug())]
+    Dash(String),
     /// A character is not allowed at its position.
     #[error("`{}` is not allowed in the name `{}`", found.escape_debug(), name.escape_debug())]
     Character {

@@ -562,7 +562,7 @@ pub(super) fn run_finished(machine: &Machine, run_status: &RunStatus) -> Event {
 
 /// Returns the outcome of a run that stopped with this status.
 pub(super) fn run_end(machine: &Machine, RunStatus { status, reason }: RunStatus) -> RunEnd {
-    let (position, state) = (machine.position(), machine.state().without_private());
+    let (position, state) = (machine.position(), machine.state().public());
     let run = machine.run().clone();
     RunEnd { run, status, reason, position, state, questions: machine.open_questions() }
 }

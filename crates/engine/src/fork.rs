@@ -15,7 +15,7 @@ use super::{
     compare::{Comparison, compare},
     lease::Lease,
     log::Log,
-    machine::{Machine, ReviseError, migrate_position, migrate_values},
+    machine::{Machine, ReviseError, migrate_position, migrate_values, step_began},
     stream::Sinks,
 };
 use crate::checkpoint::{
@@ -42,7 +42,7 @@ pub(super) async fn fork(
     let is_thread = summary.info.is_thread;
     let (saved, old) = as_of_now(engine, summary, saved, &changed).await?;
     let settings = engine.run_settings();
-    let began = settings.first_step_began(&engine.graph);
+    let began = step_began(&engine.graph, settings.now);
     let position = from_zero(Position { began, ..saved.position });
     let state = forked_state(engine, &from.run, saved.values, old.as_deref(), &changed)?;
     let changes = state.as_changes().collect();

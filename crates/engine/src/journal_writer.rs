@@ -124,7 +124,7 @@ impl JournalWriter {
     /// Keeps a run of an engine without storage that stopped before its end, so that it can be resumed.
     pub(super) fn keep(&mut self, machine: &Machine, run_status: &RunStatus) {
         if let Target::Process(run) = &mut self.target {
-            run.keep(machine, run_status, self.log.last_seq());
+            run.keep(machine, run_status, &self.log);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use graphrun_core::{
     event::{EVENT_VERSION, Event, RunEvent},
     fault::{self, Point},
@@ -64,6 +66,11 @@ impl Log {
     /// Returns whether an event would be saved or read.
     fn is_wanted(&self) -> bool {
         self.is_saved || !self.sinks.is_empty()
+    }
+
+    /// Returns the time of an event that happens now.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Returns the number of the last event.

@@ -61,6 +61,7 @@ use self::{
 pub(super) use self::{
     migrate::{migrate_position, migrate_values},
     revise::{Revision, revise},
+    start::step_began,
 };
 use super::budget::{self, Budget, StepLimits};
 use crate::checkpoint::{Commit, InboxMessage, Outcome, TaskRecord};
@@ -318,14 +319,9 @@ impl Machine {
         let results = StepResults { records: &records, state: &self.state };
         let limits = StepLimits { limits: &self.limits, refused_call };
         next_frontier(&self.graph, limits, &mut self.position, results);
-        self.position.began = self.next_step_began();
+        self.position.began = step_began(&self.graph, self.now);
         self.open_next_step();
         records
-    }
-
-    /// Returns the beginning of a step that starts now, if the graph needs it.
-    fn next_step_began(&self) -> Option<Timestamp> {
-        self.graph.definition().facts.time.then_some(self.now)
     }
 
     /// Opens the step after the position.

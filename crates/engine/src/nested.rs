@@ -164,7 +164,7 @@ impl NestedRun<'_> {
             let saved = self.saved().await?;
             if saved.summary.status == Status::Done {
                 let state = graph.schema().restore(saved.values)?;
-                return Ok(state.without_private());
+                return Ok(state.public());
             }
             let answers = self.new_answers(&saved);
             engine.resume(&self.run).with_answers(answers).with_shutdown(&shutdown).await

@@ -261,7 +261,7 @@ impl Sender {
 }
 
 fn private_channels(graph: &CompiledGraph) -> BTreeSet<ChannelName> {
-    let private = graph.schema().channels().iter().filter(|it| it.is_declared_private());
+    let private = graph.schema().channels().iter().filter(|it| it.is_private());
     private.map(|it| it.name().clone()).collect()
 }
 

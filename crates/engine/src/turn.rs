@@ -106,12 +106,12 @@ async fn save_turn(
     let mut journal = JournalWriter::new(engine, lease, log);
     let position = &commit.position;
     let started = Event::TurnStarted { turn: position.earlier.turns + 1, step: position.step };
-    let values = journal.streams_values().then(|| machine.state().clone());
     journal.add_event(started);
     if !changes.is_empty() {
         journal.add_event(Event::WorkflowChanged { changes });
     }
-    journal.add_commit(commit, values).await?;
+    // The driver streams the state with the input.
+    journal.add_commit(commit, None).await?;
     for event in take_emissions(&mut actions) {
         journal.add_event(event);
     }

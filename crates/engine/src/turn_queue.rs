@@ -15,14 +15,12 @@ static QUEUES: LazyLock<Mutex<Queues>> = LazyLock::new(Mutex::default);
 
 type Queues = BTreeMap<(usize, String), Weak<Semaphore>>;
 
-/// A turn that is the next one of its thread in this process. Dropping it lets the turn after it try.
-#[derive(Debug)]
-pub(super) struct NextTurn {
-    _permit: Option<OwnedSemaphorePermit>,
-}
-
-/// Waits until all queued turns of the thread that came before have begun. The semaphore is fair.
-pub(super) async fn wait_for_others(storage: &Arc<dyn Checkpointer>, thread: &str) -> NextTurn {
+/// Waits until all queued turns of the thread that came before have begun. The semaphore is fair; dropping the permit lets the turn
+/// after it try.
+pub(super) async fn wait_for_others(
+    storage: &Arc<dyn Checkpointer>,
+    thread: &str,
+) -> OwnedSemaphorePermit {
     let storage = Arc::as_ptr(storage).cast::<()>().addr();
     let queue = {
         let mut queues = queues();
@@ -34,8 +32,7 @@ pub(super) async fn wait_for_others(storage: &Arc<dyn Checkpointer>, thread: &st
             queue
         })
     };
-    // The queue is never closed.
-    NextTurn { _permit: queue.acquire_owned().await.ok() }
+    queue.acquire_owned().await.expect("the queue is never closed")
 }
 
 /// No holder of the lock can panic half-way through a change.

@@ -74,7 +74,7 @@ pub enum FolderError {
     },
     /// The worktree of the run does not stay complete.
     #[error("the worktree `{}` was made again several times, and is still incomplete", worktree.display())]
-    NotKept {
+    Incomplete {
         /// The worktree.
         worktree: PathBuf,
     },

@@ -5,7 +5,7 @@
 //! itself: a secret that a later commit removes is still in the history. A reference names the last commit of
 //! graphrun; it and all commits before it have been searched.
 
-use std::iter;
+use std::{collections::BTreeSet, iter};
 
 use graphrun_guard::redact::{REDACTED, find_form, redact, redact_known};
 
@@ -75,9 +75,9 @@ async fn search_commit(git: &Git, commit: &str) -> Result<(), FolderError> {
 
 /// Fails if the added lines or the names of files of a patch without context contain a secret.
 pub(crate) fn refuse_secrets_of(patch: &[u8]) -> Result<(), FolderError> {
-    for (file, text) in added(patch) {
-        refuse_secret("the name of a file", &file)?;
-        refuse_secret(&format!("`{file}`"), &text)?;
+    for FileChange { path, added, .. } in changes_of(patch) {
+        refuse_secret("the name of a file", &path)?;
+        refuse_secret(&format!("`{path}`"), &added)?;
     }
     Ok(())
 }
@@ -85,15 +85,16 @@ pub(crate) fn refuse_secrets_of(patch: &[u8]) -> Result<(), FolderError> {
 /// Fails if a patch without context adds a text that stands for a removed key. A model that returns a file as a whole has seen
 /// that text in place of the key, or had it put there, and the file would be damaged.
 pub(crate) fn refuse_removed_keys(patch: &[u8]) -> Result<(), FolderError> {
-    let patch = String::from_utf8_lossy(patch);
-    let lines = |sign: char| patch.split('\n').filter(move |it| it.starts_with(sign));
-    let count = |sign| lines(sign).map(|it| it.matches(REDACTED).count()).sum::<usize>();
-    if count('+') <= count('-') {
-        return Ok(());
-    }
-    let added = added(patch.as_bytes()).into_iter().find(|(_, text)| text.contains(REDACTED));
-    let place = added.map_or_else(|| "a file".to_owned(), |(file, _)| format!("`{file}`"));
-    Err(FolderError::RemovedKey { place: redact(&place).into_owned() })
+    let files = changes_of(patch);
+    let standing = |text: &'_ str| text.lines().filter(|it| it.contains(REDACTED)).count();
+    let removed: BTreeSet<&str> = files.iter().flat_map(|it| it.removed.lines()).collect();
+    let damaged = files.iter().find(|file| {
+        // A line that was only moved is not new.
+        let new = file.added.lines().filter(|it| it.contains(REDACTED) && !removed.contains(it));
+        new.count() > standing(&file.removed)
+    });
+    let Some(FileChange { path, .. }) = damaged else { return Ok(()) };
+    Err(FolderError::RemovedKey { place: redact(&format!("`{path}`")).into_owned() })
 }
 
 /// Fails if a text contains a secret.
@@ -111,26 +112,35 @@ pub(crate) fn refuse_secret(place: &str, text: &str) -> Result<(), FolderError> 
     Ok(())
 }
 
-/// Returns the added lines of each file of a patch without context.
-fn added(patch: &[u8]) -> Vec<(String, String)> {
+/// The lines that a patch without context changes in a file.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct FileChange {
+    path: String,
+    added: String,
+    removed: String,
+}
+
+fn changes_of(patch: &[u8]) -> Vec<FileChange> {
     let patch = String::from_utf8_lossy(patch);
-    let mut files: Vec<(String, String)> = Vec::new();
+    let mut files: Vec<FileChange> = Vec::new();
     // The lines of the hunk that are still to come, so that no content is taken for a header.
-    let (mut removed, mut new) = (0_u64, 0_u64);
+    let (mut old, mut new) = (0_u64, 0_u64);
+    let add = |text: &mut String, line: &str| {
+        text.push_str(line);
+        text.push('\n');
+    };
     for line in patch.split('\n') {
-        if removed > 0 && line.starts_with('-') {
-            removed -= 1;
+        if let (true, Some(content)) = (old > 0, line.strip_prefix('-')) {
+            old -= 1;
+            files.last_mut().into_iter().for_each(|it| add(&mut it.removed, content));
         } else if let (true, Some(content)) = (new > 0, line.strip_prefix('+')) {
             new -= 1;
-            if let Some((_, text)) = files.last_mut() {
-                text.push_str(content);
-                text.push('\n');
-            }
+            files.last_mut().into_iter().for_each(|it| add(&mut it.added, content));
         } else if let Some(path) = line.strip_prefix("+++ ") {
-            let path = path.strip_prefix("b/").unwrap_or(path).trim_end_matches('\t');
-            files.push((path.to_owned(), String::new()));
+            let path = path.strip_prefix("b/").unwrap_or(path).trim_end_matches('\t').to_owned();
+            files.push(FileChange { path, ..FileChange::default() });
         } else if let Some(counts) = line.strip_prefix("@@ -").and_then(hunk) {
-            (removed, new) = counts;
+            (old, new) = counts;
         }
     }
     files
@@ -162,15 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn added_lines_belong_to_their_file() {
+    fn changed_lines_belong_to_their_file() {
         let patch = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-old\n+++ b/not a file\n+two\n\
             diff --git a/y b/y\n--- /dev/null\n+++ b/y\n@@ -0,0 +1 @@\n+three\n\\ No newline at end of file\n";
-        assert_eq!(
-            added(patch),
-            [
-                ("x".to_owned(), "++ b/not a file\ntwo\n".to_owned()),
-                ("y".to_owned(), "three\n".to_owned())
-            ]
-        );
+        let change = |[path, added, removed]: [&str; 3]| {
+            let (path, added, removed) = (path.to_owned(), added.to_owned(), removed.to_owned());
+            FileChange { path, added, removed }
+        };
+        let expected = [["x", "++ b/not a file\ntwo\n", "old\n"], ["y", "three\n", ""]];
+        assert_eq!(changes_of(patch), expected.map(change));
     }
 }

@@ -21,7 +21,7 @@ use super::{
 };
 
 /// How often a worktree that something else changes at once is made again.
-const KEEP_TRIES_MAX: u32 = 5;
+const LOCK_TRIES_MAX: u32 = 5;
 
 /// A folder of a run, as it is saved with the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,7 +158,7 @@ impl RunFolders {
         let unknown = || FolderError::Unknown { name: name.to_owned() };
         let folder = self.folders.get(name).ok_or_else(unknown)?;
         let mut was_recreated = false;
-        for _ in 0..KEEP_TRIES_MAX {
+        for _ in 0..LOCK_TRIES_MAX {
             let lock = lock_shared(&folder.beside("lock")).await?;
             folder.check_repository()?;
             let is_whole = folder.is_complete() && !folder.beside("merge").exists();
@@ -170,7 +170,7 @@ impl RunFolders {
             // This makes the worktree, and completes a merge that a killed process has begun.
             was_recreated |= self.lock_exclusive(name).await?.was_recreated;
         }
-        Err(FolderError::NotKept { worktree: folder.worktree.clone() })
+        Err(FolderError::Incomplete { worktree: folder.worktree.clone() })
     }
 }
 

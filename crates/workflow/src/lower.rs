@@ -450,7 +450,7 @@ fn warn_of_unused_fields(
     for Entry { key, .. } in root.get("state").map(Yaml::entries).unwrap_or_default() {
         let name = key.text.as_str();
         let Some(channel) = env.schema.channel(name) else { continue };
-        let is_result = !has_output && !channel.is_private();
+        let is_result = !has_output && channel.is_public();
         let is_read = is_read(report, name) || shows_success.contains(name);
         let writes = |it: &&NodeName| env.flow.may_write(it, name);
         let writer = env.declarations.nodes.iter().find(writes);

@@ -10,6 +10,7 @@ use graphrun_core::{
     },
     id::{ChannelName, NodeName},
     state::{Schema, Type},
+    words::duration,
 };
 
 use super::{
@@ -287,7 +288,7 @@ impl Report {
         }
         if retry.max < retry.initial {
             let word = section.key("max").or(section.key("initial"))?;
-            let (initial, max) = (shown(retry.initial), shown(retry.max));
+            let (initial, max) = (duration(retry.initial), duration(retry.max));
             let usual =
                 if section.get("max").is_some() { "" } else { ", which is the default of `max`" };
             let message =
@@ -312,10 +313,4 @@ impl Report {
         let kinds: Vec<_> = words.iter().filter_map(|it| self.error_kind(it, None)).collect();
         Some(retry.on(kinds))
     }
-}
-
-/// A duration as a workflow writes it, such as `1h 30m`.
-fn shown(duration: Duration) -> String {
-    jiff::SignedDuration::try_from(duration)
-        .map_or_else(|_| format!("{duration:?}"), |it| format!("{it:#}"))
 }

@@ -10,7 +10,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::{Number, Value};
+use serde_json::Value;
 use tokio::{
     sync::{Notify, mpsc, oneshot},
     time::{Instant, timeout},
@@ -21,30 +21,8 @@ use super::{NodeError, Provided, Question, RunFacts, SavedValues, Trigger, Visit
 use crate::{
     event::{MessagePart, Report, Usage},
     id::{NodeName, RunId, TaskId},
-    state::{State, to_json},
+    state::{State, to_json, with_whole_numbers},
 };
-
-/// Returns a value with its numbers without a fraction as integers.
-fn with_whole_numbers(value: &Value) -> Value {
-    match value {
-        Value::Array(items) => items.iter().map(with_whole_numbers).collect(),
-        Value::Object(fields) => {
-            fields.iter().map(|(key, it)| (key.clone(), with_whole_numbers(it))).collect()
-        }
-        Value::Number(number) => whole(number).map_or_else(|| value.clone(), Value::from),
-        other => other.clone(),
-    }
-}
-
-/// Returns a number without a fraction as an integer, if a float holds all its digits.
-fn whole(number: &Number) -> Option<i64> {
-    let float = number.as_f64().filter(|it| it.fract() == 0.0 && it.abs() <= FLOAT_DIGITS_MAX)?;
-    #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is in the range")]
-    Some(float as i64)
-}
-
-/// The largest number up to which a float holds each integer.
-const FLOAT_DIGITS_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// How often a task that waits for a permit shows that it is not idle.
 const WAIT_BEAT: Duration = Duration::from_secs(1);

@@ -28,6 +28,18 @@ const PROBLEM_CHARS_MAX: usize = 400;
 /// Reads a model's answer into the normal form of a channel's type.
 pub type ReadAnswer = Arc<dyn Fn(Value) -> Result<LenientValue<Value>, ReadError> + Send + Sync>;
 
+/// Who sees a channel besides the nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Visibility {
+    /// It can be input, and the result has it.
+    #[default]
+    Public,
+    /// It belongs to a used graph: only the shown state has it.
+    Inner,
+    /// Nobody.
+    Private,
+}
+
 /// A named place in the state.
 #[derive(Clone)]
 pub struct Channel {
@@ -38,8 +50,7 @@ pub struct Channel {
     reducer: Reducer,
     default: Option<Arc<Value>>,
     reader: Option<ReadAnswer>,
-    is_private: bool,
-    is_inner: bool,
+    visibility: Visibility,
 }
 
 impl Channel {
@@ -59,8 +70,7 @@ impl Channel {
             reducer,
             default: None,
             reader: None,
-            is_private: false,
-            is_inner: false,
+            visibility: Visibility::default(),
         };
         if !is_lenient(&channel.schema) {
             return Ok(channel);
@@ -98,14 +108,17 @@ impl Channel {
     /// Excludes the channel from the input and the result of a run.
     #[must_use]
     pub fn private(mut self) -> Self {
-        self.is_private = true;
+        self.visibility = Visibility::Private;
         self
     }
 
     /// Makes it a channel of a used graph: no part of the input and the result of the run, but a part of its shown state.
     #[must_use]
     pub fn inner(mut self) -> Self {
-        self.is_inner = true;
+        // What its author hid stays hidden.
+        if self.visibility == Visibility::Public {
+            self.visibility = Visibility::Inner;
+        }
         self
     }
 
@@ -154,14 +167,14 @@ impl Channel {
         self.reader.as_ref()
     }
 
-    /// Returns whether only nodes use it: it is neither input nor part of the result.
-    pub fn is_private(&self) -> bool {
-        self.is_private || self.is_inner
+    /// Returns whether it can be input and is part of the result.
+    pub fn is_public(&self) -> bool {
+        self.visibility == Visibility::Public
     }
 
-    /// Returns whether its author declared it private, so that no shown state has it.
-    pub fn is_declared_private(&self) -> bool {
-        self.is_private
+    /// Returns whether no shown state has it.
+    pub fn is_private(&self) -> bool {
+        self.visibility == Visibility::Private
     }
 
     /// Checks a write before it is folded: its type, its size and its depth.

@@ -65,7 +65,7 @@ fn property(channel: &Channel, definitions: &mut Map<String, Value>) -> Value {
     if let Some(default) = channel.default() {
         object.insert("default".to_owned(), Value::clone(default));
     }
-    if channel.is_private() {
+    if !channel.is_public() {
         object.insert("x-private".to_owned(), true.into());
     }
     match channel.reducer().to_schema() {

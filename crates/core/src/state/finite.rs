@@ -10,7 +10,9 @@ use serde::{
         SerializeTupleStruct, SerializeTupleVariant,
     },
 };
-use serde_json::Value;
+use serde_json::{Number, Value};
+
+use super::measure::FLOAT_INT_END;
 
 /// Returns a value as JSON.
 ///
@@ -202,6 +204,25 @@ impl<S: SerializeMap> SerializeMap for Finite<S> {
     fn end(self) -> Result<S::Ok, S::Error> {
         self.0.end()
     }
+}
+
+/// Returns a value with its numbers without a fraction as integers.
+pub(crate) fn with_whole_numbers(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(with_whole_numbers).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, it)| (key.clone(), with_whole_numbers(it))).collect()
+        }
+        Value::Number(number) => whole(number).map_or_else(|| value.clone(), Value::from),
+        other => other.clone(),
+    }
+}
+
+/// Returns a number without a fraction as an integer, if a float holds all its digits.
+fn whole(number: &Number) -> Option<i64> {
+    let float = number.as_f64().filter(|it| it.fract() == 0.0 && it.abs() < FLOAT_INT_END)?;
+    #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is in the range")]
+    Some(float as i64)
 }
 
 #[cfg(test)]

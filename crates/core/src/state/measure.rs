@@ -26,7 +26,7 @@ pub fn text_memory(length: u64) -> u64 {
 }
 
 /// The first whole number above which floats skip whole numbers.
-const FLOAT_INT_END: f64 = 9_007_199_254_740_992.0;
+pub(crate) const FLOAT_INT_END: f64 = 9_007_199_254_740_992.0;
 
 /// Returns the memory that a value takes while it is saved, as [`DataLimit::ValueMemory`] counts it.
 ///

@@ -26,7 +26,7 @@ mod update;
 mod value;
 
 pub use self::compact::Compact;
-pub(crate) use self::finite::to_json;
+pub(crate) use self::finite::{to_json, with_whole_numbers};
 pub use self::json::read_json_fields;
 pub use self::{
     channel::{Channel, ReadAnswer},

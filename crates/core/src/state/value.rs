@@ -45,17 +45,27 @@ impl State {
         self.sizes[at] = size;
     }
 
-    /// Returns the state without the values of private channels.
+    /// Returns the state without the values of private channels, as it is shown.
     #[must_use]
     pub fn without_private(&self) -> Self {
-        let mut public = self.clone();
+        self.with_channels(|it| !it.is_private())
+    }
+
+    /// Returns the part of the state that is the result of a run: without private channels and those of used graphs.
+    #[must_use]
+    pub fn public(&self) -> Self {
+        self.with_channels(Channel::is_public)
+    }
+
+    fn with_channels(&self, is_kept: impl Fn(&Channel) -> bool) -> Self {
+        let mut part = self.clone();
         for (at, channel) in self.schema.channels().iter().enumerate() {
-            if channel.is_private() {
-                public.values[at] = None;
-                public.set_size(at, 0);
+            if !is_kept(channel) {
+                part.values[at] = None;
+                part.set_size(at, 0);
             }
         }
-        public
+        part
     }
 
     /// Returns the value of a channel, or `None` before the first write.
@@ -189,5 +199,31 @@ impl<'de> Deserializer<'de> for Fields<'de> {
 impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::state::Reducer;
+
+    #[test]
+    fn a_result_has_less_than_a_shown_state() {
+        let channel = |name: &str| {
+            let name = ChannelName::parse(name).unwrap();
+            let channel = Channel::new(name, json!({"type": "integer"}), Reducer::Replace).unwrap();
+            channel.with_default(json!(1))
+        };
+        let hidden = channel("used_hidden").private().inner();
+        let channels =
+            [channel("open"), channel("used").inner(), channel("hidden").private(), hidden];
+        let state = Schema::new(channels).unwrap().empty();
+        let names =
+            |state: State| state.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(state.without_private()), ["open", "used"]);
+        assert_eq!(names(state.public()), ["open"]);
+        assert_eq!(names(state).len(), 4);
     }
 }

@@ -126,7 +126,7 @@ impl ChannelOutline {
             ty: redact(&channel.ty().to_string()).into_owned(),
             schema: digest(&json!([channel.schema(), default])),
             reducer,
-            is_private: channel.is_declared_private(),
+            is_private: channel.is_private(),
         }
     }
 }

@@ -154,7 +154,7 @@ impl StoredRun {
 
 impl ProcessRun {
     /// Keeps a run that stops before its end, so that it can be resumed.
-    pub(super) fn keep(&mut self, machine: &Machine, run_status: &RunStatus, last_seq: u64) {
+    pub(super) fn keep(&mut self, machine: &Machine, run_status: &RunStatus, log: &Log) {
         if run_status.status == Status::Done {
             return;
         }
@@ -165,6 +165,6 @@ impl ProcessRun {
         let graph = Some(Arc::new(GraphOutline::of(machine.graph())));
         let info = RunInfo { graph, ..RunInfo::clone(&self.info) };
         let entry = Entry { records, run_status: Some(run_status.clone()), ..Entry::default() };
-        self.kept.keep(info, commit, entry, last_seq);
+        self.kept.keep(info, commit, entry, log.last_seq(), log.now());
     }
 }

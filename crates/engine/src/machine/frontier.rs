@@ -23,7 +23,7 @@ use graphrun_core::{
         with_cause,
     },
     id::NodeName,
-    state::State,
+    state::{State, plain_text},
     words::quoted_list,
 };
 
@@ -533,13 +533,10 @@ impl<'a> FrontierBuilder<'a> {
     ) -> String {
         let cause = trigger.error().or(active.trigger.error());
         let field = self.policies(active.node).on_finish.fail_reason.as_ref();
-        let text = field.and_then(|it| self.state?.get(it.as_str())).map(|it| match it.as_str() {
-            Some(text) => text.to_owned(),
-            None => it.to_string(),
-        });
+        let text = field.and_then(|it| self.state?.get(it.as_str())).map(plain_text);
         // A text for people often holds the error already.
-        let is_told = |error: &str| text.as_ref().is_some_and(|it| it.contains(error.trim()));
-        let cause = cause.filter(|it| !is_told(it));
+        let is_included = |error: &str| text.as_ref().is_some_and(|it| it.contains(error.trim()));
+        let cause = cause.filter(|it| !is_included(it));
         let text = text.map(|it| shortened(&it));
         match (text, cause) {
             (Some(text), cause) => {

@@ -15,6 +15,7 @@ use super::{
     Machine,
     frontier::{StepResults, next_frontier},
     indexed::{IndexedActivation, IndexedPosition},
+    start::step_began,
     task_state::{Phase, TaskState},
 };
 use crate::checkpoint::{Outcome, Position, TaskRecord};
@@ -187,7 +188,7 @@ fn position_after(machine: &Machine, finished: Vec<FinishedTask>, state: &State)
     position.used.elapsed_ms += records.iter().map(|it| it.ms).max().unwrap_or(0);
     let results = StepResults { records: &records, state };
     next_frontier(graph, limits.into(), &mut position, results);
-    position.began = machine.next_step_began();
+    position.began = step_began(&machine.graph, machine.now);
     // An answer to the old question must not be used for the question that is asked again.
     position.people.question_keys.extend(open_step.question_keys().cloned());
     position.people.grants.extend(open_step.grants().iter().cloned());

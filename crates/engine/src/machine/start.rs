@@ -35,7 +35,7 @@ impl Machine {
         // Defaults are saved with the input: a later change of the schema does not affect a run that has
         // started.
         let changes = state.as_changes().collect();
-        let began = settings.first_step_began(&graph);
+        let began = step_began(&graph, settings.now);
         let position = at_entry(&graph, Position { began, ..Position::default() });
         Ok(Self::at(graph, settings, run, position, state).enter(changes))
     }
@@ -54,7 +54,7 @@ impl Machine {
     ) -> Result<FirstStep, RestoreError> {
         fit::check(&graph, &position, &[])?;
         let changes = state.as_changes().collect();
-        let position = Position { began: settings.first_step_began(&graph), ..position };
+        let position = Position { began: step_began(&graph, settings.now), ..position };
         let mut position = IndexedPosition::of(&graph, position)?;
         if position.frontier.is_empty() {
             first_frontier(&graph, &mut position);
@@ -89,7 +89,7 @@ impl Machine {
             step: position.step.next(),
             earlier,
             people: position.people,
-            began: settings.first_step_began(&graph),
+            began: step_began(&graph, settings.now),
             ..Position::default()
         };
         let position = at_entry(&graph, position);
@@ -215,11 +215,9 @@ impl Machine {
     }
 }
 
-impl RunSettings {
-    /// Returns the beginning of a step that starts now, if the graph needs it.
-    pub(crate) fn first_step_began(&self, graph: &CompiledGraph) -> Option<Timestamp> {
-        graph.definition().facts.time.then_some(self.now)
-    }
+/// Returns the beginning of a step that starts now, if the graph needs it.
+pub(crate) fn step_began(graph: &CompiledGraph, now: Timestamp) -> Option<Timestamp> {
+    graph.definition().facts.time.then_some(now)
 }
 
 /// Returns a position whose next tasks are the first nodes of the graph, except those that wait for others.

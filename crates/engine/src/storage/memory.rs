@@ -88,7 +88,7 @@ impl InMemoryStorage {
     }
 
     /// Adds a run that stopped, with its last checkpoint and the entry that stopped it.
-    pub(crate) fn keep(&self, info: RunInfo, last: Commit, end: Entry, seq: u64) {
+    pub(crate) fn keep(&self, info: RunInfo, last: Commit, end: Entry, seq: u64, now: Timestamp) {
         let running = || RunStatus { status: Status::Running, reason: None };
         let run_status = end.run_status.clone().unwrap_or_else(running);
         let run = StoredRun {
@@ -98,7 +98,7 @@ impl InMemoryStorage {
                 step: last.position.step,
                 seq,
                 run_status,
-                updated: Timestamp::now().to_string(),
+                updated: now.to_string(),
             },
             finished: finished_by(&end).collect(),
             entries: vec![last.into(), end],

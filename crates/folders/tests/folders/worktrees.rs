@@ -219,6 +219,10 @@ async fn a_text_in_place_of_a_removed_key_is_not_committed() {
     let open = folders.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file("log.txt", "now printed [redacted]\n")]).unwrap();
     assert!(open.commit(request("Change a line", "r1/1/commit/0")).await.unwrap().changed);
+    // A moved line is not new, and one that goes makes no room for another.
+    fs::rename(open.path().join("log.txt"), open.path().join("moved.txt")).unwrap();
+    assert!(open.commit(request("Move a file", "r1/1/commit/1")).await.unwrap().changed);
+    fs::remove_file(open.path().join("moved.txt")).unwrap();
     replace_files(open.path(), &[file("key.py", "KEY = \"[redacted]\"\n")]).unwrap();
     let refused = open.commit(request("Add a key", "r1/2/commit/0")).await.unwrap_err();
     assert_eq!(

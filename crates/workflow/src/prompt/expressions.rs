@@ -416,7 +416,7 @@ impl<'t> PromptChecker<'_, 't> {
     }
 
     fn name(&mut self, name: &str, span: Span) -> Type {
-        let is_private = self.scope.schema.channel(name).is_some_and(Channel::is_private);
+        let is_private = self.scope.schema.channel(name).is_some_and(|it| !it.is_public());
         if is_private && self.scope.node.is_none() {
             let message = format!("a report shows `{name}`, which is private");
             let help = "remove it here, or remove `private` from the field";

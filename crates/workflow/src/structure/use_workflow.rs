@@ -417,7 +417,7 @@ impl NodeReader<'_> {
             let field = self.channel(key);
             let Some(output) = self.report().word(value, "an output") else { continue };
             let known = || {
-                let fields = used.schema.channels().iter().filter(|it| !it.is_private());
+                let fields = used.schema.channels().iter().filter(|it| it.is_public());
                 fields.filter(|it| used.output.is_empty() || used.output.contains(it.name()))
             };
             let Some(channel) = known().find(|it| it.name().as_str() == output.text) else {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::super::measure::FLOAT_INT_END;
 use super::{ReadLeniently, Reader, kind, quoted, shown, unique_word};
 
 /// A single element in place of a list becomes a list of one.
@@ -111,7 +112,7 @@ impl ReadLeniently for Option<bool> {
     reason = "both are checked on the line before"
 )]
 fn whole(number: f64) -> Option<u64> {
-    let fits = number >= 0.0 && number.fract() == 0.0 && number < 9_007_199_254_740_992.0;
+    let fits = number >= 0.0 && number.fract() == 0.0 && number < FLOAT_INT_END;
     fits.then_some(number as u64)
 }
 
