@@ -1,12 +1,13 @@
 //! Checks of single names and edges.
 
+mod types;
+
 use std::collections::BTreeSet;
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place, did_you_mean},
-    graph::{Edge, Graph, NodeTypes, Starts, Target},
+    graph::{Edge, Graph, Starts, Target},
     id::{ChannelName, NodeName},
-    state::{Channel, Type},
 };
 
 pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
@@ -15,7 +16,7 @@ pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
     check_channels(graph, findings);
     check_joins(graph, findings);
     check_items(graph, findings);
-    check_types(graph, findings);
+    types::check_types(graph, findings);
 }
 
 fn check_entry(graph: &Graph, findings: &mut Diagnostics) {
@@ -193,93 +194,4 @@ fn check_items(graph: &Graph, findings: &mut Diagnostics) {
         }
     }
     findings.extend(unfit);
-}
-
-/// A Rust type that a node, a route or a condition reads or writes can be a value of the channels.
-///
-/// The node may still fail on some values: a type can say less than its code.
-fn check_types(graph: &Graph, findings: &mut Diagnostics) {
-    for (name, spec) in &graph.nodes {
-        let mut views = Views { graph, place: spec.place.as_ref(), findings: &mut *findings };
-        let whose = format!("`{name}`");
-        if let Some(types) = spec.node.describe().types {
-            let NodeTypes { reads, items, writes } = types.as_ref();
-            for it in reads {
-                views.check_reads(&whose, it);
-            }
-            if let Some(writes) = writes {
-                views.check_writes(&whose, writes);
-            }
-            if let Some([one, another]) = items.windows(2).find(|it| it[0].excludes(&it[1])) {
-                views.report(format!("{whose} takes an item as `{one}` and as `{another}`"));
-            }
-        }
-        if let Some(view) = spec.when.as_ref().and_then(|it| it.view_type()) {
-            views.check_reads(&format!("the condition of `{name}`"), view);
-        }
-    }
-    for edge in &graph.edges {
-        let Edge::Route { from, route, place } = edge else { continue };
-        if let Some(view) = route.view_type() {
-            let mut views = Views { graph, place: place.as_ref(), findings: &mut *findings };
-            views.check_reads(&format!("the route of `{from}`"), view);
-        }
-    }
-}
-
-/// The checks of the types that one node or edge reads and writes.
-struct Views<'a> {
-    graph: &'a Graph,
-    place: Option<&'a Place>,
-    findings: &'a mut Diagnostics,
-}
-
-impl Views<'_> {
-    fn check_reads(&mut self, whose: &str, view: &Type) {
-        match view {
-            Type::Record(record) => {
-                for field in &record.fields {
-                    let channel = self.graph.schema.channel(&field.name);
-                    if let Some(ty) = channel.map(Channel::ty).filter(|it| it.excludes(&field.ty)) {
-                        let (name, read) = (&field.name, field.ty.required());
-                        let ty = ty.required();
-                        self.report(format!(
-                            "{whose} reads `{name}` as `{read}`, and the field is `{ty}`"
-                        ));
-                    }
-                }
-            }
-            Type::Map(_) | Type::Any => (),
-            other => {
-                self.report(format!("{whose} reads `{other}`, which is not a struct of fields"));
-            }
-        }
-    }
-
-    fn check_writes(&mut self, whose: &str, view: &Type) {
-        match view.required() {
-            Type::Record(record) => {
-                for field in &record.fields {
-                    let Some(channel) = self.graph.schema.channel(&field.name) else { continue };
-                    let written = field.ty.required();
-                    let fits = channel.takes(written)
-                        || channel.update_types().iter().any(|it| !it.excludes(written));
-                    if !fits {
-                        let (name, ty) = (&field.name, channel.ty().required());
-                        self.report(format!(
-                            "{whose} writes `{name}` as `{written}`, and the field is `{ty}`"
-                        ));
-                    }
-                }
-            }
-            Type::Map(_) | Type::Any => (),
-            other => {
-                self.report(format!("{whose} writes `{other}`, which is not a struct of fields"));
-            }
-        }
-    }
-
-    fn report(&mut self, message: String) {
-        self.findings.push(Diagnostic::error("GR022", message).at(self.place.cloned(), "here"));
-    }
 }

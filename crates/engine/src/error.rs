@@ -148,6 +148,12 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// Returns the error for a run that cannot continue with these differences.
+    pub(super) fn broken(run: RunId, differences: Vec<Difference>, remedies: Vec<Remedy>) -> Self {
+        let first = Difference::first_break(&differences);
+        Self::Broken { run, differences, remedies, first }
+    }
+
     /// Returns the error for a run that these differences break.
     pub(super) fn no_counterpart(run: RunId, differences: Vec<Difference>) -> Self {
         let first = Difference::first_break(&differences);

@@ -10,7 +10,7 @@ use graphrun_core::{
 use tracing::{Instrument, debug_span};
 
 use super::{
-    Answers, Difference, Engine, RunError,
+    Answers, Engine, RunError,
     accept::AcceptedRun,
     answers::{match_answers, replace_answers},
     check_retry,
@@ -167,8 +167,7 @@ pub(super) fn changes_since(
     let differences = compare(compared, None);
     if differences.iter().any(|it| it.breaks.is_some()) {
         let (run, remedies) = (saved.summary.info.id.clone(), suggest(compared));
-        let first = Difference::first_break(&differences);
-        return Err(RunError::Broken { run, differences, remedies, first });
+        return Err(RunError::broken(run, differences, remedies));
     }
     Ok(differences.into_iter().map(|it| it.what).collect())
 }

@@ -36,7 +36,7 @@ enum Visibility {
     Public,
     /// It belongs to a used graph: only the shown state has it.
     Inner,
-    /// Nobody.
+    /// Only nodes see it.
     Private,
 }
 

@@ -507,7 +507,8 @@ fn has_ids(ty: &Type) -> bool {
 /// The id with which a removal removes all messages before it.
 const ALL_MESSAGES: &str = "__remove_all__";
 
-/// The largest number in an id from which the ids of messages are counted. A greater number is none that was given so.
+/// The largest number in an id from which the ids of messages are counted, far more than a list has. Behind the largest `u64`
+/// in an id of an author, there would be no other.
 const MESSAGE_NUMBER_MAX: u64 = 1 << 53;
 
 /// Replaces or removes a known message, or adds it.

@@ -221,7 +221,7 @@ mod tests {
             [channel("open"), channel("used").inner(), channel("hidden").private(), hidden];
         let state = Schema::new(channels).unwrap().empty();
         let names =
-            |state: State| state.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
+            |state: State| state.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
         assert_eq!(names(state.without_private()), ["open", "used"]);
         assert_eq!(names(state.public()), ["open"]);
         assert_eq!(names(state).len(), 4);
