@@ -92,10 +92,10 @@ fn check(text: &str, right: bool) {
             let factory = factory(Services::offline(), registry);
             match compile(workflow.into_graph(&factory)) {
                 Ok(compiled) => drop(black_box(compiled)),
-                Err(findings) => assert!(!right, "{findings}"),
+                Err(diagnostics) => assert!(!right, "{diagnostics}"),
             }
         }
-        Err(findings) => assert!(!right, "{findings}"),
+        Err(diagnostics) => assert!(!right, "{diagnostics}"),
     }
 }
 

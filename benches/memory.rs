@@ -213,8 +213,8 @@ async fn steps(store: &Arc<dyn Store>, node: &str) -> Duration {
          all: {{ map: {{ over: parts, as: part, width: 1, do: each }}, then: end }}\n{node}"
     );
     let file = Arc::new(SourceFile { name: "w.yaml".into(), text });
-    let (workflow, _) =
-        parse(file, Path::new(""), &registry()).unwrap_or_else(|findings| panic!("{findings}"));
+    let (workflow, _) = parse(file, Path::new(""), &registry())
+        .unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
     let services = Services { memory: Memory::new(Arc::clone(store)), ..Services::offline() };
     let graph = compile(workflow.into_graph(&factory(services, registry()))).unwrap();
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

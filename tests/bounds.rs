@@ -43,9 +43,9 @@ fn parsed(text: &str) -> Result<CompiledGraph, Diagnostics> {
     let text = format!("graphrun: 1\nname: case\n{text}");
     let file = Arc::new(SourceFile { name: "case.yaml".into(), text });
     let registry = registry();
-    let (workflow, findings) = parse(file, Path::new("tests/workflow"), &registry)?;
-    if !findings.is_empty() {
-        return Err(findings);
+    let (workflow, diagnostics) = parse(file, Path::new("tests/workflow"), &registry)?;
+    if !diagnostics.is_empty() {
+        return Err(diagnostics);
     }
     compile(workflow.into_graph(&factory(Services::offline(), registry)))
 }
@@ -185,8 +185,8 @@ nodes:
         )
     };
     let codes = |condition: &str| -> Vec<&'static str> {
-        let findings = parsed(&workflow(condition)).err().unwrap_or_default();
-        other_codes(&findings)
+        let diagnostics = parsed(&workflow(condition)).err().unwrap_or_default();
+        other_codes(&diagnostics)
     };
     for never in ["plan.level > 3", "plan.level < 1", "count == 10", "plan.level >= 1"] {
         assert!(!codes(never).is_empty(), "{never}");

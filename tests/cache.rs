@@ -493,10 +493,10 @@ async fn a_key_without_a_value_is_a_warning_and_caches_nothing() {
 fn codes(workflow: &str) -> Vec<&'static str> {
     let text = format!("graphrun: 1\nname: w\n{workflow}");
     let file = Arc::new(SourceFile { name: "w.yaml".into(), text });
-    let findings = match parse(file, Path::new("tests/workflow"), &registry()) {
-        Ok((_, findings)) | Err(findings) => findings,
+    let diagnostics = match parse(file, Path::new("tests/workflow"), &registry()) {
+        Ok((_, diagnostics)) | Err(diagnostics) => diagnostics,
     };
-    other_codes(&findings)
+    other_codes(&diagnostics)
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn load(path: &str) -> Suite {
             assert!(warnings.is_empty(), "{warnings}");
             suite
         }
-        Err(LoadError::Invalid(findings)) => panic!("{findings}"),
+        Err(LoadError::Invalid(diagnostics)) => panic!("{diagnostics}"),
         Err(error) => panic!("{error}"),
     }
 }
@@ -157,12 +157,12 @@ fn all_mistakes_are_found_before_a_case_runs() {
         if path.extension().is_none_or(|it| it != "yaml") {
             continue;
         }
-        let Err(LoadError::Invalid(findings)) = Suite::load(&path, &registry()) else {
+        let Err(LoadError::Invalid(diagnostics)) = Suite::load(&path, &registry()) else {
             panic!("{} has no findings", path.display())
         };
         let name = path.file_name().unwrap().to_string_lossy().replace(".test.yaml", "");
         insta::with_settings!({snapshot_path => "cases/wrong", prepend_module_to_snapshot => false}, {
-            insta::assert_snapshot!(name, findings);
+            insta::assert_snapshot!(name, diagnostics);
         });
     }
 }

@@ -1,4 +1,4 @@
-//! The codes of findings: each one is used, explained, and shown by an example that is checked.
+//! The codes of diagnostics: each one is used, explained, and shown by an example that is checked.
 //!
 //! A code is a page in `docs/codes` and a line in `diagnostic/codes.rs`. After a change of the pages
 //! `UPDATE=1 cargo test --all-features --test tests codes::` writes their list anew.
@@ -22,35 +22,35 @@ use graphrun::{
 
 const PAGES: &str = "docs/codes";
 
-/// Every finding about cases of the workflow that the pages have.
-fn findings_of_cases(text: &str) -> Diagnostics {
+/// Every diagnostic about cases of the workflow that the pages have.
+fn diagnostics_of_cases(text: &str) -> Diagnostics {
     let folder = tempfile::tempdir().unwrap();
     let cases = folder.path().join("example.test.yaml");
     fs::write(&cases, text).unwrap();
     fs::copy(Path::new(PAGES).join("review.yaml"), folder.path().join("review.yaml")).unwrap();
     match Suite::load(&cases, &registry()) {
         Ok((_, warnings)) => warnings,
-        Err(LoadError::Invalid(findings)) => findings,
+        Err(LoadError::Invalid(diagnostics)) => diagnostics,
         Err(error) => panic!("{error}"),
     }
 }
 
-/// Every finding about a workflow, of loading and of compiling it.
-fn findings(text: &str) -> Diagnostics {
+/// Every diagnostic about a workflow, of loading and of compiling it.
+fn diagnostics(text: &str) -> Diagnostics {
     if text.starts_with("graphrun_test:") {
-        return findings_of_cases(text);
+        return diagnostics_of_cases(text);
     }
     let file = Arc::new(SourceFile { name: "example.yaml".into(), text: text.to_owned() });
     let (workflow, mut warnings) = match parse(file, Path::new(PAGES), &registry()) {
         Ok(loaded) => loaded,
-        Err(findings) => return findings,
+        Err(diagnostics) => return diagnostics,
     };
     let mut made = workflow.into_graph(&factory(Services::offline(), registry()));
     warnings.extend(made.diagnostics);
     made.diagnostics = warnings;
     match compile(made) {
         Ok(graph) => graph.warnings().clone(),
-        Err(findings) => findings,
+        Err(diagnostics) => diagnostics,
     }
 }
 
@@ -97,32 +97,32 @@ fn the_source_and_the_table_have_the_same_codes() {
 fn every_wrong_example_has_its_mistake_and_no_other() {
     for code in CODES {
         let name = code.as_str();
-        let findings = findings(code.wrong());
-        let found: BTreeSet<&str> = findings.in_order().iter().map(|it| it.code).collect();
-        assert_eq!(found, BTreeSet::from([name]), "the wrong example of {name}:\n{findings}");
-        for finding in findings.in_order() {
-            assert!(!finding.labels.is_empty(), "{name} has no place: {findings}");
+        let diagnostics = diagnostics(code.wrong());
+        let found: BTreeSet<&str> = diagnostics.in_order().iter().map(|it| it.code).collect();
+        assert_eq!(found, BTreeSet::from([name]), "the wrong example of {name}:\n{diagnostics}");
+        for diagnostic in diagnostics.in_order() {
+            assert!(!diagnostic.labels.is_empty(), "{name} has no place: {diagnostics}");
             assert_eq!(
-                finding.severity == Severity::Hint,
+                diagnostic.severity == Severity::Hint,
                 ["GR139", "GR140"].contains(&name),
-                "{findings}"
+                "{diagnostics}"
             );
             assert_eq!(
-                finding.severity == Severity::Warning,
+                diagnostic.severity == Severity::Warning,
                 ["GR018", "GR042", "GR045", "GR051", "GR132", "GR134", "GR136", "GR138"]
                     .contains(&name),
-                "{findings}"
+                "{diagnostics}"
             );
         }
     }
 }
 
 #[test]
-fn every_right_example_is_another_and_has_no_findings() {
+fn every_right_example_is_another_and_has_no_diagnostics() {
     for code in CODES {
         let (name, right) = (code.as_str(), code.right());
-        let findings = findings(right);
-        assert!(findings.is_empty(), "the right example of {name}:\n{findings}");
+        let diagnostics = diagnostics(right);
+        assert!(diagnostics.is_empty(), "the right example of {name}:\n{diagnostics}");
         assert_ne!(right, code.wrong(), "{name}");
     }
 }

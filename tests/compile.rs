@@ -62,7 +62,7 @@ fn bounded(exhausted: Target) -> Policies {
     Policies::from(Bounds { max_visits: Some(3), exhausted: Some(exhausted), ..Bounds::default() })
 }
 
-fn findings(builder: GraphBuilder) -> String {
+fn diagnostics(builder: GraphBuilder) -> String {
     builder.compile().map_or_else(|it| it.to_string(), |_| "nothing".to_owned())
 }
 
@@ -71,7 +71,7 @@ fn graph() -> GraphBuilder {
 }
 
 #[test]
-fn a_sound_graph_has_no_findings() {
+fn a_sound_graph_has_no_diagnostics() {
     let sound = graph()
         .input("brief")
         .node("ba", node(&["brief"], &["spec"]))
@@ -81,7 +81,7 @@ fn a_sound_graph_has_no_findings() {
         .edge("ba", "code")
         .edge("code", "test")
         .route("test", ["code", "end"], |_: &serde_json::Value| "end");
-    assert_eq!(findings(sound), "nothing");
+    assert_eq!(diagnostics(sound), "nothing");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn unknown_names_are_found_with_similar_ones() {
         .edge(START, "ba")
         .edge("ba", "qa")
         .edge("bq", "ba");
-    insta::assert_snapshot!(findings(wrong), @r"
+    insta::assert_snapshot!(diagnostics(wrong), @r"
     GR009: `9` is not allowed in the name `9`
     GR010: the edge from `ba` names `qa`, which is not a node
       help: did you mean `ba`?
@@ -119,7 +119,7 @@ fn the_worst_case_has_the_attempts_after_exit_codes() {
 
 #[test]
 fn a_graph_without_a_start_is_found() {
-    insta::assert_snapshot!(findings(graph().node("a", idle()).edge("a", "end")), @r#"
+    insta::assert_snapshot!(diagnostics(graph().node("a", idle()).edge("a", "end")), @r#"
     GR006: no node starts the graph
       help: name one with `start`; in Rust, add `.edge(START, "name")`
     "#);
@@ -137,7 +137,7 @@ fn nodes_that_are_never_reached_or_never_end_are_found() {
         .edge("spin", "spin")
         .edge("spun", "spin")
         .edge("lonely", "end");
-    insta::assert_snapshot!(findings(wrong), @r"
+    insta::assert_snapshot!(diagnostics(wrong), @r"
     GR030: nothing leads to node `lonely`
       help: lead an edge to it, or remove it
     GR031: no path leads from `a` to an end
@@ -161,7 +161,7 @@ fn a_loop_without_a_bound_is_found() {
         .edge("code", "test")
         .route("test", ["code", "done"], |_: &serde_json::Value| "done")
         .edge("done", "end");
-    insta::assert_snapshot!(findings(wrong), @r"
+    insta::assert_snapshot!(diagnostics(wrong), @r"
     GR032: the loop `code`, `test` has no bound
       help: give one of its nodes `max_visits` and `exhausted`, so that the worst case is known
     ");
@@ -175,7 +175,7 @@ fn a_bound_that_leads_back_into_its_loop_is_found() {
         .edge(START, "code")
         .edge("code", "end")
         .edge("help", "code");
-    insta::assert_snapshot!(findings(wrong), @r"
+    insta::assert_snapshot!(diagnostics(wrong), @r"
     GR033: when the visits of `code` are used up, `exhausted` leads back to it by `code`, `help`
       help: lead `exhausted` out of the loop
     ");
@@ -206,7 +206,7 @@ fn resets_that_bound_nothing_are_found() {
         .edge("b", "c")
         .edge("c", "d")
         .route("d", ["c", "end"], |_: &serde_json::Value| "end");
-    insta::assert_snapshot!(findings(wrong), @r"
+    insta::assert_snapshot!(diagnostics(wrong), @r"
     GR034: the bounds of `a`, `b` reset each other
       help: let only one of them reset the other
     GR034: `d` resets a bound, but its own visits have none
@@ -221,7 +221,7 @@ fn resets_that_bound_nothing_are_found() {
         .edge("plan", "d")
         .edge("d", "c")
         .route("c", ["c", "plan"], |_: &serde_json::Value| "plan");
-    assert_eq!(findings(right), "nothing");
+    assert_eq!(diagnostics(right), "nothing");
     // Each of two loops is bounded by what the other one resets, so neither is.
     let one = || {
         Policies::from(OnFinish {
@@ -245,7 +245,7 @@ fn resets_that_bound_nothing_are_found() {
         .edge("y", "other")
         .route("one", ["x", "y"], |_: &serde_json::Value| "x")
         .route("other", ["x", "y"], |_: &serde_json::Value| "y");
-    assert_eq!(findings(wrong).matches("its own visits have none").count(), 2);
+    assert_eq!(diagnostics(wrong).matches("its own visits have none").count(), 2);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn two_writers_of_one_value_in_one_step_are_found() {
         .edge("start", "ta")
         .edge(["qc", "ta"], "sse")
         .edge("sse", "end");
-    insta::assert_snapshot!(findings(wrong), @r"
+    insta::assert_snapshot!(diagnostics(wrong), @r"
     GR036: `qc` and `ta` write `spec` in the same step
       help: let one write another field
     ");
@@ -276,7 +276,7 @@ fn an_unwritten_field_cannot_be_read() {
         .edge("ba", "sse")
         .edge("sse", "ta")
         .edge("ta", "end");
-    insta::assert_snapshot!(findings(wrong), @r"
+    insta::assert_snapshot!(diagnostics(wrong), @r"
     GR035: `ba` reads `brief`, which nothing writes before it
       help: make `brief` an input, give it a default, or let an earlier node write it
     GR035: `sse` reads `spec`, which nothing writes before it
@@ -295,7 +295,7 @@ fn joins_that_are_not_clear_are_found() {
         .edge(["a", "a"], "c")
         .edge(["b"], "c")
         .edge("c", "end");
-    insta::assert_snapshot!(findings(wrong), @r"
+    insta::assert_snapshot!(diagnostics(wrong), @r"
     GR037: the join at `c` waits for `a` twice
     GR038: node `c` waits for two sets of nodes
       help: name all of them in one join
@@ -318,10 +318,10 @@ fn only_writers_that_meet_after_a_fork_conflict() {
     };
     // `ta` has written before `check` does: one step lies between them.
     let apart = branches("check").edge(["ta", "check"], "sse");
-    assert_eq!(findings(apart), "nothing");
+    assert_eq!(diagnostics(apart), "nothing");
     let wait = branches("check").node("wait", node(&[], &["spec"])).edge("ta", "wait");
     let wait = wait.edge("wait", "end");
-    insta::assert_snapshot!(findings(wait), @r"
+    insta::assert_snapshot!(diagnostics(wait), @r"
     GR036: `check` and `wait` write `spec` in the same step
       help: let one write another field
     ");
@@ -341,7 +341,7 @@ fn a_field_that_is_not_written_on_every_path_cannot_be_read() {
         .route("ba", ["ta", "sse"], |_: &serde_json::Value| "ta")
         .edge("ta", "sse")
         .edge("sse", "end");
-    insta::assert_snapshot!(findings(wrong), @r"
+    insta::assert_snapshot!(diagnostics(wrong), @r"
     GR130: `sse` reads `spec`, which is not written when `sse` comes after `ba`
       help: make `spec` an input, give it a default, or let an earlier node write it
     GR130: `sse` reads `brief`, which is not written when `ba` fails and `catch` leads to `sse`
@@ -353,8 +353,8 @@ fn a_field_that_is_not_written_on_every_path_cannot_be_read() {
 fn joins_that_may_wait_forever_are_found_with_a_path() {
     let (workflow, _) = load(Path::new("tests/compile/joins.yaml"), &registry()).unwrap();
     let graph = workflow.into_graph(&factory(Services::offline(), registry()));
-    let findings = compile(graph).map_or_else(|it| it, |_| panic!("nothing was found"));
-    let shown = findings.in_order().into_iter().map(|it| {
+    let diagnostics = compile(graph).map_or_else(|it| it, |_| panic!("nothing was found"));
+    let shown = diagnostics.in_order().into_iter().map(|it| {
         let label = |it: &graphrun::diagnostic::Label| {
             format!("\n  line {}: {}", it.place.line_and_column().0, it.text)
         };
@@ -404,8 +404,8 @@ nodes:
   give_up: { set: { sum: brief }, then: end }
   sum_up: { set: { sum: one + other }, then: begin }
 "#;
-    let findings = findings_of(text);
-    assert!(findings.contains("GR131: `sum_up` may wait for `one` forever"), "{findings}");
+    let diagnostics = diagnostics_of(text);
+    assert!(diagnostics.contains("GR131: `sum_up` may wait for `one` forever"), "{diagnostics}");
 }
 
 #[test]
@@ -454,22 +454,22 @@ nodes:
     assert_eq!(give_up.visits_max, 1, "it is reached when the tokens are used up");
 }
 
-/// Every finding about a workflow, of loading and of compiling it.
-fn findings_of(text: &str) -> String {
+/// Every diagnostic about a workflow, of loading and of compiling it.
+fn diagnostics_of(text: &str) -> String {
     let file = Arc::new(SourceFile { name: "case.yaml".into(), text: text.to_owned() });
     let (workflow, warnings) = match parse(file, Path::new("tests"), &registry()) {
         Ok(loaded) => loaded,
-        Err(findings) => return findings.to_string(),
+        Err(diagnostics) => return diagnostics.to_string(),
     };
     match compile(workflow.into_graph(&factory(Services::offline(), registry()))) {
         Ok(graph) => format!("{warnings}{}", graph.warnings()),
-        Err(findings) => findings.to_string(),
+        Err(diagnostics) => diagnostics.to_string(),
     }
 }
 
 /// Three branches lead to `d`; the last one is three steps long.
 fn branches(join: &str) -> String {
-    findings_of(&format!(
+    diagnostics_of(&format!(
         "
 graphrun: 1
 name: branches
@@ -504,7 +504,7 @@ fn a_branch_that_a_join_does_not_name_is_a_hint() {
 #[test]
 fn routes_that_exclude_a_join_and_loops_back_to_it_are_no_hints() {
     let workflow = |nodes: &str| {
-        findings_of(&format!(
+        diagnostics_of(&format!(
             "
 graphrun: 1
 name: joined
@@ -548,7 +548,7 @@ fn an_advised_reducer_fits_the_type_of_its_field() {
     ];
     for (ty, value, reducer, advice) in FIELDS {
         let workflow = |field: &str| {
-            findings_of(&format!(
+            diagnostics_of(&format!(
                 "
 graphrun: 1
 name: case
@@ -569,7 +569,7 @@ nodes:
             assert!(!found.contains("GR036") && !found.contains("GR019"), "{found}");
         }
     }
-    let each = findings_of(
+    let each = diagnostics_of(
         "
 graphrun: 1
 name: case
@@ -588,7 +588,7 @@ nodes:
 #[test]
 fn limits_below_the_worst_case_without_a_target_are_warned() {
     let workflow = |limits: &str, visits: u32| {
-        findings_of(&format!(
+        diagnostics_of(&format!(
             "
 graphrun: 1
 name: rounds
@@ -648,13 +648,13 @@ nodes:
 ";
 
 /// Eight parts one after the other take eight times the steps of one, however often a part parts its
-/// ways: with that limit there is no finding, and with one less there is.
+/// ways: with that limit there is no diagnostic, and with one less there is.
 fn assert_takes(steps_of_one: u32, part: impl Fn(u32, &str) -> String) {
     let next = |at| if at < 8 { format!("s{at}") } else { "end".to_owned() };
     let parts: String = (0..8).map(|at| part(at, &next(at + 1))).collect();
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("review.yaml"), REVIEW).unwrap();
-    let findings = |steps: u32| {
+    let diagnostics = |steps: u32| {
         let text = format!(
             "
 graphrun: 1
@@ -679,8 +679,8 @@ nodes:
         // Not every part reads every input.
         all.filter(|it| it.code != "GR018").map(|it| it.message.clone()).collect::<String>()
     };
-    assert_eq!(findings(8 * steps_of_one), "");
-    let told = findings(8 * steps_of_one - 1);
+    assert_eq!(diagnostics(8 * steps_of_one), "");
+    let told = diagnostics(8 * steps_of_one - 1);
     assert!(told.contains(&format!("a run may take {} super-steps", 8 * steps_of_one)), "{told}");
 }
 
@@ -760,5 +760,5 @@ fn parallel_nodes_count_the_steps_of_the_longest() {
             "  a{it}: {{ set: {{ log: brief }} }}\n  b{it}: {{ set: {{ log: brief }} }}\n"
         )]);
     }
-    assert_eq!(findings_of(&text), "");
+    assert_eq!(diagnostics_of(&text), "");
 }

@@ -1,4 +1,4 @@
-//! Workflows that are right, of many shapes: not one of them gets a finding.
+//! Workflows that are right, of many shapes: not one of them gets a diagnostic.
 //!
 //! A false alarm is as bad as a mistake that is missed. Each file in `tests/corpus` is different
 //! in structure from the others; a new case is a new file. The workflows of `graphs` and those that the mistakes of `tests/mutants`
@@ -43,15 +43,16 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// How many nodes a right workflow has; every finding otherwise.
+/// How many nodes a right workflow has; every diagnostic otherwise.
 fn nodes_of(path: &Path) -> Result<usize, String> {
     let (workflow, warnings) = match load(path, &registry()) {
         Ok(loaded) => loaded,
-        Err(LoadError::Invalid(findings)) => return Err(findings.to_string()),
+        Err(LoadError::Invalid(diagnostics)) => return Err(diagnostics.to_string()),
         Err(error) => return Err(error.to_string()),
     };
     let factory = factory(Services::offline(), registry());
-    let graph = compile(workflow.into_graph(&factory)).map_err(|findings| findings.to_string())?;
+    let graph =
+        compile(workflow.into_graph(&factory)).map_err(|diagnostics| diagnostics.to_string())?;
     if !warnings.is_empty() || !graph.warnings().is_empty() {
         return Err(format!("{warnings}{}", graph.warnings()));
     }
@@ -64,7 +65,7 @@ fn nodes_of(path: &Path) -> Result<usize, String> {
 }
 
 #[test]
-fn no_right_workflow_gets_a_finding() {
+fn no_right_workflow_gets_a_diagnostic() {
     let files = corpus();
     assert!(files.len() >= 100, "only {} files", files.len());
     let mut wrong = String::new();
@@ -72,7 +73,7 @@ fn no_right_workflow_gets_a_finding() {
     for path in &files {
         match nodes_of(path) {
             Ok(nodes) => sizes.push(nodes),
-            Err(findings) => writeln!(wrong, "{}:\n{findings}", path.display()).unwrap(),
+            Err(diagnostics) => writeln!(wrong, "{}:\n{diagnostics}", path.display()).unwrap(),
         }
     }
     assert!(wrong.is_empty(), "these are right, and were refused:\n\n{wrong}");

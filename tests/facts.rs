@@ -329,12 +329,12 @@ fn mistakes_in_failures_and_routes_by_name_are_found() {
         let text = FAILS.replace("NEXT", "end").replacen(from, to, 1);
         assert_ne!(text, FAILS.replace("NEXT", "end"), "{from}");
         let file = Arc::new(SourceFile { name: "w.yaml".into(), text });
-        let findings = match parse(file, Path::new("."), &registry()) {
-            Ok((_, findings)) | Err(findings) => findings,
+        let diagnostics = match parse(file, Path::new("."), &registry()) {
+            Ok((_, diagnostics)) | Err(diagnostics) => diagnostics,
         };
-        let found = findings.clone().into_iter().find(|it| it.code == code);
-        let found = found.unwrap_or_else(|| panic!("{to}: {findings}"));
-        assert_eq!(found.help.as_deref(), Some(help), "{to}: {findings}");
+        let found = diagnostics.clone().into_iter().find(|it| it.code == code);
+        let found = found.unwrap_or_else(|| panic!("{to}: {diagnostics}"));
+        assert_eq!(found.help.as_deref(), Some(help), "{to}: {diagnostics}");
     }
 }
 

@@ -37,8 +37,8 @@ fn all_pairs_of_very_many_nodes_are_checked() {
     let found = hostile::crowded().into_iter().map(|(name, text)| {
         let file = Arc::new(SourceFile { name: "crowded.yaml".into(), text });
         let (workflow, _) = parse(file, Path::new("no/such/folder"), &registry).unwrap();
-        let findings = compile(workflow.into_graph(&factory)).map(|_| ());
-        (name, findings.map_err(|it| it.in_order().iter().map(|it| it.code).collect::<Vec<_>>()))
+        let diagnostics = compile(workflow.into_graph(&factory)).map(|_| ());
+        (name, diagnostics.map_err(|it| it.in_order().iter().map(|it| it.code).collect::<Vec<_>>()))
     });
     let found: Vec<(String, Result<(), Vec<&str>>)> = found.collect();
     // Each of the nodes that write has the other one beside it.
@@ -47,7 +47,7 @@ fn all_pairs_of_very_many_nodes_are_checked() {
 }
 
 #[test]
-fn inputs_of_earlier_findings_pass() {
+fn inputs_of_earlier_diagnostics_pass() {
     let mut seeds = 0;
     for (folder, target) in [
         ("yaml", targets::yaml as fn(&str)),

@@ -146,12 +146,12 @@ async fn a_kind_of_a_program_runs() {
 #[test]
 fn mistakes_in_a_kind_of_a_program_are_reported_together() {
     let check = |node: &str, codes: &[&str], helps: &[&str]| {
-        let (Ok((_, findings)) | Err(findings)) = parsed(node);
-        let mut found: Vec<&str> = findings.clone().into_iter().map(|it| it.code).collect();
+        let (Ok((_, diagnostics)) | Err(diagnostics)) = parsed(node);
+        let mut found: Vec<&str> = diagnostics.clone().into_iter().map(|it| it.code).collect();
         found.sort_unstable();
-        assert_eq!(found, codes, "{findings}");
-        let text = findings.to_string();
-        assert!(helps.iter().all(|it| text.contains(it)), "{findings}");
+        assert_eq!(found, codes, "{diagnostics}");
+        let text = diagnostics.to_string();
+        assert!(helps.iter().all(|it| text.contains(it)), "{diagnostics}");
     };
     check(
         "{ echo: { txt: brief }, writes: answers, show: brief, cache: true, then: end }",

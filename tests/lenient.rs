@@ -32,9 +32,9 @@ nodes:
 
 fn schema() -> Schema {
     let file = Arc::new(SourceFile { name: "case.yaml".into(), text: TYPES.into() });
-    let (workflow, findings) =
+    let (workflow, diagnostics) =
         parse(file, Path::new("."), &registry()).unwrap_or_else(|it| panic!("{it}"));
-    assert_eq!(other_codes(&findings), [""; 0], "{findings}");
+    assert_eq!(other_codes(&diagnostics), [""; 0], "{diagnostics}");
     workflow.schema
 }
 

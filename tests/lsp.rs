@@ -25,8 +25,8 @@ struct Editor {
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     requests: i64,
-    /// The last findings about each document.
-    findings: BTreeMap<String, Vec<Value>>,
+    /// The last diagnostics about each document.
+    diagnostics: BTreeMap<String, Vec<Value>>,
     folder: TempDir,
 }
 
@@ -40,7 +40,7 @@ impl Editor {
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let folder = tempfile::tempdir().unwrap();
-        Self { child, stdin, stdout, requests: 0, findings: BTreeMap::new(), folder }
+        Self { child, stdin, stdout, requests: 0, diagnostics: BTreeMap::new(), folder }
     }
 
     fn start() -> Self {
@@ -75,7 +75,7 @@ impl Editor {
             if message["method"] == "textDocument/publishDiagnostics" {
                 let params = &message["params"];
                 let list = params["diagnostics"].as_array().unwrap().clone();
-                self.findings.insert(params["uri"].as_str().unwrap().to_owned(), list);
+                self.diagnostics.insert(params["uri"].as_str().unwrap().to_owned(), list);
             } else {
                 assert_eq!(message["id"], id, "{message}");
                 return message;
@@ -135,9 +135,9 @@ impl Editor {
     }
 
     /// The current diagnostics, after all earlier messages are processed.
-    fn findings(&mut self, uri: &str) -> Vec<Value> {
+    fn diagnostics(&mut self, uri: &str) -> Vec<Value> {
         self.ask("textDocument/documentSymbol", json!({"textDocument": {"uri": uri}}));
-        self.findings.get(uri).cloned().unwrap_or_default()
+        self.diagnostics.get(uri).cloned().unwrap_or_default()
     }
 
     /// Asks about the place that is marked with `§` in the text, which is opened without it.
@@ -285,28 +285,28 @@ fn a_server_that_was_not_shut_down_ends_with_1() {
 }
 
 #[test]
-fn a_finding_has_its_range_and_goes_when_it_is_mended() {
+fn a_diagnostic_has_its_range_and_goes_when_it_is_mended() {
     let mut editor = Editor::start();
     let uri = editor.uri("team.yaml");
     let wrong = team("then: write }", "then: wirte }");
     editor.open(&uri, &wrong);
-    let findings = editor.findings(&uri);
-    let [finding] = findings.as_slice() else { panic!("{findings:#?}") };
-    assert_eq!(within(&wrong, &finding["range"]), "wirte");
-    assert_eq!(finding["range"]["start"], json!({"line": 23, "character": 36}));
-    assert_eq!(finding["range"]["end"], json!({"line": 23, "character": 41}));
-    assert_eq!((&finding["code"], &finding["severity"]), (&json!("GR010"), &json!(1)));
-    assert_eq!(finding["source"], "graphrun");
+    let diagnostics = editor.diagnostics(&uri);
+    let [diagnostic] = diagnostics.as_slice() else { panic!("{diagnostics:#?}") };
+    assert_eq!(within(&wrong, &diagnostic["range"]), "wirte");
+    assert_eq!(diagnostic["range"]["start"], json!({"line": 23, "character": 36}));
+    assert_eq!(diagnostic["range"]["end"], json!({"line": 23, "character": 41}));
+    assert_eq!((&diagnostic["code"], &diagnostic["severity"]), (&json!("GR010"), &json!(1)));
+    assert_eq!(diagnostic["source"], "graphrun");
     let message =
         "there is no node `wirte`\nhelp: did you mean `write`?\nmore: graphrun explain GR010";
-    assert_eq!(finding["message"], message);
+    assert_eq!(diagnostic["message"], message);
     editor.change(&uri, TEAM);
-    assert_eq!(editor.findings(&uri), [Value::Null; 0]);
-    assert!(editor.findings.contains_key(&uri), "nothing was published");
+    assert_eq!(editor.diagnostics(&uri), [Value::Null; 0]);
+    assert!(editor.diagnostics.contains_key(&uri), "nothing was published");
     editor.change(&uri, &wrong);
-    assert_eq!(editor.findings(&uri).len(), 1);
+    assert_eq!(editor.diagnostics(&uri).len(), 1);
     editor.close(&uri);
-    assert_eq!(editor.findings(&uri), [Value::Null; 0], "it is closed");
+    assert_eq!(editor.diagnostics(&uri), [Value::Null; 0], "it is closed");
 }
 
 #[test]
@@ -315,8 +315,8 @@ fn a_second_marker_is_related_information() {
     let uri = editor.uri("team.yaml");
     let wrong = team("start: write\n", "start: write\nstart: judge\n");
     editor.open(&uri, &wrong);
-    let findings = editor.findings(&uri);
-    let twice = findings.iter().find(|it| it["code"] == "GR002").unwrap();
+    let diagnostics = editor.diagnostics(&uri);
+    let twice = diagnostics.iter().find(|it| it["code"] == "GR002").unwrap();
     assert_eq!(twice["range"]["start"]["line"], 11);
     let related = &twice["relatedInformation"][0];
     assert_eq!((&related["location"]["uri"], &related["message"]), (&json!(uri), &json!("first")));
@@ -329,8 +329,8 @@ fn positions_are_counted_in_utf_16_units() {
     let uri = editor.uri("größe 😀.yaml");
     let wrong = team("then: write }", "about: \"ä😀\", then: \"😀ü\" }");
     editor.open(&uri, &wrong);
-    let findings = editor.findings(&uri);
-    let unknown = findings.iter().find(|it| it["code"] == "GR010").unwrap();
+    let diagnostics = editor.diagnostics(&uri);
+    let unknown = diagnostics.iter().find(|it| it["code"] == "GR010").unwrap();
     assert_eq!(within(&wrong, &unknown["range"]), "\"😀ü\"");
     assert_eq!(unknown["range"]["start"], json!({"line": 23, "character": 50}));
     assert_eq!(unknown["range"]["end"], json!({"line": 23, "character": 55}));
@@ -341,7 +341,7 @@ fn positions_are_counted_in_utf_16_units() {
 }
 
 #[test]
-fn findings_are_those_of_validate() {
+fn diagnostics_are_those_of_validate() {
     let mut files: Vec<PathBuf> =
         fs::read_dir("tests/workflow/wrong").unwrap().map(|it| it.unwrap().path()).collect();
     files.retain(|it| it.extension().is_some_and(|it| it == "yaml"));
@@ -364,7 +364,7 @@ fn findings_are_those_of_validate() {
         }
         editor.open(&uri, &text);
         let mut found: Vec<(String, u64)> = editor
-            .findings(&uri)
+            .diagnostics(&uri)
             .iter()
             .map(|it| {
                 (
@@ -399,22 +399,22 @@ fn diagnostics_of_prompts_use_unsaved_prompts() {
     editor.write("graphrun.toml", "");
     let (uri, prompt) = (editor.uri("graphs/team.yaml"), editor.uri("prompts/write.md"));
     editor.open(&uri, &workflow);
-    assert_eq!(editor.findings(&uri), [Value::Null; 0]);
-    let found = editor.findings(&prompt);
+    assert_eq!(editor.diagnostics(&uri), [Value::Null; 0]);
+    let found = editor.diagnostics(&prompt);
     assert_eq!(found[0]["code"], "GR041");
     assert_eq!(within("Größe: {{ breif }}", &found[0]["range"]), "breif");
     editor.open(&prompt, "Größe: {{ brief }}");
-    assert_eq!(editor.findings(&prompt), [Value::Null; 0]);
+    assert_eq!(editor.diagnostics(&prompt), [Value::Null; 0]);
     editor.change(&prompt, "Größe: {{ brif }}");
-    assert_eq!(editor.findings(&prompt).len(), 1);
+    assert_eq!(editor.diagnostics(&prompt).len(), 1);
     editor.write("prompts/write.md", "{{ brief }}");
     editor.close(&prompt);
-    assert_eq!(editor.findings(&prompt), [Value::Null; 0], "the file on the disk is right");
+    assert_eq!(editor.diagnostics(&prompt), [Value::Null; 0], "the file on the disk is right");
     editor.write("prompts/write.md", "{{ brif }}");
     editor.tell("workspace/didChangeWatchedFiles", json!({"changes": []}));
-    assert_eq!(editor.findings(&prompt).len(), 1);
+    assert_eq!(editor.diagnostics(&prompt).len(), 1);
     editor.close(&uri);
-    assert_eq!(editor.findings(&prompt), [Value::Null; 0], "no workflow uses it");
+    assert_eq!(editor.diagnostics(&prompt), [Value::Null; 0], "no workflow uses it");
 }
 
 #[test]
@@ -428,7 +428,7 @@ fn a_file_that_is_no_workflow_is_left_alone() {
     ] {
         let uri = editor.uri(name);
         editor.open(&uri, text);
-        assert_eq!(editor.findings(&uri), [Value::Null; 0], "{name}");
+        assert_eq!(editor.diagnostics(&uri), [Value::Null; 0], "{name}");
         if Path::new(name).extension().is_some_and(|it| it == "md") {
             continue;
         }
@@ -533,7 +533,7 @@ fn hover_knows_the_types_while_the_file_is_broken() {
     editor.open(&uri, TEAM);
     let broken = team("match: review.verdict", "match: review.ver§dict").replace("fail }", "fail");
     assert_eq!(editor.hover(&broken), "**review.verdict**: `approved | rework`");
-    assert_eq!(editor.findings(&uri)[0]["code"], "GR001");
+    assert_eq!(editor.diagnostics(&uri)[0]["code"], "GR001");
 }
 
 #[test]
@@ -681,7 +681,7 @@ nodes:
     };
     let uri = editor.uri("fan.yaml");
     editor.open(&uri, text);
-    assert_eq!(editor.findings(&uri), [Value::Null; 0]);
+    assert_eq!(editor.diagnostics(&uri), [Value::Null; 0]);
     assert_eq!(editor.hover(&with("task.title", "task.tit§le")), "**task.title**: `string`");
     assert_eq!(editor.completions(&with("task.title", "ta§")), ["task", "tasks"]);
     assert_eq!(
@@ -791,11 +791,11 @@ fn random_edits_never_break_the_server() {
                 let answer = editor.ask(&format!("textDocument/{method}"), params.clone());
                 assert!(answer.get("error").is_none(), "{method}: {answer} in\n{text}");
             }
-            editor.findings(&uri);
+            editor.diagnostics(&uri);
         }
         editor.change(&uri, &original);
         assert_eq!(
-            editor.findings(&uri).len(),
+            editor.diagnostics(&uri).len(),
             usize::from(number == 1) * missing_prompts(&original)
         );
     }
@@ -804,7 +804,7 @@ fn random_edits_never_break_the_server() {
     assert_eq!(editor.end(), (Some(0), String::new()));
 }
 
-/// In a folder without its prompts, every prompt that a workflow names is a finding.
+/// In a folder without its prompts, every prompt that a workflow names is a diagnostic.
 fn missing_prompts(text: &str) -> usize {
     text.matches("prompts/").count()
 }
@@ -817,19 +817,19 @@ fn test_cases_are_checked_against_their_workflow() {
     let text = "graphrun_test: 1\ninput: { brief: x }\nnodes:\n  write: { review: { verdict: approved, notes: [] } }\n\
         cases:\n  - name: it is approved\n    expect: { status: done }\n";
     editor.open(&cases, text);
-    assert_eq!(editor.findings(&cases), [Value::Null; 0]);
+    assert_eq!(editor.diagnostics(&cases), [Value::Null; 0]);
     let wrong = text.replace("write: {", "wriet: {");
     editor.change(&cases, &wrong);
-    let findings = editor.findings(&cases);
-    assert_eq!(within(&wrong, &findings[0]["range"]), "wriet", "{findings:?}");
+    let diagnostics = editor.diagnostics(&cases);
+    assert_eq!(within(&wrong, &diagnostics[0]["range"]), "wriet", "{diagnostics:?}");
     let (titles, changed) = fixed(&mut editor, "team.test.yaml", &wrong);
     assert_eq!((titles[0].as_str(), changed.as_str()), ("Replace by `write`", text));
     // The unsaved workflow counts.
     editor.open(&cases, text);
     editor.open(&workflow, &TEAM.replace("verdict: approved | rework", "verdict: good | rework"));
-    assert!(!editor.findings(&cases).is_empty());
+    assert!(!editor.diagnostics(&cases).is_empty());
     editor.open(&workflow, TEAM);
-    assert_eq!(editor.findings(&cases), [Value::Null; 0]);
+    assert_eq!(editor.diagnostics(&cases), [Value::Null; 0]);
 }
 
 #[test]

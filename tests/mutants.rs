@@ -12,7 +12,7 @@
 //!
 //! - The text before `⇒` stands once in the file and becomes the text after it; `\n` and `\t` are
 //!   what they look like.
-//! - The finding stands on the line where the replaced text begins (its first line that is not
+//! - The diagnostic stands on the line where the replaced text begins (its first line that is not
 //!   blank), or after ` @ ` on the only line with that text; lines around it tell it apart.
 //! - ` & ` names what else may be found because of the mistake; nothing but that is.
 //! - `file prompts/x.md` turns to another file of the folder.
@@ -156,10 +156,10 @@ fn plain(text: &str) -> String {
 }
 
 /// Everything that is found in a workflow.
-fn findings(path: &Path) -> Diagnostics {
+fn diagnostics(path: &Path) -> Diagnostics {
     let (workflow, mut warnings) = match load(path, &registry()) {
         Ok(loaded) => loaded,
-        Err(LoadError::Invalid(findings)) => return findings,
+        Err(LoadError::Invalid(diagnostics)) => return diagnostics,
         Err(error) => panic!("{error}"),
     };
     let factory = factory(Services::offline(), registry());
@@ -192,12 +192,12 @@ fn seeded(folder: &Path, mutant: &Mutant) -> Result<(Diagnostics, usize), String
         None => start + mutant.new.bytes().take_while(|it| *it == b'\n').count(),
     };
     fs::write(&path, &wrong).unwrap();
-    let found = findings(&folder.join("workflow.yaml"));
+    let found = diagnostics(&folder.join("workflow.yaml"));
     fs::write(&path, &right).unwrap();
     Ok((found, line))
 }
 
-/// Whether a mistake is among the findings, on its line.
+/// Whether a mistake is among the diagnostics, on its line.
 fn is_among(found: &Diagnostics, mutant: &Mutant, line: usize) -> bool {
     let is_it = |it: &&Diagnostic| {
         it.code == mutant.code
@@ -244,7 +244,7 @@ fn every_mistake_gives_its_code_on_its_line_and_no_other() {
     for folder in folders() {
         let place = tempfile::tempdir().unwrap();
         copy(&folder, place.path());
-        let right = findings(&place.path().join("workflow.yaml"));
+        let right = diagnostics(&place.path().join("workflow.yaml"));
         assert!(right.is_empty(), "{} is right:\n{right}", folder.display());
         for mutant in mutants(&folder) {
             count += 1;

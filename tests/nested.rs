@@ -450,8 +450,8 @@ async fn a_dropped_run_repeats_only_the_hanging_inner_node() {
     assert_eq!(ended(&end), usual());
 }
 
-/// The findings about a workflow that uses `inner.yaml`.
-fn findings(nodes: &str) -> String {
+/// The diagnostics about a workflow that uses `inner.yaml`.
+fn diagnostics(nodes: &str) -> String {
     let folder = TempDir::new().unwrap();
     let inner = "graphrun: 1\nname: inner\nstate: { y: int }\noutput: y\nstart: a\n\
                  nodes: { a: { set: { y: '2' }, then: end } }\n";
@@ -464,7 +464,7 @@ fn findings(nodes: &str) -> String {
     std::fs::write(&path, text).unwrap();
     let (workflow, _) = match load(&path, &registry()) {
         Ok(loaded) => loaded,
-        Err(graphrun::workflow::LoadError::Invalid(findings)) => return findings.to_string(),
+        Err(graphrun::workflow::LoadError::Invalid(diagnostics)) => return diagnostics.to_string(),
         Err(error) => panic!("{error}"),
     };
     let graph = workflow.into_graph(&factory(Services::offline(), registry()));
@@ -474,7 +474,7 @@ fn findings(nodes: &str) -> String {
 #[test]
 fn two_calls_of_a_used_workflow_never_meet() {
     let graph = |b: &str, sub: &str| {
-        findings(&format!(
+        diagnostics(&format!(
             "start: [a, b]\nnodes:\n  a: {{ set: {{ ys: '[1]' }}, then: sub }}\n  b: {{ {b} }}\n  \
              c: {{ set: {{ ys: '[3]' }}, then: sub }}\n  \
              sub: {{ use: {{ workflow: inner.yaml, out: {{ ys: y }} }}, {sub}then: end }}\n"

@@ -336,9 +336,9 @@ fn the_random_graphs_are_of_all_kinds() {
                 let is_partial = graph.has_partial_joins();
                 *found.entry("fine, with partial joins").or_default() += usize::from(is_partial);
             }
-            Err(findings) => {
-                for finding in findings.in_order() {
-                    *found.entry(finding.code).or_default() += 1;
+            Err(diagnostics) => {
+                for diagnostic in diagnostics.in_order() {
+                    *found.entry(diagnostic.code).or_default() += 1;
                 }
             }
         }

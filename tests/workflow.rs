@@ -1,6 +1,6 @@
 //! The YAML format: accepted files, refused files, and the messages.
 //!
-//! Each file in `tests/workflow/wrong` has a snapshot of its findings beside it, each file in
+//! Each file in `tests/workflow/wrong` has a snapshot of its diagnostics beside it, each file in
 //! `tests/workflow/right` loads without any. A new case is a new file.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
@@ -141,10 +141,10 @@ fn channel(name: &str) -> ChannelName {
     ChannelName::parse(name).unwrap()
 }
 
-fn findings(path: &Path) -> Diagnostics {
+fn diagnostics(path: &Path) -> Diagnostics {
     match load(path, &registry()) {
         Ok((_, warnings)) => warnings,
-        Err(LoadError::Invalid(findings)) => findings,
+        Err(LoadError::Invalid(diagnostics)) => diagnostics,
         Err(error) => panic!("{}: {error}", path.display()),
     }
 }
@@ -155,7 +155,7 @@ fn loaded(path: &str) -> Workflow {
             assert!(warnings.is_empty(), "{path}:\n{warnings}");
             workflow
         }
-        Err(LoadError::Invalid(findings)) => panic!("{path}:\n{findings}"),
+        Err(LoadError::Invalid(diagnostics)) => panic!("{path}:\n{diagnostics}"),
         Err(error) => panic!("{error}"),
     }
 }
@@ -170,23 +170,23 @@ fn every_mistake_is_found_at_its_place_with_help() {
     let cases = cases("wrong");
     assert!(cases.len() >= 45, "only {} files", cases.len());
     for path in cases {
-        let findings = findings(&path);
-        assert!(!findings.is_empty(), "nothing was found in {}", path.display());
+        let diagnostics = diagnostics(&path);
+        assert!(!diagnostics.is_empty(), "nothing was found in {}", path.display());
         let name = path.file_stem().unwrap().to_str().unwrap();
         insta::with_settings!({
             snapshot_path => "workflow/wrong",
             prepend_module_to_snapshot => false,
             omit_expression => true,
         }, {
-            insta::assert_snapshot!(name, findings);
+            insta::assert_snapshot!(name, diagnostics);
         });
     }
 }
 
 #[test]
 fn an_unreached_case_is_shown_with_the_cases_that_cover_it() {
-    let findings = findings(Path::new("tests/workflow/wrong/case_taken.yaml"));
-    let shown: Vec<String> = findings
+    let diagnostics = diagnostics(Path::new("tests/workflow/wrong/case_taken.yaml"));
+    let shown: Vec<String> = diagnostics
         .in_order()
         .iter()
         .map(|it| {
@@ -211,7 +211,7 @@ fn every_code_of_loading_has_a_file_that_shows_it() {
     ];
     let shown: Vec<&'static str> = cases("wrong")
         .iter()
-        .flat_map(|it| findings(it).in_order().iter().map(|it| it.code).collect::<Vec<_>>())
+        .flat_map(|it| diagnostics(it).in_order().iter().map(|it| it.code).collect::<Vec<_>>())
         .collect();
     // Codes of cases are shown in tests/cases/wrong.
     let elsewhere = |it: &&str| compiled.contains(it) || it.starts_with("GR08");
@@ -226,8 +226,8 @@ fn every_code_of_loading_has_a_file_that_shows_it() {
 #[test]
 fn the_path_that_leaves_a_field_unwritten_is_marked() {
     let marked = |file: &str| {
-        let findings = findings(&Path::new("tests/workflow/wrong").join(file));
-        let marked = findings.in_order().into_iter().filter(|it| it.code == "GR130").map(|it| {
+        let diagnostics = diagnostics(&Path::new("tests/workflow/wrong").join(file));
+        let marked = diagnostics.in_order().into_iter().filter(|it| it.code == "GR130").map(|it| {
             let line = |at: usize| it.labels[at].place.line_and_column().0;
             format!("line {}: see line {}: {}", line(0), line(1), it.labels[1].text)
         });
@@ -407,10 +407,10 @@ fn types_of_types_of_types_do_not_fill_the_memory() {
         writeln!(text, "  t{at}: {{ a: t{below}, b: t{below}, c: [t{below}] }}").unwrap();
     }
     text += "state: { a: t39 }\nstart: n\nnodes:\n  n: { set: {}, then: end }\n";
-    let findings = parsed(&text).unwrap_err().to_string();
+    let diagnostics = parsed(&text).unwrap_err().to_string();
     assert!(
-        findings.contains("limit `schema_nodes`") && findings.lines().count() < 10,
-        "{findings}"
+        diagnostics.contains("limit `schema_nodes`") && diagnostics.lines().count() < 10,
+        "{diagnostics}"
     );
 }
 
@@ -571,8 +571,8 @@ fn deep_expressions_and_prompts_are_refused_not_followed() {
     for part in expressions {
         let source = format!("{}true", part.repeat(300));
         let text = small(&format!("{{ when: '{source}', to: end }}"), "x");
-        let findings = parsed(&text).unwrap_err().to_string();
-        assert!(findings.contains("GR020"), "{part}: {findings}");
+        let diagnostics = parsed(&text).unwrap_err().to_string();
+        assert!(diagnostics.contains("GR020"), "{part}: {diagnostics}");
     }
     let long = format!("brief == \"\"{}", " && true".repeat(180));
     assert!(parsed(&small(&format!("{{ when: '{long}', to: end }}"), "x")).is_ok());

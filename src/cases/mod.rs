@@ -74,7 +74,9 @@ impl Suite {
                 let reason = format!("it cannot be read: {source}");
                 return Err(LoadError::Invalid(draft.without_workflow(&reason)));
             }
-            Err(LoadError::Invalid(findings)) => return Err(with_findings(draft, findings)),
+            Err(LoadError::Invalid(diagnostics)) => {
+                return Err(with_diagnostics(draft, diagnostics));
+            }
         };
         let (CaseFile { cases }, warnings) =
             draft.check(&definition, compiled.definition()).map_err(LoadError::Invalid)?;
@@ -112,10 +114,10 @@ fn made(definition: &Workflow, registry: &Registry, services: Services) -> Unche
     definition.clone().into_graph(&factory(services, registry.clone()))
 }
 
-fn with_findings(draft: Draft, mut findings: Diagnostics) -> LoadError {
-    let errors = findings.count(Severity::Error);
+fn with_diagnostics(draft: Draft, mut diagnostics: Diagnostics) -> LoadError {
+    let errors = diagnostics.count(Severity::Error);
     let reason =
         if errors == 1 { "it has an error".to_owned() } else { format!("it has {errors} errors") };
-    findings.extend(draft.without_workflow(&reason));
-    LoadError::Invalid(findings)
+    diagnostics.extend(draft.without_workflow(&reason));
+    LoadError::Invalid(diagnostics)
 }

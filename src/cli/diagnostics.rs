@@ -31,11 +31,11 @@ pub(super) struct Checked {
     /// The path of the workflow.
     pub(super) workflow: PathBuf,
     /// The diagnostics, including those of its prompts.
-    pub(super) findings: Diagnostics,
+    pub(super) diagnostics: Diagnostics,
 }
 
 /// Draws every diagnostic in source order; an empty text if there is none.
-pub(super) fn draw(findings: &Diagnostics, paint: Paint, columns: usize) -> String {
+pub(super) fn draw(diagnostics: &Diagnostics, paint: Paint, columns: usize) -> String {
     let theme = if paint.is_enabled() {
         GraphicalTheme::unicode()
     } else {
@@ -45,12 +45,12 @@ pub(super) fn draw(findings: &Diagnostics, paint: Paint, columns: usize) -> Stri
         .with_width(columns.min(COLUMNS_MAX))
         .with_links(false);
     let mut text = String::new();
-    for finding in findings.in_order() {
+    for diagnostic in diagnostics.in_order() {
         let before = text.len();
-        if handler.render_report(&mut text, &Drawn::new(finding)).is_err() {
+        if handler.render_report(&mut text, &Drawn::new(diagnostic)).is_err() {
             // A label outside of its file cannot be drawn; the message is still printed.
             text.truncate(before);
-            text.extend([finding.code, ": ", &finding.message, "\n"]);
+            text.extend([diagnostic.code, ": ", &diagnostic.message, "\n"]);
         }
         text.push('\n');
     }
@@ -58,8 +58,8 @@ pub(super) fn draw(findings: &Diagnostics, paint: Paint, columns: usize) -> Stri
 }
 
 /// Returns where to read more about the diagnostics, if there are any.
-pub(super) fn hint<'a>(findings: impl IntoIterator<Item = &'a Diagnostics>) -> Option<String> {
-    let first = findings.into_iter().flat_map(Diagnostics::in_order).next()?;
+pub(super) fn hint<'a>(diagnostics: impl IntoIterator<Item = &'a Diagnostics>) -> Option<String> {
+    let first = diagnostics.into_iter().flat_map(Diagnostics::in_order).next()?;
     Some(format!("every code is explained: `graphrun explain {}`", first.code))
 }
 
@@ -72,8 +72,8 @@ pub(super) fn print_warnings(warnings: &Diagnostics, paint: Paint) {
 }
 
 /// Returns the problem and the help, one line each.
-pub(super) fn advice(finding: &Diagnostic) -> String {
-    let lines: Vec<String> = [Some(&finding.message), finding.help.as_ref()]
+pub(super) fn advice(diagnostic: &Diagnostic) -> String {
+    let lines: Vec<String> = [Some(&diagnostic.message), diagnostic.help.as_ref()]
         .into_iter()
         .flatten()
         .map(|it| clean(it))
@@ -111,48 +111,48 @@ pub(super) struct Finding {
 impl Finding {
     /// Returns all diagnostics, those of each workflow in source order.
     pub(super) fn all(checked: &[Checked]) -> Vec<Self> {
-        let findings = checked.iter().flat_map(|Checked { workflow, findings }| {
-            findings.in_order().into_iter().map(|it| Self::new(it, workflow))
+        let diagnostics = checked.iter().flat_map(|Checked { workflow, diagnostics }| {
+            diagnostics.in_order().into_iter().map(|it| Self::new(it, workflow))
         });
-        findings.collect()
+        diagnostics.collect()
     }
 
-    fn new(finding: &Diagnostic, path: &Path) -> Self {
-        let place = finding.labels.first().map(|it| &it.place);
+    fn new(diagnostic: &Diagnostic, path: &Path) -> Self {
+        let place = diagnostic.labels.first().map(|it| &it.place);
         let (line, column) = place.map(Place::line_and_column).unzip();
         Self {
-            code: finding.code,
-            severity: match finding.severity {
+            code: diagnostic.code,
+            severity: match diagnostic.severity {
                 Severity::Hint => "hint",
                 Severity::Warning => "warning",
                 Severity::Error => "error",
             },
-            message: finding.message.clone(),
+            message: diagnostic.message.clone(),
             file: place.map_or_else(|| path.display().to_string(), |it| it.file.name.clone()),
             line,
             column,
-            help: finding.help.clone(),
+            help: diagnostic.help.clone(),
         }
     }
 }
 
 /// A diagnostic in the form that miette draws.
 struct Drawn<'a> {
-    finding: &'a Diagnostic,
+    diagnostic: &'a Diagnostic,
     source: Option<NamedSource<String>>,
 }
 
 impl<'a> Drawn<'a> {
-    fn new(finding: &'a Diagnostic) -> Self {
-        let can_be_drawn = finding.labels.iter().all(|it| stands_in_short_lines(&it.place));
-        let file = finding.labels.first().map(|it| &it.place.file).filter(|_| can_be_drawn);
+    fn new(diagnostic: &'a Diagnostic) -> Self {
+        let can_be_drawn = diagnostic.labels.iter().all(|it| stands_in_short_lines(&it.place));
+        let file = diagnostic.labels.first().map(|it| &it.place.file).filter(|_| can_be_drawn);
         let source = file.map(|it| NamedSource::new(&it.name, it.text.clone()));
-        Self { finding, source }
+        Self { diagnostic, source }
     }
 
     /// Returns whether a label is in the drawn file; a drawing has only one file.
     fn is_shown(&self, label: &Label) -> bool {
-        let first = self.finding.labels.first().filter(|_| self.source.is_some());
+        let first = self.diagnostic.labels.first().filter(|_| self.source.is_some());
         first.is_some_and(|it| it.place.file.name == label.place.file.name)
     }
 }
@@ -171,11 +171,11 @@ fn stands_in_short_lines(Place { file, range }: &Place) -> bool {
 
 impl miette::Diagnostic for Drawn<'_> {
     fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(self.finding.code))
+        Some(Box::new(self.diagnostic.code))
     }
 
     fn severity(&self) -> Option<miette::Severity> {
-        Some(match self.finding.severity {
+        Some(match self.diagnostic.severity {
             Severity::Hint => miette::Severity::Advice,
             Severity::Warning => miette::Severity::Warning,
             Severity::Error => miette::Severity::Error,
@@ -183,9 +183,9 @@ impl miette::Diagnostic for Drawn<'_> {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        let elsewhere = self.finding.labels.iter().filter(|it| !self.is_shown(it));
+        let elsewhere = self.diagnostic.labels.iter().filter(|it| !self.is_shown(it));
         let places = elsewhere.map(|it| format!("see {:?}: {}", it.place, it.text));
-        let lines: Vec<String> = self.finding.help.iter().cloned().chain(places).collect();
+        let lines: Vec<String> = self.diagnostic.help.iter().cloned().chain(places).collect();
         (!lines.is_empty()).then(|| Box::new(lines.join("\n")) as Box<dyn fmt::Display>)
     }
 
@@ -194,7 +194,7 @@ impl miette::Diagnostic for Drawn<'_> {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let shown = self.finding.labels.iter().filter(|it| self.is_shown(it));
+        let shown = self.diagnostic.labels.iter().filter(|it| self.is_shown(it));
         let spans = shown
             .map(|it| LabeledSpan::new_with_span(Some(clean(&it.text)), it.place.range.clone()));
         Some(Box::new(spans))
@@ -205,7 +205,7 @@ impl std::error::Error for Drawn<'_> {}
 
 impl fmt::Display for Drawn<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&clean(&self.finding.message))
+        f.write_str(&clean(&self.diagnostic.message))
     }
 }
 
@@ -224,50 +224,50 @@ mod tests {
 
     /// Errors and warnings, with labels in two files and without any.
     pub(super) fn checked() -> Checked {
-        Checked { workflow: "team.yaml".into(), findings: findings() }
+        Checked { workflow: "team.yaml".into(), diagnostics: diagnostics() }
     }
 
-    fn findings() -> Diagnostics {
+    fn diagnostics() -> Diagnostics {
         let text = "nodes:\n  qa:\n    then: publsh\n  publish: {}\n";
         let file = Arc::new(SourceFile { name: "team.yaml".into(), text: text.into() });
         let prompt = Arc::new(SourceFile { name: "qa.md".into(), text: "Hello\n".into() });
         let at = |file: &Arc<SourceFile>, range: Range<usize>| {
             Some(Place { file: Arc::clone(file), range })
         };
-        let mut findings = Diagnostics::default();
-        findings.push(
+        let mut diagnostics = Diagnostics::default();
+        diagnostics.push(
             Diagnostic::error("GR010", "there is no node `publsh`")
                 .at(at(&file, 23..29), "leads nowhere")
                 .at(at(&file, 32..39), "this one is near")
                 .at(at(&prompt, 0..5), "the prompt")
                 .help("did you mean `publish`?"),
         );
-        findings.push(Diagnostic::warning("GR018", "the agent `ba` is not used"));
-        findings
+        diagnostics.push(Diagnostic::warning("GR018", "the agent `ba` is not used"));
+        diagnostics
     }
 
     #[test]
-    fn a_finding_is_drawn_at_its_place() {
-        insta::assert_snapshot!(draw(&findings(), Paint::new(false), 80));
+    fn a_diagnostic_is_drawn_at_its_place() {
+        insta::assert_snapshot!(draw(&diagnostics(), Paint::new(false), 80));
     }
 
     #[test]
     fn colours_add_nothing_but_colours() {
-        let painted = draw(&findings(), Paint::new(true), 80);
-        assert_ne!(painted, draw(&findings(), Paint::new(false), 80));
+        let painted = draw(&diagnostics(), Paint::new(true), 80);
+        assert_ne!(painted, draw(&diagnostics(), Paint::new(false), 80));
         assert_eq!(
             console::strip_ansi_codes(&painted),
-            draw(&findings(), Paint::new(false), 80).as_str()
+            draw(&diagnostics(), Paint::new(false), 80).as_str()
         );
     }
 
     #[test]
     fn a_place_outside_its_file_still_has_its_message() {
         let file = Arc::new(SourceFile { name: "a.yaml".into(), text: "a".into() });
-        let mut findings = Diagnostics::default();
+        let mut diagnostics = Diagnostics::default();
         let place = Some(Place { file, range: 7..9 });
-        findings.push(Diagnostic::error("GR001", "out of range").at(place, "here"));
-        assert!(draw(&findings, Paint::new(false), 80).contains("out of range"));
+        diagnostics.push(Diagnostic::error("GR001", "out of range").at(place, "here"));
+        assert!(draw(&diagnostics, Paint::new(false), 80).contains("out of range"));
     }
 
     #[test]
@@ -275,10 +275,10 @@ mod tests {
         let text = format!("{{ \"then\": \"publsh\", \"about\": \"{}\" }}\n", "x".repeat(9_999));
         let file = Arc::new(SourceFile { name: "team.json".into(), text });
         let place = Some(Place { file, range: 11..17 });
-        let mut findings = Diagnostics::default();
-        findings
+        let mut diagnostics = Diagnostics::default();
+        diagnostics
             .push(Diagnostic::error("GR010", "there is no such node").at(place, "leads nowhere"));
-        let drawn = draw(&findings, Paint::new(false), 80);
+        let drawn = draw(&diagnostics, Paint::new(false), 80);
         assert!(drawn.contains("help: see team.json:1:12: leads nowhere"), "{drawn}");
         assert!(drawn.len() < 200, "{drawn}");
     }
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_read_findings_with_their_places() {
+    fn programs_read_diagnostics_with_their_places() {
         let list = Finding::all(&[checked()]);
         insta::assert_snapshot!(serde_json::to_string_pretty(&list).unwrap());
     }

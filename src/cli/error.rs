@@ -14,7 +14,7 @@ pub(super) struct CliError {
     exit: Exit,
     message: String,
     problems: Vec<String>,
-    findings: Diagnostics,
+    diagnostics: Diagnostics,
     help: Vec<String>,
     source: Option<Box<dyn Error + Send + Sync>>,
     is_owned_elsewhere: bool,
@@ -27,7 +27,7 @@ impl CliError {
             exit,
             message: message.into(),
             problems: Vec::new(),
-            findings: Diagnostics::default(),
+            diagnostics: Diagnostics::default(),
             help: Vec::new(),
             source: None,
             is_owned_elsewhere: false,
@@ -66,12 +66,12 @@ impl CliError {
     }
 
     /// Returns the error for an invalid workflow.
-    pub(super) fn invalid(path: &Path, findings: Diagnostics) -> Self {
-        let errors = findings.count(Severity::Error);
+    pub(super) fn invalid(path: &Path, diagnostics: Diagnostics) -> Self {
+        let errors = diagnostics.count(Severity::Error);
         let what = if errors == 1 { "an error".to_owned() } else { format!("{errors} errors") };
         let message = format!("`{}` has {what}; nothing was started", path.display());
-        let hint = diagnostics::hint([&findings]);
-        let invalid = Self { findings, ..Self::usage(message) };
+        let hint = diagnostics::hint([&diagnostics]);
+        let invalid = Self { diagnostics, ..Self::usage(message) };
         hint.into_iter().fold(invalid, Self::with_help)
     }
 
@@ -137,7 +137,7 @@ impl CliError {
         lines.extend(self.problems.iter().map(|it| format!("  - {}", clean(it))));
         lines.extend(self.causes().into_iter().map(|it| format!("  because: {}", clean(&it))));
         lines.extend(self.help.iter().map(|it| format!("{} {it}", paint.command("help:"))));
-        diagnostics::draw(&self.findings, paint, columns) + &lines.join("\n")
+        diagnostics::draw(&self.diagnostics, paint, columns) + &lines.join("\n")
     }
 
     /// Returns the texts of the causes, the nearest first, without duplicates.

@@ -75,8 +75,8 @@ impl Args {
         }
         let path = Path::new(STDIN);
         let text = read_stdin().map_err(|error| CliError::read(path, error))?;
-        let laid_out =
-            format_text("stdin", &text).map_err(|findings| CliError::invalid(path, findings))?;
+        let laid_out = format_text("stdin", &text)
+            .map_err(|diagnostics| CliError::invalid(path, diagnostics))?;
         if self.check {
             return Ok(if laid_out == text { Exit::Done } else { Exit::Failed });
         }
@@ -89,8 +89,8 @@ impl Args {
         let text = read_named(path, DataLimit::FileBytes)
             .map_err(|error| CliError::read(path, error.into()))?;
         let name = path.display().to_string();
-        let laid_out =
-            format_text(&name, &text).map_err(|findings| CliError::invalid(path, findings))?;
+        let laid_out = format_text(&name, &text)
+            .map_err(|diagnostics| CliError::invalid(path, diagnostics))?;
         if laid_out == text {
             return Ok(false);
         }

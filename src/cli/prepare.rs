@@ -68,7 +68,7 @@ pub(super) fn load(path: &Path) -> Result<LoadedWorkflow, CliError> {
 pub(super) fn refuse(path: &Path, error: LoadError) -> CliError {
     match error {
         LoadError::Read { path, source } => CliError::read(&path, source),
-        LoadError::Invalid(findings) => CliError::invalid(path, findings),
+        LoadError::Invalid(diagnostics) => CliError::invalid(path, diagnostics),
     }
 }
 
@@ -239,7 +239,7 @@ impl LoadedWorkflow {
         let services =
             Services { prices, windows, replace, hosts, web, network, mcp, memory, ..services };
         assemble((self.workflow, self.warnings), services, results)
-            .map_err(|findings| CliError::invalid(&self.path, findings))
+            .map_err(|diagnostics| CliError::invalid(&self.path, diagnostics))
     }
 }
 

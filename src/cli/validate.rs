@@ -42,21 +42,21 @@ impl Args {
         let mut are_read = true;
         let files = find(&self.workflows)?;
         for FoundFile { path, is_cases } in &files {
-            let findings = match if *is_cases { check_cases(path, &files) } else { findings(path) }
-            {
-                Ok(findings) => findings,
-                Err(unreadable) => {
-                    are_read = false;
-                    let finding = unread(&unreadable);
-                    super::report(&refuse(path, unreadable), globals.stderr);
-                    // The text shows it above; a program reads only the findings.
-                    if globals.output == Output::Text {
-                        continue;
+            let diagnostics =
+                match if *is_cases { check_cases(path, &files) } else { diagnostics(path) } {
+                    Ok(diagnostics) => diagnostics,
+                    Err(unreadable) => {
+                        are_read = false;
+                        let diagnostic = unread(&unreadable);
+                        super::report(&refuse(path, unreadable), globals.stderr);
+                        // The text shows it above; a program reads only the diagnostics.
+                        if globals.output == Output::Text {
+                            continue;
+                        }
+                        diagnostic
                     }
-                    finding
-                }
-            };
-            checked.push(Checked { workflow: path.clone(), findings });
+                };
+            checked.push(Checked { workflow: path.clone(), diagnostics });
         }
         // Without a working directory, paths stay as they were given.
         let folder = env::current_dir().unwrap_or_default();
@@ -68,13 +68,13 @@ impl Args {
         };
         print_result(&result).map_err(CliError::write)?;
         if let (Output::Text, Some(hint)) =
-            (globals.output, hint(checked.iter().map(|it| &it.findings)))
+            (globals.output, hint(checked.iter().map(|it| &it.diagnostics)))
         {
             print_message(&format!("{} {hint}", globals.stderr.command("help:")));
         }
         let refused = |it: &Checked| {
-            fails(&it.findings, Severity::Error)
-                || self.strict && fails(&it.findings, Severity::Warning)
+            fails(&it.diagnostics, Severity::Error)
+                || self.strict && fails(&it.diagnostics, Severity::Warning)
         };
         let is_fine = are_read && !checked.iter().any(refused);
         Ok(if is_fine { Exit::Done } else { Exit::Usage })
@@ -83,14 +83,19 @@ impl Args {
 
 fn drawn(checked: &[Checked], globals: &Globals) -> String {
     let mut text = String::new();
-    for Checked { workflow, findings } in checked {
-        text += &draw(findings, globals.stdout, columns());
-        text.extend([workflow.display().to_string(), ": ".into(), verdict(findings), "\n".into()]);
+    for Checked { workflow, diagnostics } in checked {
+        text += &draw(diagnostics, globals.stdout, columns());
+        text.extend([
+            workflow.display().to_string(),
+            ": ".into(),
+            verdict(diagnostics),
+            "\n".into(),
+        ]);
     }
     if let several @ [_, _, ..] = checked {
         let mut all = Diagnostics::default();
         for it in several {
-            all.extend(it.findings.clone());
+            all.extend(it.diagnostics.clone());
         }
         let files = count(several.len() as u64, "file");
         text.extend([files, ": ".into(), verdict(&all), "\n".into()]);
@@ -98,15 +103,15 @@ fn drawn(checked: &[Checked], globals: &Globals) -> String {
     text
 }
 
-/// Returns the findings of a workflow.
-fn findings(path: &Path) -> Result<Diagnostics, LoadError> {
-    or_findings(check(path).map(|it| it.warnings().clone()))
+/// Returns the diagnostics of a workflow.
+fn diagnostics(path: &Path) -> Result<Diagnostics, LoadError> {
+    or_diagnostics(check(path).map(|it| it.warnings().clone()))
 }
 
-/// Returns the findings of a file of test cases. Those of its workflow are left out if that is checked as well.
+/// Returns the diagnostics of a file of test cases. Those of its workflow are left out if that is checked as well.
 fn check_cases(path: &Path, files: &[FoundFile]) -> Result<Diagnostics, LoadError> {
     let loaded = Suite::load(path, &super::registry()).map(|(_, warnings)| warnings);
-    let all = or_findings(loaded)?;
+    let all = or_diagnostics(loaded)?;
     let is_checked = |name: &str| files.iter().any(|it| !it.is_cases && it.path == Path::new(name));
     let is_own =
         |it: &Diagnostic| it.labels.first().is_none_or(|it| !is_checked(&it.place.file.name));
@@ -115,29 +120,29 @@ fn check_cases(path: &Path, files: &[FoundFile]) -> Result<Diagnostics, LoadErro
     Ok(own)
 }
 
-/// Returns the finding that a file cannot be read. Its text is unknown, so it has no place in the file.
+/// Returns the diagnostic that a file cannot be read. Its text is unknown, so it has no place in the file.
 fn unread(error: &LoadError) -> Diagnostics {
     let reason = std::error::Error::source(error).map(|it| format!(": {it}")).unwrap_or_default();
     Diagnostic::error("GR001", format!("the file cannot be read{reason}")).into()
 }
 
-fn or_findings(loaded: Result<Diagnostics, LoadError>) -> Result<Diagnostics, LoadError> {
+fn or_diagnostics(loaded: Result<Diagnostics, LoadError>) -> Result<Diagnostics, LoadError> {
     match loaded {
-        Err(LoadError::Invalid(findings)) => Ok(findings),
+        Err(LoadError::Invalid(diagnostics)) => Ok(diagnostics),
         other => other,
     }
 }
 
-fn fails(findings: &Diagnostics, severity: Severity) -> bool {
-    findings.count(severity) > 0
+fn fails(diagnostics: &Diagnostics, severity: Severity) -> bool {
+    diagnostics.count(severity) > 0
 }
 
-fn verdict(findings: &Diagnostics) -> String {
+fn verdict(diagnostics: &Diagnostics) -> String {
     let severities =
         [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Hint, "hint")];
     let counted = severities
         .into_iter()
-        .map(|(severity, word)| (findings.count(severity), word))
+        .map(|(severity, word)| (diagnostics.count(severity), word))
         .filter(|(number, _)| *number > 0)
         .map(|(number, word)| count(number as u64, word));
     match counted.collect::<Vec<_>>() {

@@ -249,8 +249,8 @@ impl Workspace {
         let ours: Vec<(String, FileKind)> = self.documents.keys().filter_map(kind).collect();
         for (uri, kind) in ours {
             found.entry(uri.clone()).or_default();
-            for finding in self.check_one(&uri, kind, &buffers) {
-                let (at, diagnostic) = self.published_form(&uri, &finding);
+            for diagnostic in self.check_one(&uri, kind, &buffers) {
+                let (at, diagnostic) = self.published_form(&uri, &diagnostic);
                 let list = found.entry(at).or_default();
                 // Two workflows may share a prompt that is invalid for both.
                 if !list.contains(&diagnostic) {
@@ -299,11 +299,11 @@ impl Workspace {
         let mut buffers = self.open_texts();
         buffers.insert(path.to_owned(), text.into());
         let buffers = buffers.into_iter().collect();
-        let findings = match self.kind_of(view.uri) {
+        let diagnostics = match self.kind_of(view.uri) {
             Some(FileKind::Cases) => self.check_cases(path, text, &buffers).1,
             _ => self.check_workflow(path, text, &buffers).1,
         };
-        let all = findings.in_order().into_iter().map(|it| self.published_form(view.uri, it));
+        let all = diagnostics.in_order().into_iter().map(|it| self.published_form(view.uri, it));
         all.filter(|(uri, _)| uri == view.uri).map(|(_, it)| it).collect()
     }
 
@@ -353,20 +353,20 @@ impl Workspace {
         let text = Arc::clone(&document.text);
         match kind {
             FileKind::Cases => {
-                let (tested, findings) = self.check_cases(&path, &text, buffers);
+                let (tested, diagnostics) = self.check_cases(&path, &text, buffers);
                 if let Some((tested, text)) = tested {
                     self.remember(uri, tested, text);
                 }
-                findings
+                diagnostics
             }
             FileKind::Workflow => {
-                let (checked, findings) = self.check_workflow(&path, &text, buffers);
+                let (checked, diagnostics) = self.check_workflow(&path, &text, buffers);
                 if let Some((document, (workflow, _))) = self.documents.get_mut(uri).zip(checked) {
                     let inner = workflow.nodes.keys().filter(|it| it.scope().is_some());
                     document.inner_nodes = inner.map(ToString::to_string).collect();
                     document.state = Some(workflow.schema);
                 }
-                findings
+                diagnostics
             }
         }
     }
@@ -380,20 +380,20 @@ impl Workspace {
     ) -> (Option<(Workflow, Option<CompiledGraph>)>, Diagnostics) {
         let file = SourceFile { name: path.display().to_string(), text: text.to_owned() };
         let folder = path.parent().unwrap_or(Path::new(""));
-        let (workflow, findings) = survey(Arc::new(file), folder, &self.registry, buffers);
-        let Some(workflow) = workflow else { return (None, findings) };
-        if findings.has_errors() {
-            return (Some((workflow, None)), findings);
+        let (workflow, diagnostics) = survey(Arc::new(file), folder, &self.registry, buffers);
+        let Some(workflow) = workflow else { return (None, diagnostics) };
+        if diagnostics.has_errors() {
+            return (Some((workflow, None)), diagnostics);
         }
         let factory = nodes::factory(Services::offline(), self.registry.clone());
         let mut made = workflow.clone().into_graph(&factory);
-        made.diagnostics.extend(findings);
+        made.diagnostics.extend(diagnostics);
         match compile(made) {
             Ok(compiled) => {
                 let warnings = compiled.warnings().clone();
                 (Some((workflow, Some(compiled))), warnings)
             }
-            Err(findings) => (Some((workflow, None)), findings),
+            Err(diagnostics) => (Some((workflow, None)), diagnostics),
         }
     }
 
@@ -433,50 +433,50 @@ impl Workspace {
                 return (None, draft.without_workflow(&format!("it cannot be read: {error}")));
             }
         };
-        let (checked, findings) = self.check_workflow(&workflow, &text, buffers);
+        let (checked, diagnostics) = self.check_workflow(&workflow, &text, buffers);
         let Some((workflow, Some(compiled))) = checked else {
-            let errors = findings.count(Severity::Error);
+            let errors = diagnostics.count(Severity::Error);
             return (None, draft.without_workflow(&format!("it has errors: {errors}")));
         };
         let tested = Tested::of(uri, &compiled);
-        let findings = match draft.check(&workflow, compiled.definition()) {
+        let diagnostics = match draft.check(&workflow, compiled.definition()) {
             Ok((_, warnings)) => warnings,
-            Err(findings) => findings,
+            Err(diagnostics) => diagnostics,
         };
-        (Some((tested, text)), findings)
+        (Some((tested, text)), diagnostics)
     }
 
     /// Converts a diagnostic into the form of the protocol; returns it with its document.
     fn published_form(
         &self,
         workflow: &str,
-        finding: &Diagnostic,
+        diagnostic: &Diagnostic,
     ) -> (String, protocol::Diagnostic) {
-        let first = finding.labels.first();
+        let first = diagnostic.labels.first();
         let location = first.map(|it| self.location(workflow, &it.place));
         let start = protocol::Position { line: 0, character: 0 };
         let location = location.unwrap_or_else(|| Location {
             uri: workflow.to_owned(),
             range: protocol::Range { start, end: start },
         });
-        let help = finding.help.as_ref().map(|it| format!("\nhelp: {it}")).unwrap_or_default();
-        let more = format!("\nmore: graphrun explain {}", finding.code);
-        let message = format!("{}{help}{more}", finding.message);
+        let help = diagnostic.help.as_ref().map(|it| format!("\nhelp: {it}")).unwrap_or_default();
+        let more = format!("\nmore: graphrun explain {}", diagnostic.code);
+        let message = format!("{}{help}{more}", diagnostic.message);
         let related = |it: &Label| Related {
             location: self.location(workflow, &it.place),
             message: it.text.clone(),
         };
         let diagnostic = protocol::Diagnostic {
             range: location.range,
-            severity: match finding.severity {
+            severity: match diagnostic.severity {
                 Severity::Error => 1,
                 Severity::Warning => 2,
                 Severity::Hint => 4,
             },
-            code: finding.code,
+            code: diagnostic.code,
             source: "graphrun",
             message,
-            related_information: finding.labels.iter().skip(1).map(related).collect(),
+            related_information: diagnostic.labels.iter().skip(1).map(related).collect(),
         };
         (location.uri, diagnostic)
     }

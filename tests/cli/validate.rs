@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cli::program::{Place, keys, workflow};
 
 #[test]
-fn findings_are_drawn_at_their_place_or_listed_as_json() {
+fn diagnostics_are_drawn_at_their_place_or_listed_as_json() {
     let place = Place::new();
     let drawn = place.run(["validate", &workflow("wrong"), &workflow("two_steps")]);
     // One line for all diagnostics of all workflows, outside of the result.
@@ -17,9 +17,9 @@ fn findings_are_drawn_at_their_place_or_listed_as_json() {
         assert!(drawn.stdout.contains(part), "{part} is missing in: {}", drawn.stdout);
     }
     let listed = place.run(["validate", &workflow("wrong"), "--output", "json"]).json();
-    let finding = listed.as_array().unwrap().iter().find(|it| it["line"] == 9).unwrap();
+    let diagnostic = listed.as_array().unwrap().iter().find(|it| it["line"] == 9).unwrap();
     let expected = ["code", "severity", "message", "file", "line", "column", "help"];
-    assert_eq!((keys(finding), &finding["severity"]), (expected.to_vec(), &json!("error")));
+    assert_eq!((keys(diagnostic), &diagnostic["severity"]), (expected.to_vec(), &json!("error")));
     let refused = place.run(["execute", &workflow("wrong"), "-i", "brief=x"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (2, ""));
     assert!(refused.stderr.contains("secnd"), "{refused}");
@@ -29,7 +29,7 @@ fn findings_are_drawn_at_their_place_or_listed_as_json() {
 }
 
 #[test]
-fn services_read_findings_with_paths_below_the_current_folder() {
+fn services_read_diagnostics_with_paths_below_the_current_folder() {
     let place = Place::new();
     fs::create_dir(place.path("graphs")).unwrap();
     fs::copy(workflow("wrong"), place.path("graphs/wrong.yaml")).unwrap();

@@ -70,10 +70,10 @@ fn builder(name: &str) -> GraphBuilder {
 
 /// Hands the graph over with labelled routes, which only a workflow can otherwise have.
 fn drawing<const N: usize>(builder: GraphBuilder, routes: [(&str, &[(&str, &str)]); N]) -> Drawing {
-    let UncheckedGraph { mut graph, diagnostics: findings } = builder.build();
+    let UncheckedGraph { mut graph, diagnostics: diagnostics } = builder.build();
     // Many of these graphs have nodes that no edge leaves, which is a warning.
-    assert!(findings.in_order().iter().all(|it| it.code == "GR006"), "{findings:?}");
-    assert!(!findings.has_errors(), "{findings:?}");
+    assert!(diagnostics.in_order().iter().all(|it| it.code == "GR006"), "{diagnostics:?}");
+    assert!(!diagnostics.has_errors(), "{diagnostics:?}");
     for (from, ways) in routes {
         let way = |(label, to): &(&str, &str)| {
             let label = (!label.is_empty()).then(|| (*label).to_owned());

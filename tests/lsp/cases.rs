@@ -32,7 +32,7 @@ fn editor() -> Editor {
     editor.write("team.yaml", TEAM);
     let uri = editor.uri("team.test.yaml");
     editor.open(&uri, CASES);
-    assert_eq!(editor.findings(&uri), [Value::Null; 0]);
+    assert_eq!(editor.diagnostics(&uri), [Value::Null; 0]);
     editor
 }
 

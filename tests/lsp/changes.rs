@@ -80,7 +80,7 @@ fn a_rename_changes_every_place_and_nothing_else() {
     editor.write("prompts/write.md", template);
     let text = team("prompt: { text: \"{{ brief }} {{ visit }}\" }", "prompt: prompts/write.md");
     editor.open(&uri, &text);
-    assert_eq!(editor.findings(&uri), [Value::Null; 0]);
+    assert_eq!(editor.diagnostics(&uri), [Value::Null; 0]);
     let mut rename = |part: &str, new: &str| {
         let line = text.lines().position(|it| it.contains(part)).unwrap();
         let character = text.lines().nth(line).unwrap().find(part).unwrap() + part.len();
@@ -163,17 +163,17 @@ fn a_name_that_other_files_or_values_share_is_not_renamed() {
 pub(super) fn fixed(editor: &mut Editor, name: &str, text: &str) -> (Vec<String>, String) {
     let uri = editor.uri(name);
     editor.open(&uri, text);
-    let findings = editor.findings(&uri);
+    let diagnostics = editor.diagnostics(&uri);
     let (mut titles, mut changed) = (Vec::new(), text.to_owned());
-    for finding in &findings {
+    for diagnostic in &diagnostics {
         let params = json!({
-            "textDocument": {"uri": uri}, "range": finding["range"], "context": {"diagnostics": []}
+            "textDocument": {"uri": uri}, "range": diagnostic["range"], "context": {"diagnostics": []}
         });
         let actions = editor.ask("textDocument/codeAction", params)["result"].take();
         for action in actions.as_array().unwrap() {
             if titles.is_empty() {
                 assert_eq!(action["kind"], "quickfix");
-                assert_eq!(action["diagnostics"][0]["code"], finding["code"]);
+                assert_eq!(action["diagnostics"][0]["code"], diagnostic["code"]);
                 changed = edited(text, &action["edit"]["changes"][&uri]);
             }
             titles.push(action["title"].as_str().unwrap().to_owned());

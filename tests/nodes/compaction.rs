@@ -200,12 +200,12 @@ async fn a_conversation_that_is_too_long_for_its_summary_is_cut() {
 
 #[test]
 fn a_compaction_that_cannot_work_is_refused() {
-    let findings = |text: &str| {
+    let diagnostics = |text: &str| {
         let file = SourceFile { name: "w.yaml".into(), text: text.to_owned() };
         let parsed = parse(Arc::new(file), Path::new("tests/nodes"), &registry());
         parsed.map(drop).map_err(|it| it.to_string())
     };
-    assert_eq!((findings(TALK), findings(NODE)), (Ok(()), Ok(())));
+    assert_eq!((diagnostics(TALK), diagnostics(NODE)), (Ok(()), Ok(())));
     let own = "{ type: [{ role: user | assistant, content: string }], merge: append }";
     let program =
         "{ a: { command: [codex], protocol: codex, in: h } }\nhosts: { h: { allow: [codex] } }";
@@ -223,7 +223,7 @@ fn a_compaction_that_cannot_work_is_refused() {
     ] {
         let changed = text.replace(from, to);
         assert_ne!(changed, text, "{from}");
-        let found = findings(&changed).unwrap_err();
+        let found = diagnostics(&changed).unwrap_err();
         assert!(found.contains(expected), "{to}: {found}");
     }
 }

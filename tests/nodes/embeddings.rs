@@ -287,7 +287,7 @@ fn calls_of(text: &str) -> u64 {
 
 fn loaded(text: &str) -> Workflow {
     let file = Arc::new(SourceFile { name: "w.yaml".into(), text: text.to_owned() });
-    parse(file, Path::new(""), &registry()).unwrap_or_else(|findings| panic!("{findings}")).0
+    parse(file, Path::new(""), &registry()).unwrap_or_else(|diagnostics| panic!("{diagnostics}")).0
 }
 
 #[tokio::test]

@@ -93,7 +93,7 @@ impl Home {
     }
 }
 
-/// Removes the declarations that no node uses: they would be findings.
+/// Removes the declarations that no node uses: they would be diagnostics.
 fn without_unused(text: &str) -> String {
     let (mut head, nodes) = text.split_once("nodes:\n").map(|(a, b)| (a.to_owned(), b)).unwrap();
     for (section, mark) in [("agents:", "agent: a"), ("sandboxes:", "in: box")] {

@@ -73,7 +73,7 @@ async fn only_the_last_messages_are_sent_from_one_of_the_user_on() {
 
 #[test]
 fn a_field_that_cannot_hold_a_conversation_is_refused() {
-    let findings = |state: &str, history: &str| {
+    let diagnostics = |state: &str, history: &str| {
         let file = SourceFile { name: "w.yaml".into(), text: workflow(state, history) };
         parse(Arc::new(file), Path::new("tests/nodes"), &registry()).unwrap_err().to_string()
     };
@@ -85,7 +85,7 @@ fn a_field_that_cannot_hold_a_conversation_is_refused() {
         "chat: { type: [{ role: user | assistant, content: string, at: date }], merge: append }",
         "chat: message",
     ] {
-        let found = findings(state, "chat");
+        let found = diagnostics(state, "chat");
         assert!(found.contains("`chat` cannot hold the messages of a conversation"), "{found}");
         assert!(
             found.contains("declare it as `chat: { type: [message], merge: messages }`"),
@@ -95,12 +95,12 @@ fn a_field_that_cannot_hold_a_conversation_is_refused() {
     let own = "chat: { type: [{ role: user | assistant, content: string }], merge: append }";
     let file = SourceFile { name: "w.yaml".into(), text: workflow(own, "chat") };
     let parsed = parse(Arc::new(file), Path::new("tests/nodes"), &registry());
-    parsed.unwrap_or_else(|findings| panic!("{findings}"));
-    assert!(findings(CHAT, "plan").contains("also in `writes`"));
-    assert!(findings(CHAT, "{ field: chat, last: 0 }").contains("`last`"));
-    assert!(findings(CHAT, "{ last: 2 }").contains("field"));
-    assert!(findings(CHAT, "chatt").contains("did you mean `chat`"));
+    parsed.unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
+    assert!(diagnostics(CHAT, "plan").contains("also in `writes`"));
+    assert!(diagnostics(CHAT, "{ field: chat, last: 0 }").contains("`last`"));
+    assert!(diagnostics(CHAT, "{ last: 2 }").contains("field"));
+    assert!(diagnostics(CHAT, "chatt").contains("did you mean `chat`"));
     let without_ids =
         "chat: { type: [{ role: user | assistant, content: string }], merge: messages }";
-    assert!(findings(without_ids, "chat").contains("a list of records with a text `id`"));
+    assert!(diagnostics(without_ids, "chat").contains("a list of records with a text `id`"));
 }

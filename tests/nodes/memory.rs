@@ -279,7 +279,7 @@ nodes:
         text: text.replace("yes | no", "yes_ | no_"),
     });
     let (workflow, _) = parse(file, std::path::Path::new(""), &registry())
-        .unwrap_or_else(|findings| panic!("{findings}"));
+        .unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
     let graph = compile(workflow.into_graph(&factory(home.services(), registry()))).unwrap();
     let engine = Engine::new(graph).with_storage(Arc::new(InMemoryStorage::default()));
     let run = RunId::parse("r1").unwrap();

@@ -98,11 +98,11 @@ async fn run_prepared(
 ) -> Ended {
     let file = Arc::new(SourceFile { name: "w.yaml".into(), text: text.to_owned() });
     let (workflow, warnings) =
-        parse(file, folder, &registry).unwrap_or_else(|findings| panic!("{findings}"));
+        parse(file, folder, &registry).unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
     let made = workflow.into_graph(&factory(services, registry));
     assert_eq!(other_codes(&warnings), [""; 0], "{warnings}");
     assert!(made.diagnostics.is_empty(), "{}", made.diagnostics);
-    let graph = compile(made).unwrap_or_else(|findings| panic!("{findings}"));
+    let graph = compile(made).unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
     let engine = prepare(Engine::new(graph));
     let mut sink = EventSink::default();
     let mut told = sink.subscribe();

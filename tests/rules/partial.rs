@@ -150,8 +150,8 @@ fn too_few_arrivals_fail_the_run() {
         .edge(START, ["a", "b", "c"])
         .edge_of(2, ["a", "b", "c"], "decide")
         .edge("decide", "end");
-    let findings = graph.compile().unwrap_err();
-    let codes: Vec<&str> = findings.in_order().iter().map(|it| it.code).collect();
+    let diagnostics = graph.compile().unwrap_err();
+    let codes: Vec<&str> = diagnostics.in_order().iter().map(|it| it.code).collect();
     assert_eq!(codes, ["GR131"], "it is found before any run");
 }
 
@@ -180,8 +180,9 @@ fn one_branch_of_a_join_of_two_may_go_elsewhere() {
 #[test]
 fn a_join_waits_for_a_number_of_its_nodes() {
     for count in [0, 4] {
-        let findings = race(count).edge("answer", "end").compile().unwrap_err();
-        let found: Vec<_> = findings.in_order().iter().map(|it| (it.code, &it.message)).collect();
+        let diagnostics = race(count).edge("answer", "end").compile().unwrap_err();
+        let found: Vec<_> =
+            diagnostics.in_order().iter().map(|it| (it.code, &it.message)).collect();
         let message = format!("the join at `answer` waits for {count} of 3 nodes");
         assert_eq!(found, [("GR037", &message)]);
     }
@@ -218,7 +219,7 @@ fn the_rest_of_a_round_may_not_write_the_same_field() {
             .edge("answer", END)
     };
     graph(2).compile().expect("all branches have finished");
-    let findings = graph(1).compile().unwrap_err();
-    let codes: Vec<&str> = findings.in_order().iter().map(|it| it.code).collect();
+    let diagnostics = graph(1).compile().unwrap_err();
+    let codes: Vec<&str> = diagnostics.in_order().iter().map(|it| it.code).collect();
     assert_eq!(codes, ["GR036"]);
 }

@@ -28,9 +28,9 @@ impl TestRun {
     }
 }
 
-/// Returns the codes of the findings, without unread inputs and nodes that run twice, which short workflows often have.
-pub(crate) fn other_codes(findings: &Diagnostics) -> Vec<&'static str> {
-    let others = findings.in_order();
+/// Returns the codes of the diagnostics, without unread inputs and nodes that run twice, which short workflows often have.
+pub(crate) fn other_codes(diagnostics: &Diagnostics) -> Vec<&'static str> {
+    let others = diagnostics.in_order();
     let others = others.iter().filter(|it| !["GR018", "GR139", "GR140"].contains(&it.code));
     others.map(|it| it.code).collect()
 }

@@ -17,14 +17,14 @@ use petgraph::{
 
 use super::network::{EdgeKind, Network};
 
-pub(super) fn run(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
-    check_reachable(graph, network, findings);
-    check_ends(graph, network, findings);
-    check_loops(graph, network, findings);
-    check_resets(graph, network, findings);
+pub(super) fn run(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics) {
+    check_reachable(graph, network, diagnostics);
+    check_ends(graph, network, diagnostics);
+    check_loops(graph, network, diagnostics);
+    check_resets(graph, network, diagnostics);
 }
 
-fn check_reachable(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
+fn check_reachable(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics) {
     // A used workflow that always fails never reaches its end, and no file has a node for the end.
     let is_end = |it: &NodeIndex| {
         matches!(network.node(*it).1.policies.schedule.defer, Some(Defer::Scope(_)))
@@ -40,13 +40,14 @@ fn check_reachable(graph: &Graph, network: &Network, findings: &mut Diagnostics)
     }
     for name in unreached.into_iter().map(|it| network.name(it)) {
         let place = graph.nodes[name].place.clone();
-        let finding = Diagnostic::error("GR030", format!("nothing leads to node `{name}`"));
-        findings.push(finding.at(place, "never runs").help("lead an edge to it, or remove it"));
+        let diagnostic = Diagnostic::error("GR030", format!("nothing leads to node `{name}`"));
+        diagnostics
+            .push(diagnostic.at(place, "never runs").help("lead an edge to it, or remove it"));
     }
 }
 
 /// Checks that each node has a way to the end of a branch.
-fn check_ends(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
+fn check_ends(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics) {
     let sources: BTreeSet<&NodeName> = graph.edges.iter().flat_map(Edge::sources).collect();
     let is_last = |it: &NodeIndex| {
         let mut targets = network.neighbours(*it, Outgoing, |_| true);
@@ -60,15 +61,16 @@ fn check_ends(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
     }
     for index in network.node_indices().filter(|it| !ending.contains(it)) {
         let name = network.name(index);
-        let finding = Diagnostic::error("GR031", format!("no path leads from `{name}` to an end"));
+        let diagnostic =
+            Diagnostic::error("GR031", format!("no path leads from `{name}` to an end"));
         let place = graph.nodes[name].place.clone();
-        let finding = finding.at(place, "a run that reaches this node never ends");
-        findings.push(finding.help("give one of the nodes after it `then: end`"));
+        let diagnostic = diagnostic.at(place, "a run that reaches this node never ends");
+        diagnostics.push(diagnostic.help("give one of the nodes after it `then: end`"));
     }
 }
 
 /// Checks that every loop has a bound, and that the target of a used-up bound is outside the loop.
-fn check_loops(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
+fn check_loops(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics) {
     let is_bounded = |it: NodeIndex| {
         network.is_node(it) && network.node(it).1.policies.bounds.max_visits.is_some()
     };
@@ -76,8 +78,8 @@ fn check_loops(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
     for cycle in cycles(network, &unbounded) {
         let shown = quoted_list(&cycle);
         let place = graph.nodes[cycle[0]].place.clone();
-        let finding = Diagnostic::error("GR032", format!("the loop {shown} has no bound"));
-        findings.push(finding.at(place, "part of the loop").help(
+        let diagnostic = Diagnostic::error("GR032", format!("the loop {shown} has no bound"));
+        diagnostics.push(diagnostic.at(place, "part of the loop").help(
             "give one of its nodes `max_visits` and `exhausted`, so that the worst case is known",
         ));
     }
@@ -90,15 +92,16 @@ fn check_loops(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
                 "when the visits of `{name}` are used up, `exhausted` leads back to it by {}",
                 quoted_list(&cycle)
             );
-            let finding = Diagnostic::error("GR033", message);
-            let finding = finding.at(graph.nodes[*name].place.clone(), "this bound stops nothing");
-            findings.push(finding.help("lead `exhausted` out of the loop"));
+            let diagnostic = Diagnostic::error("GR033", message);
+            let diagnostic =
+                diagnostic.at(graph.nodes[*name].place.clone(), "this bound stops nothing");
+            diagnostics.push(diagnostic.help("lead `exhausted` out of the loop"));
         }
     }
 }
 
-fn check_resets(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
-    let mutual = check_mutual_resets(graph, network, findings);
+fn check_resets(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics) {
+    let mutual = check_mutual_resets(graph, network, diagnostics);
     let finite = finite_visits(network);
     for (name, spec) in &graph.nodes {
         let policies = &spec.policies;
@@ -107,16 +110,17 @@ fn check_resets(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
             let is_within = reset.strip_scope(name.as_str()).is_some();
             if graph.nodes[reset].policies.bounds.max_visits.is_none() && !is_within {
                 let message = format!("`{name}` resets `{reset}`, which has no `max_visits`");
-                findings.push(Diagnostic::error("GR034", message).at(spec.place.clone(), "here"));
+                diagnostics
+                    .push(Diagnostic::error("GR034", message).at(spec.place.clone(), "here"));
             }
         }
         if policies.on_finish.resets.is_empty() || finite.contains(name) || mutual.contains(name) {
             continue;
         }
         let message = format!("`{name}` resets a bound, but its own visits have none");
-        let finding = Diagnostic::error("GR034", message);
-        let finding = finding.at(spec.place.clone(), "could reset it forever");
-        findings.push(finding.help(format!(
+        let diagnostic = Diagnostic::error("GR034", message);
+        let diagnostic = diagnostic.at(spec.place.clone(), "could reset it forever");
+        diagnostics.push(diagnostic.help(format!(
             "give `{name}` `max_visits` and `exhausted`, or another node of its loop that it does not reset"
         )));
     }
@@ -165,7 +169,7 @@ fn finite_visits(network: &Network) -> BTreeSet<&NodeName> {
 fn check_mutual_resets<'a>(
     graph: &Graph,
     network: &'a Network,
-    findings: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
 ) -> BTreeSet<&'a NodeName> {
     let mut resets = DiGraph::<(), ()>::with_capacity(network.node_count(), 0);
     for _ in network.node_indices() {
@@ -179,9 +183,9 @@ fn check_mutual_resets<'a>(
     let cycles = cycles(network, &resets);
     for cycle in &cycles {
         let message = format!("the bounds of {} reset each other", quoted_list(cycle));
-        let finding = Diagnostic::error("GR034", message);
-        let finding = finding.at(graph.nodes[cycle[0]].place.clone(), "one of them");
-        findings.push(finding.help("let only one of them reset the other"));
+        let diagnostic = Diagnostic::error("GR034", message);
+        let diagnostic = diagnostic.at(graph.nodes[cycle[0]].place.clone(), "one of them");
+        diagnostics.push(diagnostic.help("let only one of them reset the other"));
     }
     cycles.into_iter().flatten().collect()
 }

@@ -49,7 +49,7 @@ use crate::{CompiledGraph, compile};
 #[doc(alias = "StateGraph")]
 pub struct GraphBuilder {
     graph: Graph,
-    findings: Diagnostics,
+    diagnostics: Diagnostics,
     /// The policies of nodes by name. A node may be added after its policy.
     policies: Vec<(String, NodePolicy)>,
     defaults: Defaults,
@@ -151,7 +151,7 @@ impl GraphBuilder {
             Ok(schema) => Self::with_schema(name, schema),
             Err(error) => {
                 let mut builder = Self::with_schema(name, Schema::default());
-                builder.findings.push(Diagnostic::error("GR014", error.to_string()));
+                builder.diagnostics.push(Diagnostic::error("GR014", error.to_string()));
                 builder
             }
         }
@@ -162,7 +162,7 @@ impl GraphBuilder {
         let graph = Graph { name: name.to_owned(), schema, ..Graph::default() };
         Self {
             graph,
-            findings: Diagnostics::default(),
+            diagnostics: Diagnostics::default(),
             policies: Vec::new(),
             defaults: Defaults::default(),
         }
@@ -176,7 +176,7 @@ impl GraphBuilder {
         if let Some(name) = self.name(name) {
             let spec = node.into_node();
             if self.graph.nodes.insert(name.clone(), spec).is_some() {
-                self.findings
+                self.diagnostics
                     .push(Diagnostic::error("GR002", format!("two nodes are called `{name}`")));
             }
         }
@@ -401,7 +401,7 @@ impl GraphBuilder {
             let parsed = self.name(&name);
             let Some(spec) = parsed.and_then(|it| self.graph.nodes.get_mut(&it)) else {
                 let message = format!("a policy names `{name}`, which is not a node");
-                self.findings.push(Diagnostic::error("GR010", message));
+                self.diagnostics.push(Diagnostic::error("GR010", message));
                 continue;
             };
             policy.apply(spec);
@@ -409,15 +409,15 @@ impl GraphBuilder {
         self.defaults.apply(&mut self.graph);
         self.check_numbers();
         self.check_ways_on();
-        UncheckedGraph { graph: self.graph, diagnostics: self.findings }
+        UncheckedGraph { graph: self.graph, diagnostics: self.diagnostics }
     }
 
     /// Reports numbers and durations of zero, with which nothing could run.
     fn check_numbers(&mut self) {
-        let Self { graph, findings, .. } = self;
+        let Self { graph, diagnostics, .. } = self;
         let mut report = |whose: &str, what: &str| {
-            let finding = Diagnostic::error("GR005", format!("{whose} has {what}"));
-            findings.push(finding.help("set at least one, or leave it out"));
+            let diagnostic = Diagnostic::error("GR005", format!("{whose} has {what}"));
+            diagnostics.push(diagnostic.help("set at least one, or leave it out"));
         };
         for (name, NodeSpec { policies, .. }) in &graph.nodes {
             let zeros = [
@@ -444,8 +444,8 @@ impl GraphBuilder {
         let sources: BTreeSet<&NodeName> =
             self.graph.edges.iter().flat_map(Edge::sources).collect();
         for name in self.graph.nodes.keys().filter(|it| !sources.contains(it)) {
-            let finding = Diagnostic::warning("GR006", format!("no edge leaves `{name}`"));
-            self.findings.push(finding.help(format!("add `.edge(\"{name}\", END)`")));
+            let diagnostic = Diagnostic::warning("GR006", format!("no edge leaves `{name}`"));
+            self.diagnostics.push(diagnostic.help(format!("add `.edge(\"{name}\", END)`")));
         }
     }
 
@@ -460,7 +460,7 @@ impl GraphBuilder {
     fn name(&mut self, name: &str) -> Option<NodeName> {
         if matches!(name, START | END | FAIL) {
             let message = format!("`{name}` is built in and cannot name a node");
-            self.findings.push(Diagnostic::error("GR016", message));
+            self.diagnostics.push(Diagnostic::error("GR016", message));
             return None;
         }
         self.noted(NodeName::parse_path(name))
@@ -475,7 +475,8 @@ impl GraphBuilder {
     }
 
     fn noted<T>(&mut self, name: Result<T, NameError>) -> Option<T> {
-        name.map_err(|error| self.findings.push(Diagnostic::error("GR009", error.to_string()))).ok()
+        name.map_err(|error| self.diagnostics.push(Diagnostic::error("GR009", error.to_string())))
+            .ok()
     }
 }
 

@@ -10,38 +10,39 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
 };
 
-pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
-    check_entry(graph, findings);
-    check_targets(graph, findings);
-    check_channels(graph, findings);
-    check_joins(graph, findings);
-    check_items(graph, findings);
-    types::check_types(graph, findings);
+pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
+    check_entry(graph, diagnostics);
+    check_targets(graph, diagnostics);
+    check_channels(graph, diagnostics);
+    check_joins(graph, diagnostics);
+    check_items(graph, diagnostics);
+    types::check_types(graph, diagnostics);
 }
 
-fn check_entry(graph: &Graph, findings: &mut Diagnostics) {
+fn check_entry(graph: &Graph, diagnostics: &mut Diagnostics) {
     if graph.entry.is_empty() {
-        let finding = Diagnostic::error("GR006", "no node starts the graph");
-        findings.push(finding.help("name one with `start`; in Rust, add `.edge(START, \"name\")`"));
+        let diagnostic = Diagnostic::error("GR006", "no node starts the graph");
+        diagnostics
+            .push(diagnostic.help("name one with `start`; in Rust, add `.edge(START, \"name\")`"));
     }
     for name in &graph.entry {
-        check_node(graph, name, "the start", None, findings);
+        check_node(graph, name, "the start", None, diagnostics);
     }
     if let Some(Target::Node(name)) = &graph.limits.exhausted {
-        check_node(graph, name, "`limits`", None, findings);
+        check_node(graph, name, "`limits`", None, diagnostics);
     }
 }
 
-fn check_targets(graph: &Graph, findings: &mut Diagnostics) {
+fn check_targets(graph: &Graph, diagnostics: &mut Diagnostics) {
     for edge in &graph.edges {
         let place = edge.place();
         for name in edge.sources() {
-            check_node(graph, name, "an edge", place, findings);
+            check_node(graph, name, "an edge", place, diagnostics);
         }
         let from = edge.sources().first().map(ToString::to_string).unwrap_or_default();
         for target in edge.targets() {
             if let Target::Node(name) = target {
-                check_node(graph, &name, &format!("the edge from `{from}`"), place, findings);
+                check_node(graph, &name, &format!("the edge from `{from}`"), place, diagnostics);
             }
         }
     }
@@ -50,12 +51,18 @@ fn check_targets(graph: &Graph, findings: &mut Diagnostics) {
         let caught = policies.catch.iter().map(|it| &it.to);
         for target in policies.bounds.exhausted.iter().chain(caught) {
             if let Target::Node(name) = target {
-                check_node(graph, name, &format!("node `{from}`"), spec.place.as_ref(), findings);
+                check_node(
+                    graph,
+                    name,
+                    &format!("node `{from}`"),
+                    spec.place.as_ref(),
+                    diagnostics,
+                );
             }
         }
         for name in &policies.on_finish.resets {
             let whose = format!("`resets` of `{from}`");
-            check_node(graph, name, &whose, spec.place.as_ref(), findings);
+            check_node(graph, name, &whose, spec.place.as_ref(), diagnostics);
         }
     }
 }
@@ -65,24 +72,24 @@ fn check_node(
     name: &NodeName,
     whose: &str,
     place: Option<&Place>,
-    findings: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
 ) {
     if graph.nodes.contains_key(name) {
         return;
     }
-    let finding =
+    let diagnostic =
         Diagnostic::error("GR010", format!("{whose} names `{name}`, which is not a node"))
             .at(place.cloned(), "no such node");
     let known = graph.nodes.keys().map(NodeName::as_str);
-    findings.push(match did_you_mean(name.as_str(), known) {
-        Some(near) => finding.help(format!("did you mean `{near}`?")),
-        None => finding,
+    diagnostics.push(match did_you_mean(name.as_str(), known) {
+        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+        None => diagnostic,
     });
 }
 
-fn check_channels(graph: &Graph, findings: &mut Diagnostics) {
+fn check_channels(graph: &Graph, diagnostics: &mut Diagnostics) {
     for name in &graph.input {
-        check_channel(graph, name, "the input", None, findings);
+        check_channel(graph, name, "the input", None, diagnostics);
     }
     for (node, spec) in &graph.nodes {
         let contract = spec.node.describe().contract;
@@ -92,7 +99,13 @@ fn check_channels(graph: &Graph, findings: &mut Diagnostics) {
         let of_policies = spec.policies.on_finish.cleared().chain(collects).cloned();
         let named: BTreeSet<ChannelName> = named.chain(of_policies).collect();
         for name in named {
-            check_channel(graph, &name, &format!("node `{node}`"), spec.place.as_ref(), findings);
+            check_channel(
+                graph,
+                &name,
+                &format!("node `{node}`"),
+                spec.place.as_ref(),
+                diagnostics,
+            );
         }
     }
 }
@@ -102,52 +115,53 @@ fn check_channel(
     name: &ChannelName,
     whose: &str,
     place: Option<&Place>,
-    findings: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
 ) {
     if graph.schema.channel(name.as_str()).is_some() {
         return;
     }
     let known: Vec<&str> = graph.schema.channels().iter().map(|it| it.name().as_str()).collect();
     let message = format!("{whose} names `{name}`, which is not a field of the state");
-    let finding = Diagnostic::error("GR021", message).at(place.cloned(), "here");
-    findings.push(match did_you_mean(name.as_str(), known.iter().copied()) {
-        Some(near) => finding.help(format!("did you mean `{near}`?")),
-        None => finding.help(format!("the fields are {}", known.join(", "))),
+    let diagnostic = Diagnostic::error("GR021", message).at(place.cloned(), "here");
+    diagnostics.push(match did_you_mean(name.as_str(), known.iter().copied()) {
+        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+        None => diagnostic.help(format!("the fields are {}", known.join(", "))),
     });
 }
 
-fn check_joins(graph: &Graph, findings: &mut Diagnostics) {
+fn check_joins(graph: &Graph, diagnostics: &mut Diagnostics) {
     let mut joined = BTreeSet::new();
     for edge in &graph.edges {
         let Edge::Join { from, to, count, place } = edge else { continue };
         if !joined.insert(to) {
             let message = format!("node `{to}` waits for two sets of nodes");
-            let finding = Diagnostic::error("GR038", message).at(place.clone(), "the second one");
-            findings.push(finding.help("name all of them in one join"));
+            let diagnostic =
+                Diagnostic::error("GR038", message).at(place.clone(), "the second one");
+            diagnostics.push(diagnostic.help("name all of them in one join"));
         }
         let mut named = BTreeSet::new();
         if let Some(twice) = from.iter().find(|it| !named.insert(*it)) {
             let message = format!("the join at `{to}` waits for `{twice}` twice");
-            findings.push(Diagnostic::error("GR037", message).at(place.clone(), "here"));
+            diagnostics.push(Diagnostic::error("GR037", message).at(place.clone(), "here"));
         } else if from.is_empty() {
             let message = format!("the join at `{to}` waits for no node");
-            findings.push(Diagnostic::error("GR037", message).at(place.clone(), "here"));
+            diagnostics.push(Diagnostic::error("GR037", message).at(place.clone(), "here"));
         } else if !(1..=from.len()).contains(count) {
             let all = from.len();
             let message = format!("the join at `{to}` waits for {count} of {all} nodes");
-            let finding = Diagnostic::error("GR037", message).at(place.clone(), "here");
-            findings.push(finding.help(format!("wait for a number from 1 to {all}")));
+            let diagnostic = Diagnostic::error("GR037", message).at(place.clone(), "here");
+            diagnostics.push(diagnostic.help(format!("wait for a number from 1 to {all}")));
         }
     }
 }
 
 /// A node that takes an item runs only for items, and each has the type that it takes.
-fn check_items(graph: &Graph, findings: &mut Diagnostics) {
+fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
     let item_of = |name: &NodeName| graph.nodes.get(name)?.node.describe().item;
     let mut without = |from: &str, to: &NodeName, place: Option<&Place>| {
         let message = format!("`{to}` takes an item, and {from} starts it without one");
-        let finding = Diagnostic::error("GR022", message).at(place.cloned(), "here");
-        findings.push(finding.help("dispatch the items to it from a route"));
+        let diagnostic = Diagnostic::error("GR022", message).at(place.cloned(), "here");
+        diagnostics.push(diagnostic.help("dispatch the items to it from a route"));
     };
     for name in graph.entry.iter().filter(|it| item_of(it).is_some()) {
         without("the start", name, None);
@@ -193,5 +207,5 @@ fn check_items(graph: &Graph, findings: &mut Diagnostics) {
             }
         }
     }
-    findings.extend(unfit);
+    diagnostics.extend(unfit);
 }

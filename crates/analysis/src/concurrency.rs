@@ -25,7 +25,7 @@ use petgraph::{Incoming, algo::tarjan_scc};
 /// The most routes with conditions that are compared with each other.
 const ROUTES_MAX: usize = 40;
 
-pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) {
+pub(super) fn run(graph: &Graph, model: &FlowModel, diagnostics: &mut Diagnostics) {
     let names: Vec<&NodeName> = graph.nodes.keys().collect();
     let specs: Vec<&NodeSpec> = graph.nodes.values().collect();
     let checked = ConcurrencyCheck { graph, model, names, specs };
@@ -39,15 +39,15 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
         (conflicts, repeated) = found(&situations.beside);
         let again = situations.run_again(model.nodes.len());
         for (node, from) in late.into_iter().filter(|(node, _)| again.contains(*node)) {
-            findings.push(checked.twice(node, &from));
+            diagnostics.push(checked.twice(node, &from));
         }
     }
     for (one, other, field) in conflicts {
         let way = situations.as_ref().and_then(|it| it.way_to(one, other));
-        findings.push(checked.conflict(one, other, field, way.as_deref()));
+        diagnostics.push(checked.conflict(one, other, field, way.as_deref()));
     }
     for (user, inner) in repeated {
-        findings.push(checked.repetition(user, inner));
+        diagnostics.push(checked.repetition(user, inner));
     }
     if !model.joins.is_empty() {
         let mut found = find_starving_joins(model, &Exclusions::default());
@@ -55,10 +55,10 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
             found = find_starving_joins(model, &exclusions);
         }
         for starving in &found.starving {
-            findings.extend(checked.starving(starving));
+            diagnostics.extend(checked.starving(starving));
         }
         if found.starving.is_empty() && !found.is_complete {
-            checked.joins_alone(&exclusions, findings);
+            checked.joins_alone(&exclusions, diagnostics);
         }
     }
 }
@@ -184,13 +184,13 @@ impl ConcurrencyCheck<'_> {
     fn repetition(&self, user: usize, inner: usize) -> Diagnostic {
         let (name, inner) = (self.names[user], self.names[inner]);
         let message = format!("`{name}` may start its workflow again while `{inner}` still runs");
-        let finding =
+        let diagnostic =
             Diagnostic::error("GR133", message).at(self.specs[user].place.clone(), "called twice");
         let help = format!(
             "let each call be a separate run with `use: {{ nested: true }}`, let the paths to `{name}` meet in a \
              `join`, or give each a `use` node"
         );
-        finding.help(help)
+        diagnostic.help(help)
     }
 
     /// Returns the nodes that several edges lead to, outside of loops, each with the nodes before it: it runs twice if
@@ -295,21 +295,22 @@ impl ConcurrencyCheck<'_> {
             .then(|| format!("give `{channel}` a reducer ({})", reducers.join(" or ")));
         if one == other {
             let message = format!("several tasks of `{first}` write `{channel}` in the same step");
-            let finding = Diagnostic::error("GR036", message).at(place(one), "once for each item");
+            let diagnostic =
+                Diagnostic::error("GR036", message).at(place(one), "once for each item");
             let as_list = || {
                 format!(
                     "no reducer fits `{ty}`: write `{channel}: {{ type: [{ty}], merge: append }}`"
                 )
             };
-            return finding.help(reducer.unwrap_or_else(as_list));
+            return diagnostic.help(reducer.unwrap_or_else(as_list));
         }
         let message = format!("`{first}` and `{second}` write `{channel}` in the same step");
-        let finding = Diagnostic::error("GR036", message).at(place(one), "one writer");
+        let diagnostic = Diagnostic::error("GR036", message).at(place(one), "one writer");
         let label = match way {
             Some(way) => format!("the other writer, after {}", self.described(way)),
             None => "the other writer".to_owned(),
         };
-        finding.at(place(other), label).help(match reducer {
+        diagnostic.at(place(other), label).help(match reducer {
             Some(reducer) => format!("{reducer}, or let one write another field"),
             None => "let one write another field".to_owned(),
         })
@@ -345,12 +346,13 @@ impl ConcurrencyCheck<'_> {
         let message = format!("`{name}` may wait for `{missing}` forever");
         let Some(by) = by else {
             // It is never reached; the check of reachability reports it if no edge leads to it.
-            let finding = Diagnostic::error("GR131", message).at(self.place_of_join(name), "here");
+            let diagnostic =
+                Diagnostic::error("GR131", message).at(self.place_of_join(name), "here");
             let help = format!("lead to `{missing}` on every path, or do not wait for it");
-            return Some(finding.help(help));
+            return Some(diagnostic.help(help));
         };
         let from = self.names[by.from];
-        let finding = Diagnostic::error("GR131", message)
+        let diagnostic = Diagnostic::error("GR131", message)
             .at(self.specs[by.from].place.clone(), self.astray(by))
             .at(self.place_of_join(name), format!("waits for `{missing}`"));
         let help = if by.from == self.model.joins[*join].node {
@@ -358,7 +360,7 @@ impl ConcurrencyCheck<'_> {
         } else {
             format!("make every path from `{from}` lead to `{name}` or to `fail`")
         };
-        Some(finding.help(help))
+        Some(diagnostic.help(help))
     }
 
     fn astray(&self, by: &Astray) -> String {
@@ -378,12 +380,12 @@ impl ConcurrencyCheck<'_> {
     }
 
     /// Checks each join alone, because there are too many situations to explore.
-    fn joins_alone(&self, exclusions: &Exclusions, findings: &mut Diagnostics) {
+    fn joins_alone(&self, exclusions: &Exclusions, diagnostics: &mut Diagnostics) {
         for (at, join) in self.model.joins.iter().enumerate() {
             match check_join_alone(self.model, at) {
                 JoinVerdict::Completes => (),
                 JoinVerdict::Starves(starving) if exclusions.is_empty() => {
-                    findings.extend(self.starving(&starving));
+                    diagnostics.extend(self.starving(&starving));
                 }
                 // The routes on the way may exclude each other.
                 JoinVerdict::Starves(_) | JoinVerdict::Unknown => {
@@ -393,7 +395,7 @@ impl ConcurrencyCheck<'_> {
                     let help = "let fewer branches meet here, or move some into a workflow of their own with \
                                 `use: { nested: true }`";
                     let place = self.place_of_join(name);
-                    findings
+                    diagnostics
                         .push(Diagnostic::warning("GR136", message).at(place, label).help(help));
                 }
             }

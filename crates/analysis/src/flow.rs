@@ -75,7 +75,7 @@ impl Need {
 /// way to it.
 ///
 /// A node without declared writes counts as writing all fields.
-pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) {
+pub(super) fn run(graph: &Graph, model: &FlowModel, diagnostics: &mut Diagnostics) {
     let fields = field_numbers(&graph.schema);
     let assigned = Assigned::of(model);
     let (names, specs): (Vec<&NodeName>, Vec<&NodeSpec>) = graph.nodes.iter().unzip();
@@ -96,7 +96,7 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
         let is_cleared = is_route
             && node.clears.contains(field)
             && assigned.must_be_assigned_before(at).contains(field);
-        let finding = if is_before || by_itself {
+        let diagnostic = if is_before || by_itself {
             let gap = if is_cleared {
                 Some(Gap { from: None, to: at, kind: GapKind::Cleared(at) })
             } else {
@@ -109,7 +109,7 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
             let message = format!("{reader} reads `{channel}`, which nothing writes before it");
             Diagnostic::error("GR035", message)
         };
-        findings.push(finding.at(specs[at].place.clone(), "reads it").help(help));
+        diagnostics.push(diagnostic.at(specs[at].place.clone(), "reads it").help(help));
     }
 }
 

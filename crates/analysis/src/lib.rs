@@ -103,20 +103,20 @@ pub struct Pace(AtomicU8);
 ///
 /// Returns all diagnostics of all checks.
 pub fn compile(unchecked: UncheckedGraph) -> Result<CompiledGraph, Diagnostics> {
-    let UncheckedGraph { graph, diagnostics: mut findings } = unchecked;
-    checks::run(&graph, &mut findings);
-    if findings.has_errors() {
+    let UncheckedGraph { graph, diagnostics: mut diagnostics } = unchecked;
+    checks::run(&graph, &mut diagnostics);
+    if diagnostics.has_errors() {
         // The other checks follow edges, so every edge must have a valid target.
-        return Err(findings);
+        return Err(diagnostics);
     }
     let network = Network::of(&graph);
-    bounds::run(&graph, &network, &mut findings);
+    bounds::run(&graph, &network, &mut diagnostics);
     let model = FlowModel::of(&Draft::of(&graph));
-    flow::run(&graph, &model, &mut findings);
-    concurrency::run(&graph, &model, &mut findings);
-    if !findings.has_errors() {
+    flow::run(&graph, &model, &mut diagnostics);
+    concurrency::run(&graph, &model, &mut diagnostics);
+    if !diagnostics.has_errors() {
         // The worst case is only known if all loops are bounded.
-        limits::run(&graph, &mut findings);
+        limits::run(&graph, &mut diagnostics);
     }
     let index = |name: &NodeName| network.index(name).expect("the edges have valid ends");
     let mut leaving = vec![Vec::new(); network.node_count()];
@@ -133,7 +133,7 @@ pub fn compile(unchecked: UncheckedGraph) -> Result<CompiledGraph, Diagnostics> 
     let paces = network.node_indices().map(|_| Pace::default()).collect();
     let names = graph.nodes.keys().cloned().collect();
     let has_nested_runs = graph.nodes.values().any(|it| it.node.describe().is_nested_run);
-    let (routed, warnings) = findings.or_ok(routed)?;
+    let (routed, warnings) = diagnostics.or_ok(routed)?;
     let parts = CompiledParts {
         graph,
         warnings,

@@ -13,7 +13,7 @@ use super::{Envelope, NodeEnvelope, Why};
 ///
 /// If the limits have a target for that case, such a run is part of the workflow, and there is no
 /// warning. A worst case that takes long to compute is only computed on request.
-pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
+pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
     if graph.limits.exhausted.is_some() {
         return;
     }
@@ -22,8 +22,8 @@ pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
     for message in beyond(&envelope, &graph.limits) {
         let first = graph.entry.first().and_then(|it| graph.nodes[it].place.clone());
         let place = graph.limits.place.clone().or(first);
-        let finding = Diagnostic::warning("GR132", message);
-        findings.push(finding.at(place, "stops a run half-way").help(
+        let diagnostic = Diagnostic::warning("GR132", message);
+        diagnostics.push(diagnostic.at(place, "stops a run half-way").help(
             "raise the limit, lower a bound (`graphrun plan` shows which count), or name a target \
              for such runs with `exhausted` in `limits`",
         ));

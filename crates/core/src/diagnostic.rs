@@ -1,6 +1,6 @@
 //! The mistakes of a workflow's author: each with a code, a place, a message and a fix.
 //!
-//! A check does not stop at its first finding; it adds the finding to a [`Diagnostics`] and
+//! A check does not stop at its first diagnostic; it adds the diagnostic to a [`Diagnostics`] and
 //! continues. The caller draws them.
 
 mod codes;
@@ -56,7 +56,7 @@ impl fmt::Debug for Place {
     }
 }
 
-/// How bad a finding is.
+/// How bad a diagnostic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Right as it is, unless something else was meant; never fails a check.
@@ -76,7 +76,7 @@ pub struct Label {
     pub text: String,
 }
 
-/// One finding.
+/// One diagnostic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The stable code, such as `GR010`; its meaning never changes.
@@ -92,18 +92,18 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// A finding that keeps the workflow from loading.
+    /// A diagnostic that keeps the workflow from loading.
     pub fn error(code: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { code, severity: Severity::Error, message, labels: Vec::new(), help: None }
     }
 
-    /// A finding that is worth a look.
+    /// A diagnostic that is worth a look.
     pub fn warning(code: &'static str, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(code, message) }
     }
 
-    /// A finding about something that is right, unless something else was meant.
+    /// A diagnostic about something that is right, unless something else was meant.
     pub fn hint(code: &'static str, message: impl Into<String>) -> Self {
         Self { severity: Severity::Hint, ..Self::error(code, message) }
     }
@@ -123,27 +123,27 @@ impl Diagnostic {
     }
 }
 
-/// Every finding of a set of checks.
+/// Every diagnostic of a set of checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics(Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// Adds a finding.
-    pub fn push(&mut self, finding: Diagnostic) {
-        self.0.push(finding);
+    /// Adds a diagnostic.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.0.push(diagnostic);
     }
 
-    /// Adds the findings of another check.
-    pub fn extend(&mut self, findings: impl IntoIterator<Item = Diagnostic>) {
-        self.0.extend(findings);
+    /// Adds the diagnostics of another check.
+    pub fn extend(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
+        self.0.extend(diagnostics);
     }
 
-    /// Whether a finding keeps the workflow from loading.
+    /// Whether a diagnostic keeps the workflow from loading.
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|it| it.severity == Severity::Error)
     }
 
-    /// How many findings have a severity.
+    /// How many diagnostics have a severity.
     pub fn count(&self, severity: Severity) -> usize {
         self.0.iter().filter(|it| it.severity == severity).count()
     }
@@ -153,29 +153,29 @@ impl Diagnostics {
         self.0.is_empty()
     }
 
-    /// The findings in the order of their places; those without one come first.
+    /// The diagnostics in the order of their places; those without one come first.
     pub fn in_order(&self) -> Vec<&Diagnostic> {
-        let mut findings: Vec<&Diagnostic> = self.0.iter().collect();
-        findings.sort_by_key(|it| {
+        let mut diagnostics: Vec<&Diagnostic> = self.0.iter().collect();
+        diagnostics.sort_by_key(|it| {
             let place = it.labels.first().map(|label| &label.place);
             (place.map(|it| &it.file.name), place.map(|it| it.range.start), it.code)
         });
-        findings
+        diagnostics
     }
 
-    /// The value and the warnings if there is no error, else every finding.
+    /// The value and the warnings if there is no error, else every diagnostic.
     ///
     /// # Errors
     ///
-    /// Gives the findings back when one of them is an error.
+    /// Gives the diagnostics back when one of them is an error.
     pub fn or_ok<T>(self, value: T) -> Result<(T, Self), Self> {
         if self.has_errors() { Err(self) } else { Ok((value, self)) }
     }
 }
 
 impl From<Diagnostic> for Diagnostics {
-    fn from(finding: Diagnostic) -> Self {
-        Self(vec![finding])
+    fn from(diagnostic: Diagnostic) -> Self {
+        Self(vec![diagnostic])
     }
 }
 
@@ -190,13 +190,13 @@ impl IntoIterator for Diagnostics {
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, finding) in self.in_order().into_iter().enumerate() {
+        for (at, diagnostic) in self.in_order().into_iter().enumerate() {
             let separator = if at == 0 { "" } else { "\n" };
-            write!(f, "{separator}{}: {}", finding.code, finding.message)?;
-            if let Some(label) = finding.labels.first() {
+            write!(f, "{separator}{}: {}", diagnostic.code, diagnostic.message)?;
+            if let Some(label) = diagnostic.labels.first() {
                 write!(f, "\n  at {:?}: {}", label.place, label.text)?;
             }
-            if let Some(help) = &finding.help {
+            if let Some(help) = &diagnostic.help {
                 write!(f, "\n  help: {help}")?;
             }
         }
@@ -238,21 +238,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_are_shown_in_the_order_of_the_file() {
+    fn diagnostics_are_shown_in_the_order_of_the_file() {
         let file = Arc::new(SourceFile { name: "w.yaml".into(), text: "a: 1\nbé: 2\n".into() });
         let place = |range| Some(Place { file: Arc::clone(&file), range });
-        let mut findings = Diagnostics::default();
-        findings
+        let mut diagnostics = Diagnostics::default();
+        diagnostics
             .push(Diagnostic::error("GR002", "second").at(place(9..10), "here").help("mend it"));
-        findings.push(Diagnostic::warning("GR001", "first").at(place(0..1), "there"));
-        insta::assert_snapshot!(findings, @r"
+        diagnostics.push(Diagnostic::warning("GR001", "first").at(place(0..1), "there"));
+        insta::assert_snapshot!(diagnostics, @r"
         GR001: first
           at w.yaml:1:1: there
         GR002: second
           at w.yaml:2:4: here
           help: mend it
         ");
-        assert_eq!([Severity::Error, Severity::Warning].map(|it| findings.count(it)), [1, 1]);
+        assert_eq!([Severity::Error, Severity::Warning].map(|it| diagnostics.count(it)), [1, 1]);
     }
 
     #[test]

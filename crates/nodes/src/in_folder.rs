@@ -109,8 +109,8 @@ pub(super) fn check_writing_tools(reader: &mut NodeReader<'_>, tools: &[String])
         let message = format!("`{tool}` changes files, and `{}` names no folder", reader.name());
         let range = reader.value().range.clone();
         let place = reader.report().place(&range);
-        let finding = Diagnostic::error("GR006", message).at(place, "without `folder`");
-        reader.report().push(finding.help("name one of `folders` with `folder:`"));
+        let diagnostic = Diagnostic::error("GR006", message).at(place, "without `folder`");
+        reader.report().push(diagnostic.help("name one of `folders` with `folder:`"));
     }
 }
 

@@ -158,9 +158,9 @@ fn read_side(reader: &mut NodeReader<'_>, parts: &Section<'_>) -> Option<MergeSi
                 Some(yaml) => (yaml, "a merge has one direction"),
             };
             let place = reader.report().place(&at.range);
-            let finding = Diagnostic::error("GR006", message).at(place, "`into` or `from`");
+            let diagnostic = Diagnostic::error("GR006", message).at(place, "`into` or `from`");
             let help = "write `into: target`, a branch of the repository, or `from: commits`, a list of hashes";
-            reader.report().push(finding.help(help));
+            reader.report().push(diagnostic.help(help));
             None
         }
     }
@@ -172,8 +172,8 @@ fn check_branch(reader: &mut NodeReader<'_>, yaml: &Yaml, branch: &Expression) {
     let Some(name) = name.as_str().filter(|it| !is_branch_name(it)) else { return };
     let place = reader.report().place(&yaml.range);
     let message = format!("{name:?} is not the name of a branch");
-    let finding = Diagnostic::error("GR009", message).at(place, "no branch can have it");
-    reader.report().push(finding.help("write a name as git allows it, such as `'\"main\"'`"));
+    let diagnostic = Diagnostic::error("GR009", message).at(place, "no branch can have it");
+    reader.report().push(diagnostic.help("write a name as git allows it, such as `'\"main\"'`"));
 }
 
 /// Whether git allows a branch of this name (`git check-ref-format`).

@@ -120,9 +120,9 @@ fn read_confidence(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Expressio
     if ty.fits(&Type::FLOAT) && ty.out_of_range(&share).is_some() {
         let place = reader.report().place(&yaml.range);
         let message = "`confidence` is a number from 0 to 1, and this may be another one";
-        let finding = Diagnostic::error("GR120", message).at(place, "out of range");
+        let diagnostic = Diagnostic::error("GR120", message).at(place, "out of range");
         let help = "keep it in the range with `min` and `max`: `max(0, min(1, …))`";
-        reader.report().push(finding.help(help));
+        reader.report().push(diagnostic.help(help));
     } else {
         reader.expect_type(yaml, ty, &share, "`confidence`");
     }
@@ -139,9 +139,9 @@ fn expect_value(reader: &mut NodeReader<'_>, yaml: &Yaml, ty: &Type, (name, tier
     let message =
         format!("the values of the tier `{name}` are `{}`, and this is {}", tier.ty, describe(ty));
     let place = reader.report().place(&yaml.range);
-    let finding = Diagnostic::error("GR022", message).at(place, "another type");
+    let diagnostic = Diagnostic::error("GR022", message).at(place, "another type");
     let help = format!("remember a `{0}` or a list of `{0}`, or give the tier a `type`", tier.ty);
-    reader.report().push(finding.help(help));
+    reader.report().push(diagnostic.help(help));
 }
 
 impl NodeSettings for RememberSettings {

@@ -21,8 +21,8 @@ pub fn read_arguments<'y>(report: &mut Report, yaml: &'y Yaml, what: &str) -> Op
     let Data::List(items) = &yaml.data else {
         let place = report.place(&yaml.range);
         let message = format!("{what} is a list of arguments, not a shell command");
-        let finding = Diagnostic::error("GR005", message).at(place, "expected a list");
-        report.push(finding.help(as_list(what.trim_matches('`'), yaml)));
+        let diagnostic = Diagnostic::error("GR005", message).at(place, "expected a list");
+        report.push(diagnostic.help(as_list(what.trim_matches('`'), yaml)));
         return None;
     };
     if items.first().is_none_or(|it| it.text() == Some("")) {
@@ -44,12 +44,12 @@ pub fn check_argument(
     let place = report.place(&word.range);
     if word.text.contains("{{") || word.text.contains("${") {
         let message = "a text of the state must not become part of a command";
-        let finding = Diagnostic::error("GR046", message).at(place, "not filled in");
-        report.push(finding.help(advice.values));
+        let diagnostic = Diagnostic::error("GR046", message).at(place, "not filled in");
+        report.push(diagnostic.help(advice.values));
     } else if is_shell_syntax(&word.text) && !is_script(before) {
         let message = format!("no shell reads `{}`: the program gets it as it is", word.text);
-        let finding = Diagnostic::warning("GR051", message).at(place, "not interpreted");
-        report.push(finding.help(advice.shell));
+        let diagnostic = Diagnostic::warning("GR051", message).at(place, "not interpreted");
+        report.push(diagnostic.help(advice.shell));
     } else if word.text.contains('\0') {
         report.bad_value(word, "an argument has no NUL character", "");
     }

@@ -58,8 +58,8 @@ pub(super) fn read_cache(
     if let (Some(CacheRefusal { what, help }), Some(key)) = (refusal, section.key("cache")) {
         let message = format!("`{}` is {what}, whose results are not cached", scope.name);
         let place = report.place(&key.range);
-        let finding = Diagnostic::error("GR049", message).at(place, "never used again");
-        report.push(finding.help(help));
+        let diagnostic = Diagnostic::error("GR049", message).at(place, "never used again");
+        report.push(diagnostic.help(help));
         return None;
     }
     Some(caching)

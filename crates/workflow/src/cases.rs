@@ -46,8 +46,9 @@ pub(super) fn check_cases(
         (Some(otherwise), Uncovered::No) if all_reached => {
             let message = "the earlier cases cover everything";
             let place = report.place(&otherwise.range);
-            let finding = Diagnostic::warning("GR025", message).at(place, "never reached");
-            report.push(finding.help("remove it; the check ensures that every value has a case"));
+            let diagnostic = Diagnostic::warning("GR025", message).at(place, "never reached");
+            report
+                .push(diagnostic.help("remove it; the check ensures that every value has a case"));
         }
         (None, uncovered) if !conditions.unknown => {
             report_uncovered(report, from, &uncovered, last);
@@ -71,13 +72,13 @@ fn report_taken(
         _ => "earlier cases take everything that it would take",
     };
     let place = report.place(&when.range);
-    let mut finding = Diagnostic::error("GR025", message).at(place, "never reached");
+    let mut diagnostic = Diagnostic::error("GR025", message).at(place, "never reached");
     for taker in takers.iter().take(SHOWN_MAX) {
         let place = report.place(&conditions.list[*taker].0.range);
-        finding = finding.at(place, "taken here");
+        diagnostic = diagnostic.at(place, "taken here");
     }
     let help = "cases are tried in order; put the narrower one first, or remove it";
-    report.push(finding.help(help));
+    report.push(diagnostic.help(help));
 }
 
 fn report_uncovered(
@@ -95,7 +96,8 @@ fn report_uncovered(
         Uncovered::Unknown => "the check cannot prove that a case always holds".to_owned(),
     };
     let label = format!("no route from `{from}` then");
-    let finding = Diagnostic::error("GR024", example).at(report.place(last), label);
-    report
-        .push(finding.help("add a case for it, or a last one without a condition: `- { to: … }`"));
+    let diagnostic = Diagnostic::error("GR024", example).at(report.place(last), label);
+    report.push(
+        diagnostic.help("add a case for it, or a last one without a condition: `- { to: … }`"),
+    );
 }

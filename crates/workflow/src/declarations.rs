@@ -92,9 +92,9 @@ fn read_join_count(report: &mut Report, yaml: &Yaml, nodes: usize) -> Option<usi
     let count = report.count(yaml, "`count`", 1_usize)?;
     if count > nodes {
         let message = format!("a join cannot wait for {count} of {nodes} nodes");
-        let finding = Diagnostic::error("GR037", message);
-        let finding = finding.at(report.place(&yaml.range), "more than there are");
-        report.push(finding.help(format!("write a number from 1 to {nodes}")));
+        let diagnostic = Diagnostic::error("GR037", message);
+        let diagnostic = diagnostic.at(report.place(&yaml.range), "more than there are");
+        report.push(diagnostic.help(format!("write a number from 1 to {nodes}")));
         return None;
     }
     Some(count)
@@ -109,8 +109,8 @@ impl Declarations {
             if built_in(&entry.key.text).is_some() {
                 let message = format!("`{}` is built in and cannot name a node", entry.key.text);
                 let place = report.place(&entry.key.range);
-                let finding = Diagnostic::error("GR016", message).at(place, "reserved");
-                report.push(finding.help("choose another name"));
+                let diagnostic = Diagnostic::error("GR016", message).at(place, "reserved");
+                report.push(diagnostic.help("choose another name"));
                 declarations.is_misnamed = true;
                 continue;
             }
@@ -153,9 +153,9 @@ impl Declarations {
             if let Some(inner) = found.as_ref().filter(takes_no_items) {
                 let message = format!("`{inner}` runs other nodes, but a map runs one node");
                 let place = map.get("do").and_then(|it| report.place(&it.range));
-                let finding = Diagnostic::error("GR039", message).at(place, "several nodes");
+                let diagnostic = Diagnostic::error("GR039", message).at(place, "several nodes");
                 let help = "map over a node that does the work itself, or over one with `use`";
-                report.push(finding.help(help));
+                report.push(diagnostic.help(help));
             }
             match found {
                 Some(node) => _ = declarations.maps.insert(name, node),
@@ -194,21 +194,21 @@ impl Declarations {
             report.wrong_kind(yaml, "`parallel`", "a list of nodes");
             return Vec::new();
         };
-        let empty = |report: &mut Report, yaml: &Yaml, finding: Diagnostic| {
-            report.push(finding.at(report.place(&yaml.range), "empty"));
+        let empty = |report: &mut Report, yaml: &Yaml, diagnostic: Diagnostic| {
+            report.push(diagnostic.at(report.place(&yaml.range), "empty"));
             vec![None]
         };
         if items.is_empty() {
-            let finding = Diagnostic::error("GR037", format!("`{group}` has no branches"));
+            let diagnostic = Diagnostic::error("GR037", format!("`{group}` has no branches"));
             let help = "name the nodes that run at the same time: `parallel: [a, b]`";
-            return vec![empty(report, yaml, finding.help(help))];
+            return vec![empty(report, yaml, diagnostic.help(help))];
         }
         let mut branches = Vec::new();
         for item in items {
             if matches!(&item.data, Data::List(items) if items.is_empty()) {
                 let message = format!("a branch of `{group}` has no nodes");
-                let finding = Diagnostic::error("GR039", message);
-                branches.push(empty(report, item, finding.help("name its nodes, or remove it")));
+                let diagnostic = Diagnostic::error("GR039", message);
+                branches.push(empty(report, item, diagnostic.help("name its nodes, or remove it")));
                 continue;
             }
             let words = report.words(item, "a branch of a `parallel`");
@@ -276,8 +276,8 @@ impl Declarations {
         if self.groups.contains_key(word.text.as_str()) {
             let message = format!("`{}` is a parallel, but a map runs one node", word.text);
             let place = report.place(&word.range);
-            let finding = Diagnostic::error("GR039", message).at(place, "several nodes");
-            report.push(finding.help("name one node"));
+            let diagnostic = Diagnostic::error("GR039", message).at(place, "several nodes");
+            report.push(diagnostic.help("name one node"));
             return None;
         }
         self.part(report, &word, map, owners)
@@ -332,8 +332,8 @@ impl Declarations {
             };
             awaited.push(None);
             let place = report.place(&word.range);
-            let finding = Diagnostic::error("GR037", problem).at(place, "cannot be waited for");
-            report.push(finding.help(help));
+            let diagnostic = Diagnostic::error("GR037", problem).at(place, "cannot be waited for");
+            report.push(diagnostic.help(help));
         }
         awaited
     }
@@ -452,12 +452,12 @@ impl Declarations {
             if let Some((map, _)) = self.maps.iter().find(|(_, it)| *it == node) {
                 let message = format!("`{node}` runs only for the items of `{map}`");
                 let place = report.place(&word.range);
-                let finding = Diagnostic::error("GR039", message).at(
+                let diagnostic = Diagnostic::error("GR039", message).at(
                     place,
                     "would run without an \
                     item",
                 );
-                report.push(finding.help(format!("lead to `{map}`")));
+                report.push(diagnostic.help(format!("lead to `{map}`")));
             }
         }
         targets
@@ -469,8 +469,8 @@ impl Declarations {
             let message =
                 format!("`{}` is a parallel, but only one node can follow here", word.text);
             let place = report.place(&word.range);
-            let finding = Diagnostic::error("GR039", message).at(place, "several nodes");
-            report.push(finding.help("lead to a node whose `then` is the parallel"));
+            let diagnostic = Diagnostic::error("GR039", message).at(place, "several nodes");
+            report.push(diagnostic.help("lead to a node whose `then` is the parallel"));
             return None;
         }
         self.resolve(report, word).pop()
@@ -490,10 +490,10 @@ impl Declarations {
     /// Reads a target, or a list of targets.
     pub(super) fn read_targets(&self, report: &mut Report, yaml: &Yaml, what: &str) -> Vec<Target> {
         if matches!(&yaml.data, Data::List(items) if items.is_empty()) {
-            let finding = Diagnostic::error("GR006", format!("{what} names no node"));
-            let finding = finding.at(report.place(&yaml.range), "empty");
+            let diagnostic = Diagnostic::error("GR006", format!("{what} names no node"));
+            let diagnostic = diagnostic.at(report.place(&yaml.range), "empty");
             let end = what.strip_suffix('`').map_or("`end`".to_owned(), |it| format!("{it}: end`"));
-            report.push(finding.help(format!("write {end}, if nothing follows")));
+            report.push(diagnostic.help(format!("write {end}, if nothing follows")));
             return Vec::new();
         }
         let words = report.words(yaml, what);

@@ -224,7 +224,7 @@ impl Workflow {
         user: Option<&NodeName>,
         factory: &dyn NodeFactory,
     ) -> UncheckedGraph {
-        let mut findings = Diagnostics::default();
+        let mut diagnostics = Diagnostics::default();
         let mut nodes = BTreeMap::new();
         for (name, definition) in self.nodes {
             let full_name = user.map_or_else(|| name.clone(), |it| name.within(it));
@@ -233,7 +233,7 @@ impl Workflow {
                 Some((settings, nested)) => {
                     let graph = nested.into_graph_of(Some(&full_name), factory);
                     factory.make_nested(&full_name, settings, graph).map(|(node, warnings)| {
-                        findings.extend(warnings);
+                        diagnostics.extend(warnings);
                         node
                     })
                 }
@@ -249,7 +249,7 @@ impl Workflow {
                     let place = Some(place);
                     nodes.insert(name, NodeSpec { node, policies, when, place });
                 }
-                Err(more) => findings.extend(more),
+                Err(more) => diagnostics.extend(more),
             }
         }
         let graph = Graph {
@@ -265,7 +265,7 @@ impl Workflow {
             inner_limit_targets: self.inner_limit_targets,
             facts: self.facts,
         };
-        UncheckedGraph { graph, diagnostics: findings }
+        UncheckedGraph { graph, diagnostics: diagnostics }
     }
 }
 

@@ -251,8 +251,8 @@ fn kind_of<'r>(
         };
         let place = report.place(&entry.key.range);
         let all: Vec<&str> = registry.kinds().iter().map(RegisteredKind::key).collect();
-        let finding = Diagnostic::error("GR007", message).at(place, "must be of one kind");
-        report.push(finding.help(format!("give it one of: {}", all.join(", "))));
+        let diagnostic = Diagnostic::error("GR007", message).at(place, "must be of one kind");
+        report.push(diagnostic.help(format!("give it one of: {}", all.join(", "))));
         return None;
     };
     for key in section.keys() {
@@ -263,8 +263,8 @@ fn kind_of<'r>(
             let elsewhere = || format!("it belongs to {}", owners.join(" and "));
             let message = format!("a node that is `{}` takes no key `{key_name}`", kind.key());
             let place = report.place(&key.range);
-            let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
-            report.push(finding.help(within_kind(kind, key_name).unwrap_or_else(elsewhere)));
+            let diagnostic = Diagnostic::error("GR003", message).at(place, "not a key here");
+            report.push(diagnostic.help(within_kind(kind, key_name).unwrap_or_else(elsewhere)));
         }
     }
     Some(kind)

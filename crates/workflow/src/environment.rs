@@ -167,15 +167,15 @@ impl<'e> NodeScope<'e> {
         expected: ExpressionUse<'_>,
     ) -> Option<Expression> {
         let Some(text) = yaml.text() else {
-            let finding = report.of_wrong_kind(yaml, "an expression", "a text");
+            let diagnostic = report.of_wrong_kind(yaml, "an expression", "a text");
             let help = match yaml.data {
                 Data::Map(_) => Some("a record is an expression in quotes: `'{ field: value }'`"),
                 Data::List(_) => Some("a list is an expression in quotes: `'[a, b]'`"),
                 Data::Null => Some("the absent value is an expression in quotes: `\"null\"`"),
                 Data::Scalar { .. } => None,
             };
-            let help = help.map(str::to_owned).or(finding.help.clone());
-            report.push(Diagnostic { help, ..finding });
+            let help = help.map(str::to_owned).or(diagnostic.help.clone());
+            report.push(Diagnostic { help, ..diagnostic });
             return None;
         };
         let (expression, problems) = match self.compile(text, expected) {
@@ -305,7 +305,7 @@ pub(crate) fn check_report(
 
 /// Checks a prompt in a scope.
 fn check_in(report: &mut Report, loaded: &LoadedPrompt, scope: PromptScope<'_>) {
-    // Finding one place takes time proportional to the text, and more findings are not reported
+    // Finding one place takes time proportional to the text, and more diagnostics are not reported
     // anyway.
     let (problems, facts) = loaded.prompt.check(scope);
     report.needs(&facts);
@@ -330,12 +330,12 @@ fn check_memory(report: &mut Report, tiers: &Tiers, tool: BuiltIn, word: &Spanne
     let place = report.place(&word.range);
     report.push(if tiers.is_empty() {
         let message = format!("`{}` needs a tier, and the workflow declares none", word.text);
-        let finding = Diagnostic::error("GR058", message).at(place, "no memory");
-        finding.help("declare one, such as `memory: { discovered: { keep: 48h } }`")
+        let diagnostic = Diagnostic::error("GR058", message).at(place, "no memory");
+        diagnostic.help("declare one, such as `memory: { discovered: { keep: 48h } }`")
     } else {
         let message = format!("`{}` writes, and only people write the tiers here", word.text);
-        let finding = Diagnostic::error("GR059", message).at(place, "nothing to write to");
-        finding.help("declare a tier that runs write, such as `discovered: { keep: 48h }`")
+        let diagnostic = Diagnostic::error("GR059", message).at(place, "nothing to write to");
+        diagnostic.help("declare a tier that runs write, such as `discovered: { keep: 48h }`")
     });
 }
 

@@ -56,9 +56,9 @@ impl<'y, 'd> Edges<'y, 'd> {
             Following::Owned if is_map => {
                 let message = format!("the map `{name}` is the last node of its branch");
                 let place = section.key("map").and_then(|it| report.place(&it.range));
-                let finding = Diagnostic::error("GR039", message);
-                let finding = finding.at(place, "no node gathers its results");
-                report.push(finding.help("let another node of the branch follow it"));
+                let diagnostic = Diagnostic::error("GR039", message);
+                let diagnostic = diagnostic.at(place, "no node gathers its results");
+                report.push(diagnostic.help("let another node of the branch follow it"));
             }
             Following::Owned => (),
             Following::Written(then) if is_group || is_map => {
@@ -114,8 +114,8 @@ impl<'y, 'd> Edges<'y, 'd> {
         if let Some(then) = section.key("then") {
             let message = format!("`{owner}` decides the next node after `{name}`");
             let place = report.place(&then.range);
-            let finding = Diagnostic::error("GR039", message).at(place, "not here");
-            report.push(finding.help(format!("move it to `{owner}`")));
+            let diagnostic = Diagnostic::error("GR039", message).at(place, "not here");
+            report.push(diagnostic.help(format!("move it to `{owner}`")));
         }
         Some(Following::Owned)
     }
@@ -125,8 +125,8 @@ impl<'y, 'd> Edges<'y, 'd> {
     fn plain_targets(&self, report: &mut Report, then: &Yaml, is_map: bool) -> Vec<Target> {
         if let Some(reason) = fail_reason(then) {
             let message = "only a single node can fail with a reason";
-            let finding = Diagnostic::error("GR039", message);
-            report.push(finding.at(report.place(&reason.range), "not here"));
+            let diagnostic = Diagnostic::error("GR039", message);
+            report.push(diagnostic.at(report.place(&reason.range), "not here"));
             return vec![Target::Fail];
         }
         if !is_conditional(then) {
@@ -134,9 +134,9 @@ impl<'y, 'd> Edges<'y, 'd> {
         }
         let what = if is_map { "a map" } else { "a parallel" };
         let message = format!("the node after {what} cannot depend on the state");
-        let finding =
+        let diagnostic =
             Diagnostic::error("GR039", message).at(report.place(&then.range), "conditions");
-        report.push(finding.help("lead to one node, and route from there"));
+        report.push(diagnostic.help("lead to one node, and route from there"));
         targets_within(self.declarations, then)
     }
 
@@ -214,8 +214,8 @@ impl<'y, 'd> Edges<'y, 'd> {
         let place = report.place(&yaml.range);
         let names = yaml.get("any").or_else(|| yaml.get("of")).unwrap_or(yaml);
         if from.len() < 2 && names.items().len() < 2 && !matches!(names.data, Data::Map(_)) {
-            let finding = Diagnostic::error("GR037", "a join waits for several nodes");
-            report.push(finding.at(place.clone(), "only one").help("remove `join`"));
+            let diagnostic = Diagnostic::error("GR037", "a join waits for several nodes");
+            report.push(diagnostic.at(place.clone(), "only one").help("remove `join`"));
         }
         let to = name.clone();
         self.drafts.push(EdgeDraft::Plain(Edge::Join { from, to, count, place }));
@@ -244,15 +244,16 @@ impl<'y, 'd> Edges<'y, 'd> {
                 if let Some((_, other)) = others.into_iter().next() {
                     let message =
                         format!("`{name}` has two joins: its own, and that of a `parallel`");
-                    let finding = Diagnostic::error("GR037", message).at(place, "waits for these");
-                    let finding = finding.at(other, "waits for all branches");
+                    let diagnostic =
+                        Diagnostic::error("GR037", message).at(place, "waits for these");
+                    let diagnostic = diagnostic.at(other, "waits for all branches");
                     let help = "name the `parallel` in `join`, or remove `join`";
-                    report.push(finding.help(help));
+                    report.push(diagnostic.help(help));
                     break;
                 }
                 let message = format!("`{name}` waits for `{from}`, which does not lead to it");
-                let finding = Diagnostic::error("GR037", message).at(place, "waits forever");
-                report.push(finding.help(format!("give `{from}` the target `then: {name}`")));
+                let diagnostic = Diagnostic::error("GR037", message).at(place, "waits forever");
+                report.push(diagnostic.help(format!("give `{from}` the target `then: {name}`")));
             }
         }
     }

@@ -70,9 +70,9 @@ pub(crate) fn read_scripts(
             Err(reason) => {
                 let message = format!("the script `{}` cannot be read: {reason}", word.text);
                 let place = report.place(&word.range);
-                let finding = Diagnostic::error("GR052", message).at(place, "named here");
+                let diagnostic = Diagnostic::error("GR052", message).at(place, "named here");
                 let help = "name a file or a folder in the folder of the workflow";
-                report.push(finding.help(help));
+                report.push(diagnostic.help(help));
             }
         }
     }

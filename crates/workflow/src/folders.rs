@@ -185,8 +185,8 @@ fn read_text(
     }
     if expression.facts().time {
         let message = format!("{what} is found before the run has a time");
-        let finding = Diagnostic::error("GR009", message).at(place, "not known yet");
-        report.push(finding.help("use the input and `run.id`"));
+        let diagnostic = Diagnostic::error("GR009", message).at(place, "not known yet");
+        report.push(diagnostic.help("use the input and `run.id`"));
         return None;
     }
     Some(expression)
@@ -210,9 +210,9 @@ pub(super) fn check_used(report: &mut Report, nodes: &Yaml, env: &Environment) {
             }
             let message =
                 format!("`{}` works in the folder `{name}`, which is not declared here", used.name);
-            let finding = Diagnostic::error("GR077", message).at(place.clone(), "this workflow");
+            let diagnostic = Diagnostic::error("GR077", message).at(place.clone(), "this workflow");
             let help = format!("declare `{name}` under `folders`; both work in the same worktree");
-            report.push(finding.help(help));
+            report.push(diagnostic.help(help));
         }
     }
 }

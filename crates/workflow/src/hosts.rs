@@ -388,8 +388,9 @@ fn read_shapes(report: &mut Report, yaml: &Yaml) -> Vec<CommandShape> {
             Err(reason) => {
                 let message = format!("`{}` cannot be allowed: {reason}", word.text);
                 let place = report.place(&word.range);
-                let finding = Diagnostic::error("GR053", message).at(place, "decides nothing");
-                report.push(finding.help("name a program and the arguments that it begins with"));
+                let diagnostic = Diagnostic::error("GR053", message).at(place, "decides nothing");
+                report
+                    .push(diagnostic.help("name a program and the arguments that it begins with"));
             }
         }
     }
@@ -404,9 +405,9 @@ pub(super) fn read_secrets(report: &mut Report, yaml: &Yaml) -> Vec<String> {
             secrets.push(word.text);
         } else {
             let message = format!("a command cannot get the variable `{}`", word.text);
-            let finding = Diagnostic::error("GR048", message);
-            let finding = finding.at(report.place(&word.range), "not allowed");
-            report.push(finding.help("name a variable with a secret, such as `GH_TOKEN`"));
+            let diagnostic = Diagnostic::error("GR048", message);
+            let diagnostic = diagnostic.at(report.place(&word.range), "not allowed");
+            report.push(diagnostic.help("name a variable with a secret, such as `GH_TOKEN`"));
         }
     }
     secrets
@@ -425,8 +426,8 @@ pub(super) fn check_allowed(
     }
     let message = format!("the host `{}` does not allow `{}`", host.name, command.join(" "));
     let place = report.place(&word.range);
-    let finding = Diagnostic::error("GR053", message).at(place, "not allowed");
-    report.push(finding.help("add the beginning of the command to `allow` of the host"));
+    let diagnostic = Diagnostic::error("GR053", message).at(place, "not allowed");
+    report.push(diagnostic.help("add the beginning of the command to `allow` of the host"));
 }
 
 /// Reports a host of a used workflow that may do more than this one says: the file that a person starts lists all that

@@ -75,8 +75,8 @@ pub fn format_text(name: &str, text: &str) -> Result<String, Diagnostics> {
         let file = Arc::new(SourceFile { name: name.to_owned(), text: text.to_owned() });
         let place = Report::new(file).place(&(0..0));
         let message = format!("the file cannot be laid out: {reason}");
-        let finding = Diagnostic::error("GR001", message).at(place, "left as it is");
-        Diagnostics::from(finding.help("lay it out by hand, and report the file"))
+        let diagnostic = Diagnostic::error("GR001", message).at(place, "left as it is");
+        Diagnostics::from(diagnostic.help("lay it out by hand, and report the file"))
     };
     let mut laid_out = text.to_owned();
     for _ in 0..ROUNDS_MAX {
@@ -116,12 +116,12 @@ fn read(name: &str, text: &str) -> Result<Yaml, Diagnostics> {
     let file = Arc::new(SourceFile { name: name.to_owned(), text: text.to_owned() });
     let mut report = Report::new(file);
     let root = reader::read(&mut report);
-    let findings = report.into_findings();
+    let diagnostics = report.into_diagnostics();
     let is_unreadable =
         |it: &&Diagnostic| it.severity == Severity::Error && UNREADABLE.contains(&it.code);
     match root {
-        Some(root) if !findings.in_order().iter().any(is_unreadable) => Ok(root),
-        _ => Err(findings),
+        Some(root) if !diagnostics.in_order().iter().any(is_unreadable) => Ok(root),
+        _ => Err(diagnostics),
     }
 }
 
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_refused_with_its_mistakes() {
-        let findings = format_text("a.yaml", "a: [1\nb: 2\n").unwrap_err();
-        assert!(findings.has_errors(), "{findings}");
+        let diagnostics = format_text("a.yaml", "a: [1\nb: 2\n").unwrap_err();
+        assert!(diagnostics.has_errors(), "{diagnostics}");
         let twice = format_text("a.yaml", "a: 1\na: 2\n").unwrap_err();
         assert_eq!(twice.in_order()[0].code, "GR002");
     }

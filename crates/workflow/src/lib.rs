@@ -147,7 +147,7 @@ pub enum LoadError {
     Invalid(Diagnostics),
 }
 
-/// Reads and checks a workflow and its prompts; the findings of a success are warnings.
+/// Reads and checks a workflow and its prompts; the diagnostics of a success are warnings.
 ///
 /// Paths in it start at its folder, or at the one above, and lead to regular files beneath its
 /// project: the nearest folder from there upwards with a `graphrun.toml` or a `.git`, or else its
@@ -155,7 +155,7 @@ pub enum LoadError {
 ///
 /// # Errors
 ///
-/// Fails when the file cannot be read, and with every finding when one of them is an error.
+/// Fails when the file cannot be read, and with every diagnostic when one of them is an error.
 pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, Diagnostics), LoadError> {
     let text = read_named(path, DataLimit::FileBytes)
         .map_err(|error| LoadError::Read { path: path.to_owned(), source: error.into() })?;
@@ -164,19 +164,19 @@ pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, Diagnostics),
     parse(file, folder, registry).map_err(LoadError::Invalid)
 }
 
-/// Checks the text of a workflow; the findings of a success are warnings.
+/// Checks the text of a workflow; the diagnostics of a success are warnings.
 ///
 /// # Errors
 ///
-/// Fails with every finding when one of them is an error.
+/// Fails with every diagnostic when one of them is an error.
 pub fn parse(
     file: Arc<SourceFile>,
     folder: &Path,
     registry: &Registry,
 ) -> Result<(Workflow, Diagnostics), Diagnostics> {
     match survey(file, folder, registry, &Buffers::default()) {
-        (Some(workflow), findings) => findings.or_ok(workflow),
-        (None, findings) => Err(findings),
+        (Some(workflow), diagnostics) => diagnostics.or_ok(workflow),
+        (None, diagnostics) => Err(diagnostics),
     }
 }
 
@@ -203,8 +203,8 @@ fn survey_within(
     chain: &Chain<'_>,
 ) -> (Option<Workflow>, Diagnostics) {
     let mut report = Report::new(file);
-    let Some(root) = reader::read(&mut report) else { return (None, report.into_findings()) };
+    let Some(root) = reader::read(&mut report) else { return (None, report.into_diagnostics()) };
     let prompts = PromptFiles::new(folder);
     let workflow = lower::lower(&mut report, &root, prompts, (registry, chain));
-    (workflow, report.into_findings())
+    (workflow, report.into_diagnostics())
 }

@@ -153,7 +153,7 @@ impl Interface {
 impl<'y> Drafter<'_, 'y> {
     fn draft(self, state: ReadState, prompts: PromptFiles) -> Option<UncheckedDraft<'y>> {
         let Self { report, top, nodes, registry, chain } = self;
-        // Without a state every field would be unknown; one finding is better than many.
+        // Without a state every field would be unknown; one diagnostic is better than many.
         let schema = state.schema?;
         for used in state.used {
             report.uses("types", &used);
@@ -292,8 +292,8 @@ fn check_reachable(
     }
     for (name, node) in draft.nodes.iter().filter(|it| !reached.contains(it.0)) {
         let place = report.place(&node.key.range);
-        let finding = Diagnostic::error("GR030", format!("nothing leads to node `{name}`"));
-        report.push(finding.at(place, "never runs").help("lead an edge to it, or remove it"));
+        let diagnostic = Diagnostic::error("GR030", format!("nothing leads to node `{name}`"));
+        report.push(diagnostic.at(place, "never runs").help("lead an edge to it, or remove it"));
     }
 }
 
@@ -307,8 +307,8 @@ fn check_outputs(report: &mut Report, top: &Section<'_>, env: &Environment, inte
         if !interface.gives(channel) && !env.declarations.nodes.iter().any(writes) {
             let message = format!("`{name}` is an output, and nothing writes it");
             let place = report.place(&word.range);
-            let finding = Diagnostic::error("GR035", message).at(place, "never has a value");
-            report.push(finding.help(format!("let a node write `{name}`, or remove it here")));
+            let diagnostic = Diagnostic::error("GR035", message).at(place, "never has a value");
+            report.push(diagnostic.help(format!("let a node write `{name}`, or remove it here")));
         }
     }
 }
@@ -322,8 +322,9 @@ fn check_version(report: &mut Report, top: &Section<'_>) {
     let Some(version) = top.require(report, "graphrun", "begin with `graphrun: 1`") else { return };
     if !is_version(version, VERSION) {
         let message = "the version of the format is not known";
-        let finding = Diagnostic::error("GR008", message).at(report.place(&version.range), "here");
-        report.push(finding.help("this program reads `graphrun: 1`"));
+        let diagnostic =
+            Diagnostic::error("GR008", message).at(report.place(&version.range), "here");
+        report.push(diagnostic.help("this program reads `graphrun: 1`"));
     }
 }
 
@@ -432,8 +433,8 @@ fn warn_of_unused_fields(
         if env.schema.channel(&word.text).is_some() && !is_read(report, &word.text) {
             let message = format!("nothing reads the input `{}`", word.text);
             let place = report.place(&word.range);
-            let finding = Diagnostic::warning("GR018", message).at(place, "not read");
-            report.push(finding.help("read it in a prompt or an expression, or remove it here"));
+            let diagnostic = Diagnostic::warning("GR018", message).at(place, "not read");
+            report.push(diagnostic.help("read it in a prompt or an expression, or remove it here"));
         }
     }
     let is_input = |name: &str| inputs.iter().any(|it| it.text == name);
@@ -459,7 +460,7 @@ fn warn_of_unused_fields(
             continue;
         }
         let place = report.place(&key.range);
-        let finding = if is_read {
+        let diagnostic = if is_read {
             let message = format!("nothing writes the field `{name}`");
             Diagnostic::warning("GR018", message)
                 .at(place, "never has a value")
@@ -473,7 +474,7 @@ fn warn_of_unused_fields(
             let message = format!("nothing uses the field `{name}`");
             Diagnostic::warning("GR018", message).at(place, "not used")
         };
-        report.push(finding);
+        report.push(diagnostic);
     }
 }
 

@@ -416,7 +416,7 @@ pub(super) fn check_tier(
     if writes && tier.is_read_only {
         let message = format!("only people write the tier `{}`", word.text);
         let place = report.place(&word.range);
-        let finding = Diagnostic::error("GR059", message).at(place, "cannot be written here");
+        let diagnostic = Diagnostic::error("GR059", message).at(place, "cannot be written here");
         let writable = names(tiers, true);
         let help = match writable.first() {
             Some(other) => format!("name another tier, such as `{other}`"),
@@ -424,7 +424,7 @@ pub(super) fn check_tier(
                 "declare a tier that runs write, such as `discovered: { keep: 48h }`".to_owned()
             }
         };
-        report.push(finding.help(help));
+        report.push(diagnostic.help(help));
         return None;
     }
     Some(tier.clone())

@@ -161,6 +161,6 @@ pub(super) fn warn_of_no_effect(
     help: &str,
 ) {
     let place = report.place(&key.range);
-    let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
-    report.push(finding.help(help));
+    let diagnostic = Diagnostic::warning("GR134", message).at(place, "without effect");
+    report.push(diagnostic.help(help));
 }

@@ -51,8 +51,9 @@ fn read_fail_reason(report: &mut Report, then: &Yaml, schema: &Schema) -> Option
     let ty = schema.channel(name.as_str())?.ty().required();
     if !ty.fits(&Type::String) {
         let message = format!("the reason of a failure is a text, and `{name}` is `{ty}`");
-        let finding = Diagnostic::error("GR022", message).at(report.place(&word.range), "no text");
-        report.push(finding.help("name a field of the type `string`, which `set` can compute"));
+        let diagnostic =
+            Diagnostic::error("GR022", message).at(report.place(&word.range), "no text");
+        report.push(diagnostic.help("name a field of the type `string`, which `set` can compute"));
     }
     Some(name)
 }
@@ -80,10 +81,10 @@ pub(super) fn read_policies(
     if let (Some(key), false) = (section.key("exhausted"), is_bounded) {
         let message = format!("`{name}` has a target for used-up visits, but no number of visits");
         let place = report.place(&key.range);
-        let finding =
+        let diagnostic =
             Diagnostic::error("GR006", message).at(place, "without `max_visits` or `limits`");
         report.push(
-            finding.help("add `max_visits: 3`, or `limits` of the node: `limits: { usd: 1 }`"),
+            diagnostic.help("add `max_visits: 3`, or `limits` of the node: `limits: { usd: 1 }`"),
         );
     }
     let retry = section.get("retry").and_then(|it| report.retry(it));
@@ -98,16 +99,17 @@ pub(super) fn read_policies(
     let collects = section.get(MAP).is_some_and(|it| it.get(FAILED).is_some());
     if let (Some(map), Some(key)) = (map, section.key("catch")) {
         let message = format!("`{map}` decides what follows a failure of `{name}`");
-        let finding = Diagnostic::error("GR039", message).at(report.place(&key.range), "not here");
-        report.push(finding.help(format!("move it to `{map}`")));
+        let diagnostic =
+            Diagnostic::error("GR039", message).at(report.place(&key.range), "not here");
+        report.push(diagnostic.help(format!("move it to `{map}`")));
         catch.clear();
     }
     if collects && catch.iter().any(|it| it.kind.is_none()) {
         let key = section.key("catch");
         let place = key.and_then(|it| report.place(&it.range));
         let message = format!("`{name}` collects failed items, so `any` catches none of them");
-        let finding = Diagnostic::error("GR039", message).at(place, "never used");
-        report.push(finding.help("remove `any`, or `failed` of the map"));
+        let diagnostic = Diagnostic::error("GR039", message).at(place, "never used");
+        report.push(diagnostic.help("remove `any`, or `failed` of the map"));
     }
     if map.is_none() && !collects {
         catch = with_defaults(catch, &defaults.catch, name);

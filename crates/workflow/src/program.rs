@@ -265,8 +265,8 @@ fn read_protocol(report: &mut Report, yaml: &Yaml) -> Option<ProgramProtocol> {
 pub(super) fn refuse_both(report: &mut Report, what: &str, command: &SpannedText) {
     let message = format!("{what} has both `model` and `command`");
     let place = report.place(&command.range);
-    let finding = Diagnostic::error("GR007", message).at(place, "a second source of answers");
-    report.push(finding.help("keep one of them"));
+    let diagnostic = Diagnostic::error("GR007", message).at(place, "a second source of answers");
+    report.push(diagnostic.help("keep one of them"));
 }
 
 #[cfg(test)]

@@ -384,9 +384,9 @@ impl<'a> Reader<'a> {
             format!("quote it: `{}: \"{text}\"`", key.text)
         };
         *value = Yaml { range: range.clone(), data: Data::Scalar { text, plain: true } };
-        let finding = Diagnostic::error("GR001", ENDS_AT_COMMA);
-        let finding = finding.at(self.report.place(&(end..end + 1)), "the value ends here");
-        self.report.push(finding.help(help));
+        let diagnostic = Diagnostic::error("GR001", ENDS_AT_COMMA);
+        let diagnostic = diagnostic.at(self.report.place(&(end..end + 1)), "the value ends here");
+        self.report.push(diagnostic.help(help));
     }
 
     fn alias(
@@ -460,8 +460,8 @@ impl<'a> Reader<'a> {
                 if let Some(hidden) = hidden_blank(&self.report.file.text, at) {
                     let message = "an invisible character follows this colon in place of a blank";
                     let place = self.report.place(&hidden);
-                    let finding = Diagnostic::error("GR001", message).at(place, "no blank");
-                    self.report.push(finding.help("replace it with a blank"));
+                    let diagnostic = Diagnostic::error("GR001", message).at(place, "no blank");
+                    self.report.push(diagnostic.help("replace it with a blank"));
                     return Err(Hopeless);
                 }
                 if let Some(mistake) = Mistake::of(error.info(), &self.report.file.text, at) {
@@ -471,10 +471,10 @@ impl<'a> Reader<'a> {
                         .push(Diagnostic::error("GR001", message).at(place, label).help(help));
                     return Err(Hopeless);
                 }
-                let finding = Diagnostic::error("GR001", error.info())
+                let diagnostic = Diagnostic::error("GR001", error.info())
                     .at(self.report.place(&(at..at)), "the YAML is invalid from here");
                 let help = advice(error.info(), &self.report.file.text, at);
-                self.report.push(Diagnostic { help, ..finding });
+                self.report.push(Diagnostic { help, ..diagnostic });
                 Err(Hopeless)
             }
             None => Ok((Event::StreamEnd, 0..0)),

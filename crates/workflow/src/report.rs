@@ -1,4 +1,4 @@
-//! Collects the findings of one load.
+//! Collects the diagnostics of one load.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -11,15 +11,15 @@ use graphrun_guard::data_limit::DataLimitReached;
 
 use super::written::Without;
 
-/// The most findings that are reported; a file with more mistakes is probably not a workflow.
+/// The most diagnostics that are reported; a file with more mistakes is probably not a workflow.
 pub(super) const FINDINGS_MAX: usize = 500;
 
-/// The findings about one workflow file and its prompts.
+/// The diagnostics about one workflow file and its prompts.
 #[derive(Debug)]
 pub struct Report {
     pub(super) file: Arc<SourceFile>,
-    findings: Diagnostics,
-    /// The reported findings with their places, so that a prompt shared by nodes is reported once.
+    diagnostics: Diagnostics,
+    /// The reported diagnostics with their places, so that a prompt shared by nodes is reported once.
     reported: BTreeSet<(&'static str, String, usize, String)>,
     /// The positions of repeated keys.
     pub(super) repeated: BTreeSet<usize>,
@@ -48,7 +48,7 @@ impl Report {
     pub(super) fn new(file: Arc<SourceFile>) -> Self {
         Self {
             file,
-            findings: Diagnostics::default(),
+            diagnostics: Diagnostics::default(),
             reported: BTreeSet::new(),
             repeated: BTreeSet::new(),
             facts: FactNeeds::default(),
@@ -61,31 +61,31 @@ impl Report {
         Some(Place { file: Arc::clone(&self.file), range: range.clone() })
     }
 
-    /// Adds a finding, once.
-    pub fn push(&mut self, finding: Diagnostic) {
-        let (name, start) = match finding.labels.first() {
+    /// Adds a diagnostic, once.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        let (name, start) = match diagnostic.labels.first() {
             Some(label) => (label.place.file.name.clone(), label.place.range.start),
             None => (String::new(), 0),
         };
         let new = !self.is_full()
-            && self.reported.insert((finding.code, name, start, finding.message.clone()));
+            && self.reported.insert((diagnostic.code, name, start, diagnostic.message.clone()));
         if new {
-            self.findings.push(finding);
+            self.diagnostics.push(diagnostic);
         }
     }
 
-    pub(super) fn extend(&mut self, findings: impl IntoIterator<Item = Diagnostic>) {
-        findings.into_iter().for_each(|it| self.push(it));
+    pub(super) fn extend(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
+        diagnostics.into_iter().for_each(|it| self.push(it));
     }
 
     pub(super) fn push_problem(&mut self, problem: Problem, place: Option<Place>) {
         let Problem { code, range: _, message, label, help, without, is_warning } = problem;
-        let finding = if is_warning { Diagnostic::warning } else { Diagnostic::error };
-        let mut finding = finding(code, message).at(place, label);
+        let diagnostic = if is_warning { Diagnostic::warning } else { Diagnostic::error };
+        let mut diagnostic = diagnostic(code, message).at(place, label);
         if let Some(without) = without {
-            finding = finding.at(self.place(&without.place), without.text);
+            diagnostic = diagnostic.at(self.place(&without.place), without.text);
         }
-        self.push(Diagnostic { help, ..finding });
+        self.push(Diagnostic { help, ..diagnostic });
     }
 
     /// Reports an unknown name, with the nearest known one.
@@ -97,7 +97,7 @@ impl Report {
         known: impl IntoIterator<Item = &'n str>,
     ) {
         if self.is_full() {
-            // A suggestion for each dropped finding would take time for nothing.
+            // A suggestion for each dropped diagnostic would take time for nothing.
             return;
         }
         let help = suggestion(&word.text, known).unwrap_or_else(|| match kind {
@@ -134,8 +134,8 @@ impl Report {
 
     /// Reports a value above a limit; `what` is the subject of the message.
     pub(super) fn push_limit(&mut self, what: &str, reached: &DataLimitReached, at: &Range<usize>) {
-        let finding = Diagnostic::error("GR055", format!("{what} is {reached}"));
-        self.push(finding.at(self.place(at), "the limit is reached here"));
+        let diagnostic = Diagnostic::error("GR055", format!("{what} is {reached}"));
+        self.push(diagnostic.at(self.place(at), "the limit is reached here"));
     }
 
     /// Records that something refers to a declaration.
@@ -152,22 +152,22 @@ impl Report {
         self.used.contains(&(section, name.to_owned()))
     }
 
-    /// Whether further findings are dropped.
+    /// Whether further diagnostics are dropped.
     fn is_full(&self) -> bool {
         self.reported.len() >= FINDINGS_MAX
     }
 
     pub(super) fn has_errors(&self) -> bool {
-        self.findings.has_errors()
+        self.diagnostics.has_errors()
     }
 
     /// The number of errors so far.
     pub(super) fn error_count(&self) -> usize {
-        self.findings.count(Severity::Error)
+        self.diagnostics.count(Severity::Error)
     }
 
-    pub(super) fn into_findings(self) -> Diagnostics {
-        self.findings
+    pub(super) fn into_diagnostics(self) -> Diagnostics {
+        self.diagnostics
     }
 }
 

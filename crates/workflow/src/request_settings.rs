@@ -141,14 +141,14 @@ pub(super) fn check_support(
     let names: Vec<String> = models.iter().map(|it| format!("`{it}`")).collect();
     let names = names.join(" and ");
     let message = format!("`{key}` has no effect: {names} does not support it");
-    let finding = Diagnostic::warning("GR045", message);
-    let finding = finding.at(report.place(&yaml.range), "not sent");
+    let diagnostic = Diagnostic::warning("GR045", message);
+    let diagnostic = diagnostic.at(report.place(&yaml.range), "not sent");
     let by_other_protocol = models.iter().find_map(|it| {
         let (name, provider, model) = providers.split(it)?;
         let profile = provider.profile_elsewhere()?;
         profile.supports(model, parameter).then(|| (name, profile.protocol.as_str()))
     });
-    report.push(finding.help(match by_other_protocol {
+    report.push(diagnostic.help(match by_other_protocol {
         None => "remove it, or choose another model".to_owned(),
         Some((name, protocol)) => format!(
             "remove it, choose another model, or set `protocol = \"{protocol}\"` in `[providers.{name}]` of the configuration"

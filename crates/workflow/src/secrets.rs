@@ -19,8 +19,8 @@ impl Report {
     pub(super) fn refuse_secret(&mut self, text: &str, range: &Range<usize>) {
         if let Some((_, kind)) = find_form(text) {
             let message = format!("this looks like {kind}, written into the file");
-            let finding = Diagnostic::error("GR047", message);
-            self.push(finding.at(self.place(range), "a secret").help(HELP));
+            let diagnostic = Diagnostic::error("GR047", message);
+            self.push(diagnostic.at(self.place(range), "a secret").help(HELP));
         }
     }
 
@@ -32,8 +32,8 @@ impl Report {
     ) {
         if let Some((range, kind)) = find_form(text) {
             let message = format!("this looks like {kind}, written into a prompt");
-            let finding = Diagnostic::error("GR047", message);
-            self.push(finding.at(Some(place(range)), "a secret").help(HELP));
+            let diagnostic = Diagnostic::error("GR047", message);
+            self.push(diagnostic.at(Some(place(range)), "a secret").help(HELP));
         }
     }
 
@@ -48,8 +48,8 @@ impl Report {
             && matches!(expression.ty(), Type::Enum(texts) if texts.iter().any(|it| !it.is_empty()));
         if is_literal && names_a_secret(name) {
             let message = format!("the value of `{name}` is written into the file");
-            let finding = Diagnostic::error("GR047", message);
-            self.push(finding.at(self.place(range), "a secret").help(HELP));
+            let diagnostic = Diagnostic::error("GR047", message);
+            self.push(diagnostic.at(self.place(range), "a secret").help(HELP));
         }
     }
 }

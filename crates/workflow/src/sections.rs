@@ -442,8 +442,8 @@ fn check_provider(report: &mut Report, word: &SpannedText, providers: &Providers
     if let Some(near) = near.filter(|_| providers.get(provider).is_none()) {
         let message = format!("there is no built-in provider `{provider}`");
         let place = report.place(&word.range);
-        let finding = Diagnostic::warning("GR012", message).at(place, "not known");
-        report.push(finding.help(format!("did you mean `{near}`?")));
+        let diagnostic = Diagnostic::warning("GR012", message).at(place, "not known");
+        report.push(diagnostic.help(format!("did you mean `{near}`?")));
     }
 }
 
@@ -453,8 +453,8 @@ fn check_offered(report: &mut Report, tool: &ToolSignature, word: &SpannedText) 
     if schema["type"] != "object" && schema.get("properties").is_none() {
         let message = format!("`{}` takes no arguments by name", word.text);
         let place = report.place(&word.range);
-        let finding = Diagnostic::error("GR114", message).at(place, "a model cannot call it");
-        report.push(finding.help("make its input an object"));
+        let diagnostic = Diagnostic::error("GR114", message).at(place, "a model cannot call it");
+        report.push(diagnostic.help("make its input an object"));
     }
 }
 
@@ -528,9 +528,9 @@ fn read_dependencies(
     }
     if PackageInstaller::ALL.iter().all(|it| section.get(it.as_str()).is_none()) {
         let place = report.place(&yaml.range);
-        let finding = Diagnostic::error("GR006", "`dependencies` names no lock file");
+        let diagnostic = Diagnostic::error("GR006", "`dependencies` names no lock file");
         let help = "write `pip: requirements.txt`, `npm: package-lock.json`, `cargo: Cargo.lock` or `go: go.sum`";
-        report.push(finding.at(place, "nothing to install").help(help));
+        report.push(diagnostic.at(place, "nothing to install").help(help));
     }
     locks
 }
@@ -614,8 +614,8 @@ fn check_requirement(report: &mut Report, word: SpannedText) -> Option<String> {
     if word.text.contains("{{") || word.text.contains("${") {
         let message = "a text of the state must not become part of a command";
         let place = report.place(&word.range);
-        let finding = Diagnostic::error("GR046", message).at(place, "not filled in");
-        report.push(finding.help("name the package here"));
+        let diagnostic = Diagnostic::error("GR046", message).at(place, "not filled in");
+        report.push(diagnostic.help("name the package here"));
         return None;
     }
     let allowed = |it: char| it.is_ascii_alphanumeric() || "._-[]<>=!~,*+ ".contains(it);

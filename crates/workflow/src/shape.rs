@@ -89,10 +89,12 @@ impl<'a> Section<'a> {
         hint: impl Fn(&str) -> Option<String>,
     ) -> Option<Self> {
         let Data::Map(entries) = &yaml.data else {
-            let finding = report.of_wrong_kind(yaml, what, "a mapping");
+            let diagnostic = report.of_wrong_kind(yaml, what, "a mapping");
             report.push(match known.len() {
-                0..=KEYS_SHOWN_MAX => finding.help(format!("its keys are: {}", known.join(", "))),
-                _ => finding,
+                0..=KEYS_SHOWN_MAX => {
+                    diagnostic.help(format!("its keys are: {}", known.join(", ")))
+                }
+                _ => diagnostic,
             });
             return None;
         };
@@ -169,11 +171,11 @@ impl Report {
     /// Reports a value of another kind; `what` is the subject of the message, `wanted` what was
     /// expected.
     pub fn wrong_kind(&mut self, yaml: &Yaml, what: &str, wanted: &str) {
-        let finding = self.of_wrong_kind(yaml, what, wanted);
-        self.push(finding);
+        let diagnostic = self.of_wrong_kind(yaml, what, wanted);
+        self.push(diagnostic);
     }
 
-    /// The finding that a value does not have the expected kind.
+    /// The diagnostic that a value does not have the expected kind.
     pub(super) fn of_wrong_kind(&self, yaml: &Yaml, what: &str, wanted: &str) -> Diagnostic {
         let found = match &yaml.data {
             Data::Null => "nothing".to_owned(),
@@ -192,16 +194,16 @@ impl Report {
         };
         let source = self.file.text.get(yaml.range.clone()).unwrap_or_default();
         let braces = matches!(yaml.data, Data::Map(_)) && source.starts_with('{');
-        let finding = Diagnostic::error("GR005", format!("{what} is {wanted}, not {found}"))
+        let diagnostic = Diagnostic::error("GR005", format!("{what} is {wanted}, not {found}"))
             .at(self.place(&yaml.range), format!("expected {wanted}"));
         if braces && wanted.contains("text") {
-            finding.help("a text that starts with `{` must be quoted")
+            diagnostic.help("a text that starts with `{` must be quoted")
         } else if matches!(yaml.data, Data::List(_)) && wanted.contains("mapping") {
-            finding.help("write `NAME: …` for each, without `- `")
+            diagnostic.help("write `NAME: …` for each, without `- `")
         } else if let (Data::Null, Some((key, value))) = (&yaml.data, self.split_key(yaml)) {
-            finding.help(format!("write a blank after the colon: `{key}: {value}`"))
+            diagnostic.help(format!("write a blank after the colon: `{key}: {value}`"))
         } else {
-            finding
+            diagnostic
         }
     }
 
@@ -214,8 +216,8 @@ impl Report {
 
     /// Reports a value that is not accepted.
     pub fn bad_value(&mut self, word: &SpannedText, message: impl Into<String>, help: &str) {
-        let finding = Diagnostic::error("GR009", message).at(self.place(&word.range), "here");
-        self.push(if help.is_empty() { finding } else { finding.help(help) });
+        let diagnostic = Diagnostic::error("GR009", message).at(self.place(&word.range), "here");
+        self.push(if help.is_empty() { diagnostic } else { diagnostic.help(help) });
     }
 
     /// Reads a text.
@@ -355,8 +357,8 @@ impl Report {
 
     /// Reports a word of a list that stands there already.
     pub fn named_twice(&mut self, word: &SpannedText, what: &str) {
-        let finding = Diagnostic::error("GR002", format!("{what} names `{}` twice", word.text));
-        self.push(finding.at(self.place(&word.range), "again"));
+        let diagnostic = Diagnostic::error("GR002", format!("{what} names `{}` twice", word.text));
+        self.push(diagnostic.at(self.place(&word.range), "again"));
     }
 
     pub(super) fn node_name(&mut self, word: &SpannedText) -> Option<NodeName> {

@@ -92,9 +92,9 @@ fn match_of_names<'y>(
     }
     if let Some(first) = missing.first() {
         let message = format!("no node is called {}", missing.join(", "));
-        let finding = Diagnostic::error("GR024", message);
-        let finding = finding.at(report.place(&on.range), "not every value is a node");
-        report.push(finding.help(format!("give each value a target: `to: {{ {first}: … }}`")));
+        let diagnostic = Diagnostic::error("GR024", message);
+        let diagnostic = diagnostic.at(report.place(&on.range), "not every value is a node");
+        report.push(diagnostic.help(format!("give each value a target: `to: {{ {first}: … }}`")));
     }
     Some(RouteDraft::Match { on: Some(on), to, arms })
 }
@@ -116,9 +116,10 @@ fn read_cases<'y>(
     let mut otherwise: Option<&Yaml> = None;
     for item in items {
         if let Some(otherwise) = otherwise {
-            let finding = Diagnostic::error("GR025", "a case after the last one is never reached");
-            let finding = finding.at(report.place(&item.range), "never reached");
-            report.push(finding.at(report.place(&otherwise.range), "always taken"));
+            let diagnostic =
+                Diagnostic::error("GR025", "a case after the last one is never reached");
+            let diagnostic = diagnostic.at(report.place(&item.range), "never reached");
+            report.push(diagnostic.at(report.place(&otherwise.range), "always taken"));
         }
         let Some(case) = Section::read::<CaseKeys>(report, item, "a case") else { continue };
         let to = case.require(report, "to", "give the case a target");
@@ -141,10 +142,10 @@ fn match_parts<'y>(
     if let Some((subject, arms)) = arms_beside_match(then) {
         let (key, place) = (&arms[0].key, report.place(&arms[0].key.range));
         let message = format!("the target of `{}` is not below `to`", key.text);
-        let finding = Diagnostic::error("GR006", message).at(place, "`to` is missing");
+        let diagnostic = Diagnostic::error("GR006", message).at(place, "`to` is missing");
         let shown: Vec<String> = arms.iter().map(|it| format!("{}: …", it.key.text)).collect();
         let help = format!("write `to: {{ {} }}`", shown.join(", "));
-        report.push(finding.help(help));
+        report.push(diagnostic.help(help));
         return Some((Some(&subject.value), &subject.key, arms));
     }
     let section = Section::read::<MatchKeys>(report, then, "`then`")?;
@@ -246,12 +247,12 @@ pub(super) fn check_condition(report: &mut Report, yaml: &Yaml, condition: &Expr
     let place = report.place(&yaml.range);
     if !matches!(condition.ty(), Type::Bool | Type::Any) {
         let message = format!("a condition is true or false, and this is `{}`", condition.ty());
-        let finding = Diagnostic::error("GR022", message).at(place, "not a bool");
-        report.push(finding.help("compare it with a value"));
+        let diagnostic = Diagnostic::error("GR022", message).at(place, "not a bool");
+        report.push(diagnostic.help("compare it with a value"));
     } else if condition.is_constant() {
         let message = format!("the condition is always `{}`", condition.source());
-        let finding = Diagnostic::error("GR025", message).at(place, "reads no field");
-        report.push(finding.help("remove the case, or its condition"));
+        let diagnostic = Diagnostic::error("GR025", message).at(place, "reads no field");
+        report.push(diagnostic.help("remove the case, or its condition"));
     }
 }
 
@@ -300,10 +301,10 @@ pub(super) fn check_arms(
     let mut unknown = 0;
     for key in keys.iter().filter(|it| !values.contains(&it.text)) {
         let message = format!("\"{}\" is never a value of `{}`", key.text, on.source());
-        let finding = Diagnostic::error("GR023", message);
-        let finding = finding.at(report.place(&key.range), "no such value");
+        let diagnostic = Diagnostic::error("GR023", message);
+        let diagnostic = diagnostic.at(report.place(&key.range), "no such value");
         let help = suggestion(&key.text, values.iter().map(String::as_str));
-        report.push(Diagnostic { help, ..finding });
+        report.push(Diagnostic { help, ..diagnostic });
         unknown += 1;
     }
     let is_missing = |value: &&String| !keys.iter().any(|it| it.text == **value);
@@ -311,9 +312,9 @@ pub(super) fn check_arms(
     // Each unknown value may be a misspelling of a missing one.
     if missing.len() > unknown {
         let message = format!("no {what} for {}", missing.join(", "));
-        let finding = Diagnostic::error("GR024", message);
-        let finding = finding.at(report.place(&to.range), "not every value");
-        report.push(finding.help(format!("add `{}: …`", missing[0])));
+        let diagnostic = Diagnostic::error("GR024", message);
+        let diagnostic = diagnostic.at(report.place(&to.range), "not every value");
+        report.push(diagnostic.help(format!("add `{}: …`", missing[0])));
     }
     Some(values)
 }
@@ -325,9 +326,9 @@ fn values_to_match(report: &mut Report, subject: &Yaml, on: &Expression) -> Opti
         Type::Bool => Some(vec!["true".to_owned(), "false".to_owned()]),
         other => {
             let message = format!("a match is over an enum or a bool, and this is `{other}`");
-            let finding = Diagnostic::error("GR022", message);
-            let finding = finding.at(report.place(&subject.range), "too many values");
-            report.push(finding.help("use a list of cases: `- { when: …, to: … }`"));
+            let diagnostic = Diagnostic::error("GR022", message);
+            let diagnostic = diagnostic.at(report.place(&subject.range), "too many values");
+            report.push(diagnostic.help("use a list of cases: `- { when: …, to: … }`"));
             None
         }
     }

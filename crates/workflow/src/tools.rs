@@ -140,8 +140,8 @@ fn read_tool(
     {
         let message = "the input of a tool is a record of its arguments";
         let place = report.place(&yaml.range);
-        let finding = Diagnostic::error("GR114", message).at(place, "no record");
-        report.push(finding.help("write `input: { query: string }`"));
+        let diagnostic = Diagnostic::error("GR114", message).at(place, "no record");
+        report.push(diagnostic.help("write `input: { query: string }`"));
         return None;
     }
     let action = match (section.get("run"), section.get("http")) {
@@ -158,15 +158,15 @@ fn read_tool(
         (Some(_), Some(http)) => {
             let message = format!("{what} has both `run` and `http`");
             let place = report.place(&http.range);
-            let finding = Diagnostic::error("GR007", message).at(place, "a second action");
-            report.push(finding.help("keep one of them"));
+            let diagnostic = Diagnostic::error("GR007", message).at(place, "a second action");
+            report.push(diagnostic.help("keep one of them"));
             None
         }
         (None, None) => {
             let message = format!("{what} has neither `run` nor `http`");
             let place = report.place(&key.range);
-            let finding = Diagnostic::error("GR006", message).at(place, "no action");
-            report.push(finding.help("write `run: [python3, search.py]` or `http: { url: … }`"));
+            let diagnostic = Diagnostic::error("GR006", message).at(place, "no action");
+            report.push(diagnostic.help("write `run: [python3, search.py]` or `http: { url: … }`"));
             None
         }
     };
@@ -275,9 +275,9 @@ fn check_arguments(
     let lost = record.fields.iter().find(|it| !method.has_body() && !is_in_url(&it.name));
     if let Some(lost) = lost {
         let message = format!("nothing sends the argument `{}`", lost.name);
-        let finding = Diagnostic::error("GR114", message).at(place, "not in the address");
+        let diagnostic = Diagnostic::error("GR114", message).at(place, "not in the address");
         let help = format!("write `{{{}}}` into the address, or use `method: POST`", lost.name);
-        report.push(finding.help(help));
+        report.push(diagnostic.help(help));
     }
 }
 
@@ -322,8 +322,8 @@ fn read_header(report: &mut Report, yaml: &Yaml) -> Option<HeaderText> {
     let secret = secret.and_then(|it| report.word(it, "`secret`"))?;
     if !is_harmless_variable(&secret.text) {
         let message = format!("`{}` is no name of a variable with a secret", secret.text);
-        let finding = Diagnostic::error("GR048", message);
-        report.push(finding.at(report.place(&secret.range), "not allowed").help(help));
+        let diagnostic = Diagnostic::error("GR048", message);
+        report.push(diagnostic.at(report.place(&secret.range), "not allowed").help(help));
         return None;
     }
     let prefix = section.get("prefix").map(|it| report.word(it, "`prefix`"));

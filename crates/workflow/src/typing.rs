@@ -54,7 +54,7 @@ pub(super) fn comparable(a: &Type, b: &Type) -> bool {
 /// Why the values of a type cannot be assigned to a declared type.
 #[derive(Debug)]
 pub(crate) struct Misfit {
-    /// The code of the finding.
+    /// The code of the diagnostic.
     pub(crate) code: &'static str,
     /// The message.
     pub(crate) message: String,

@@ -223,7 +223,7 @@ struct Refusal {
     help: &'static str,
 }
 
-/// Loads every used workflow and adds its findings.
+/// Loads every used workflow and adds its diagnostics.
 pub(super) fn load_used(
     report: &mut Report,
     uses: Uses<'_>,
@@ -281,8 +281,9 @@ fn load_one(
     };
     let file = Arc::new(SourceFile { name: path.shown.display().to_string(), text });
     let own = folder.of_file(&path);
-    let (workflow, findings) = survey_within(file, own, registry, &chain.then(&path.shown, outer));
-    report.extend(findings);
+    let (workflow, diagnostics) =
+        survey_within(file, own, registry, &chain.then(&path.shown, outer));
+    report.extend(diagnostics);
     workflow
 }
 

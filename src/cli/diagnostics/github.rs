@@ -11,22 +11,22 @@ use crate::diagnostic::{Diagnostic, Severity};
 /// Returns a command for each diagnostic, with paths relative to a folder.
 pub(in crate::cli) fn commands(checked: &[Checked], folder: &Path) -> String {
     let mut text = String::new();
-    for Checked { workflow, findings } in checked {
-        for finding in findings.in_order() {
-            text += &command(finding, workflow, folder);
+    for Checked { workflow, diagnostics } in checked {
+        for diagnostic in diagnostics.in_order() {
+            text += &command(diagnostic, workflow, folder);
             text.push('\n');
         }
     }
     text
 }
 
-fn command(finding: &Diagnostic, workflow: &Path, folder: &Path) -> String {
-    let kind = match finding.severity {
+fn command(diagnostic: &Diagnostic, workflow: &Path, folder: &Path) -> String {
+    let kind = match diagnostic.severity {
         Severity::Hint => "notice",
         Severity::Warning => "warning",
         Severity::Error => "error",
     };
-    let place = finding.labels.first().map(|it| &it.place);
+    let place = diagnostic.labels.first().map(|it| &it.place);
     let file = place.map_or(workflow, |it| Path::new(&it.file.name));
     let mut properties = vec![("file", seen_from(folder, file))];
     if let Some(place) = place {
@@ -38,10 +38,10 @@ fn command(finding: &Diagnostic, workflow: &Path, folder: &Path) -> String {
             properties.extend([("col", column.to_string()), ("endColumn", end_column.to_string())]);
         }
     }
-    properties.push(("title", finding.code.to_owned()));
+    properties.push(("title", diagnostic.code.to_owned()));
     let property = |(name, value): &(&str, String)| format!("{name}={}", escaped_property(value));
     let properties: Vec<String> = properties.iter().map(property).collect();
-    format!("::{kind} {}::{}", properties.join(","), escaped(&advice(finding)))
+    format!("::{kind} {}::{}", properties.join(","), escaped(&advice(diagnostic)))
 }
 
 /// Escapes a text so that it cannot end the line. The percent sign comes first, since the other
@@ -66,7 +66,7 @@ mod tests {
     };
 
     #[test]
-    fn a_finding_is_one_line_with_its_place() {
+    fn a_diagnostic_is_one_line_with_its_place() {
         insta::assert_snapshot!(commands(&[checked()], Path::new("/repo")), @r"
         ::warning file=team.yaml,title=GR018::the agent `ba` is not used
         ::error file=team.yaml,line=3,endLine=3,col=11,endColumn=17,title=GR010::there is no node `publsh`%0Adid you mean `publish`?
@@ -77,13 +77,13 @@ mod tests {
     fn no_text_can_end_the_line_or_its_property() {
         let file =
             Arc::new(SourceFile { name: "a,b:c%\n::error::x.yaml".into(), text: "a\nb".into() });
-        let mut findings = Diagnostics::default();
-        findings.push(
+        let mut diagnostics = Diagnostics::default();
+        diagnostics.push(
             Diagnostic::error("GR001", "100%: a, b")
                 .at(Some(Place { file, range: 0..3 }), "")
                 .help("first\r\n::stop-commands::x"),
         );
-        let checked = Checked { workflow: "team.yaml".into(), findings };
+        let checked = Checked { workflow: "team.yaml".into(), diagnostics };
         insta::assert_snapshot!(
             commands(&[checked], Path::new("/repo")),
             @"::error file=a%2Cb%3Ac%25%0A%3A%3Aerror%3A%3Ax.yaml,line=1,endLine=2,title=GR001::100%25: a, b%0Afirst ::stop-commands::x"

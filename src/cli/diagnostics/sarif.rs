@@ -44,27 +44,27 @@ fn rule(code: &Code) -> Value {
 }
 
 fn results(checked: &Checked, folder: &Path) -> Vec<Value> {
-    let findings = checked.findings.in_order();
-    findings.into_iter().map(|it| result(it, &checked.workflow, folder)).collect()
+    let diagnostics = checked.diagnostics.in_order();
+    diagnostics.into_iter().map(|it| result(it, &checked.workflow, folder)).collect()
 }
 
-fn result(finding: &Diagnostic, workflow: &Path, folder: &Path) -> Value {
-    let (first, others) = match finding.labels.split_first() {
+fn result(diagnostic: &Diagnostic, workflow: &Path, folder: &Path) -> Value {
+    let (first, others) = match diagnostic.labels.split_first() {
         Some((first, others)) => (located(first, folder), others),
         None => {
             (json!({"physicalLocation": {"artifactLocation": artifact(workflow, folder)}}), &[][..])
         }
     };
     let mut result = json!({
-        "ruleId": finding.code,
-        "ruleIndex": CODES.iter().position(|it| it.as_str() == finding.code),
-        "level": match finding.severity {
+        "ruleId": diagnostic.code,
+        "ruleIndex": CODES.iter().position(|it| it.as_str() == diagnostic.code),
+        "level": match diagnostic.severity {
             Severity::Hint => "note",
             Severity::Warning => "warning",
             Severity::Error => "error",
         },
         // Without arguments, every viewer shows braces literally.
-        "message": {"text": advice(finding)},
+        "message": {"text": advice(diagnostic)},
         "locations": [first],
     });
     if !others.is_empty() {
@@ -148,10 +148,10 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_without_a_place_is_about_the_workflow() {
-        let mut findings = Diagnostics::default();
-        findings.push(Diagnostic::error("GR006", "no node starts the graph"));
-        let checked = Checked { workflow: "team.yaml".into(), findings };
+    fn a_diagnostic_without_a_place_is_about_the_workflow() {
+        let mut diagnostics = Diagnostics::default();
+        diagnostics.push(Diagnostic::error("GR006", "no node starts the graph"));
+        let checked = Checked { workflow: "team.yaml".into(), diagnostics };
         let location =
             &log(&[checked], Path::new("/repo"), true)["runs"][0]["results"][0]["locations"][0];
         assert_eq!(

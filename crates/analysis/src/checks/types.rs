@@ -9,9 +9,10 @@ use graphrun_core::{
 /// A Rust type that a node, a route or a condition reads or writes can be a value of the channels.
 ///
 /// The node may still fail on some values: a type can say less than its code.
-pub(super) fn check_types(graph: &Graph, findings: &mut Diagnostics) {
+pub(super) fn check_types(graph: &Graph, diagnostics: &mut Diagnostics) {
     for (name, spec) in &graph.nodes {
-        let mut check = TypeCheck { graph, place: spec.place.as_ref(), findings: &mut *findings };
+        let mut check =
+            TypeCheck { graph, place: spec.place.as_ref(), diagnostics: &mut *diagnostics };
         let whose = format!("`{name}`");
         if let Some(types) = spec.node.describe().types {
             let NodeTypes { reads, items, writes } = types.as_ref();
@@ -32,7 +33,8 @@ pub(super) fn check_types(graph: &Graph, findings: &mut Diagnostics) {
     for edge in &graph.edges {
         let Edge::Route { from, route, place } = edge else { continue };
         if let Some(view) = route.view_type() {
-            let mut check = TypeCheck { graph, place: place.as_ref(), findings: &mut *findings };
+            let mut check =
+                TypeCheck { graph, place: place.as_ref(), diagnostics: &mut *diagnostics };
             check.check_reads(&format!("the route of `{from}`"), view);
         }
     }
@@ -42,7 +44,7 @@ pub(super) fn check_types(graph: &Graph, findings: &mut Diagnostics) {
 struct TypeCheck<'a> {
     graph: &'a Graph,
     place: Option<&'a Place>,
-    findings: &'a mut Diagnostics,
+    diagnostics: &'a mut Diagnostics,
 }
 
 impl TypeCheck<'_> {
@@ -91,6 +93,6 @@ impl TypeCheck<'_> {
     }
 
     fn report(&mut self, message: String) {
-        self.findings.push(Diagnostic::error("GR022", message).at(self.place.cloned(), "here"));
+        self.diagnostics.push(Diagnostic::error("GR022", message).at(self.place.cloned(), "here"));
     }
 }

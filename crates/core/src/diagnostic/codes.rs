@@ -1,4 +1,4 @@
-//! Every code of a finding, and the page that explains it.
+//! Every code of a diagnostic, and the page that explains it.
 //!
 //! The pages are files in `docs/codes`; `graphrun explain` prints the same text. A new code is a
 //! new page and a line in [`CODES`]; a code never changes its meaning.
@@ -80,7 +80,7 @@ impl Code {
         until_heading(body)
     }
 
-    /// Why it is worth a finding, as Markdown.
+    /// Why it is worth a diagnostic, as Markdown.
     pub fn reason(&self) -> &'static str {
         self.section("Why it matters")
     }

@@ -50,10 +50,10 @@ impl AttachedFile {
         {
             let place = reader.report().place(&yaml.range);
             let message = format!("`{}` is no file: it is `{}`", word.text, value.ty());
-            let finding = Diagnostic::error("GR022", message).at(place, "not a file");
+            let diagnostic = Diagnostic::error("GR022", message).at(place, "not a file");
             let help = "attach a field of the type `file`, `file?` or `[file]`, or the path of a file beside the \
                         workflow";
-            reader.report().push(finding.help(help));
+            reader.report().push(diagnostic.help(help));
             return None;
         }
         Some(Self::Value(Box::new(value)))
@@ -120,8 +120,8 @@ fn read_fixed(reader: &mut NodeReader<'_>, word: &SpannedText) -> Option<Attachm
     };
     let message = format!("the file `{}` cannot be attached: {reason}", word.text);
     let place = reader.report().place(&word.range);
-    let finding = Diagnostic::error("GR052", message).at(place, "named here");
+    let diagnostic = Diagnostic::error("GR052", message).at(place, "named here");
     let help = "name a file in the folder of the workflow, or a field of the type `file`";
-    reader.report().push(finding.help(help));
+    reader.report().push(diagnostic.help(help));
     None
 }

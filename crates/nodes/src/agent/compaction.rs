@@ -286,8 +286,8 @@ pub(crate) fn check_replaceable(
     let place = reader.report().place(&yaml.range);
     let message = format!("`{field}` cannot be compacted: its messages are only added");
     let help = format!("declare it as `{field}: {{ type: [message], merge: messages }}`");
-    let finding = Diagnostic::error("GR022", message).at(place, "without `merge: messages`");
-    reader.report().push(finding.help(help));
+    let diagnostic = Diagnostic::error("GR022", message).at(place, "without `merge: messages`");
+    reader.report().push(diagnostic.help(help));
     None
 }
 

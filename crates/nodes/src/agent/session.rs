@@ -109,9 +109,9 @@ pub(super) fn read(
     let place = reader.report().place(&yaml.range);
     if writes.contains(&field) {
         let message = format!("`{field}` is the session of this agent and also in `writes`");
-        let finding = Diagnostic::error("GR022", message).at(place, "written twice");
+        let diagnostic = Diagnostic::error("GR022", message).at(place, "written twice");
         let help = "omit it from `writes`: the agent writes the id of its session there";
-        reader.report().push(finding.help(help));
+        reader.report().push(diagnostic.help(help));
         return None;
     }
     let channel = reader.schema().channel(field.as_str());
@@ -120,9 +120,9 @@ pub(super) fn read(
     };
     if !channel.is_some_and(holds) {
         let message = format!("`{field}` cannot hold the id of a session");
-        let finding = Diagnostic::error("GR022", message).at(place, "not a string");
+        let diagnostic = Diagnostic::error("GR022", message).at(place, "not a string");
         let help = format!("declare it as `{field}: {{ type: string, default: \"\" }}`");
-        reader.report().push(finding.help(help));
+        reader.report().push(diagnostic.help(help));
         return None;
     }
     Some(field)

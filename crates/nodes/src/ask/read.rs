@@ -140,15 +140,15 @@ fn check_choices(reader: &mut NodeReader<'_>, choices: &[SpannedText], channel: 
             continue;
         }
         let place = reader.report().place(&choice.range);
-        let finding = if let Some(values) = values_of(&ty) {
+        let diagnostic = if let Some(values) = values_of(&ty) {
             let message = format!("\"{}\" is never a value of `{ty}`", choice.text);
             let help = suggestion(&choice.text, values.iter().map(String::as_str));
-            let finding = Diagnostic::error("GR023", message).at(place, "no such value");
-            Diagnostic { help, ..finding }
+            let diagnostic = Diagnostic::error("GR023", message).at(place, "no such value");
+            Diagnostic { help, ..diagnostic }
         } else {
             let message = format!("a choice is a text, and `{channel}` is `{ty}`");
             Diagnostic::error("GR022", message).at(place, "another type")
         };
-        reader.report().push(finding);
+        reader.report().push(diagnostic);
     }
 }

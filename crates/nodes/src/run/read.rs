@@ -371,8 +371,8 @@ fn read_value_argument(
     if let Some(CommandPlace::Sandbox(_)) = place {
         let message = "an argument of a command in a sandbox is a constant";
         let place = reader.report().place(&yaml.range);
-        let finding = Diagnostic::error("GR046", message).at(place, "from the state");
-        reader.report().push(finding.help("pass it by `env:`, `stdin:` or `files:`"));
+        let diagnostic = Diagnostic::error("GR046", message).at(place, "from the state");
+        reader.report().push(diagnostic.help("pass it by `env:`, `stdin:` or `files:`"));
         return None;
     }
     let section = reader.section(yaml, "an argument", ARGUMENT_KEYS)?;
@@ -394,10 +394,10 @@ fn check_shape(reader: &mut NodeReader<'_>, host: &HostSettings, argv: &[String]
     let place = reader.report().place(&range);
     let shapes: Vec<String> = host.allow.iter().map(|it| format!("`{}`", it.join(" "))).collect();
     let message = format!("the host `{}` does not allow `{}`", host.name, argv.join(" "));
-    let finding = Diagnostic::error("GR053", message).at(place, "not allowed");
+    let diagnostic = Diagnostic::error("GR053", message).at(place, "not allowed");
     let help =
         format!("it allows commands that begin with {}, written as constants", shapes.join(" or "));
-    reader.report().push(finding.help(help));
+    reader.report().push(diagnostic.help(help));
 }
 
 /// Reports a key that means nothing for a command on a host.
@@ -418,8 +418,8 @@ fn check_variable(reader: &mut NodeReader<'_>, key: &SpannedText) {
     }
     let message = format!("a command in a sandbox cannot have the variable `{}`", key.text);
     let place = reader.report().place(&key.range);
-    let finding = Diagnostic::error("GR048", message).at(place, "not allowed");
-    reader.report().push(finding.help(
+    let diagnostic = Diagnostic::error("GR048", message).at(place, "not allowed");
+    reader.report().push(diagnostic.help(
         "use letters, digits and `_`, but no variable that configures programs or the \
          sandbox, such as `PATH`",
     ));
@@ -437,7 +437,7 @@ fn expect_plain(
         let shown = describe(expression.ty());
         let message = format!("{what} must be a text or a number, and this is {shown}");
         let place = reader.report().place(&yaml.range);
-        let finding = Diagnostic::error("GR022", message).at(place, "another type");
-        reader.report().push(finding.help(help));
+        let diagnostic = Diagnostic::error("GR022", message).at(place, "another type");
+        reader.report().push(diagnostic.help(help));
     }
 }

@@ -70,9 +70,9 @@ fn read_runner(
         let key = parts.key("proof");
         let range = key.map_or_else(|| tests.range.clone(), |it| it.range.clone());
         let place = reader.report().place(&range);
-        let finding = Diagnostic::error("GR006", message).at(place, "without `fixed`");
+        let diagnostic = Diagnostic::error("GR006", message).at(place, "without `fixed`");
         let help = "name the files or folders with the tests: `fixed: [tests/acceptance]`";
-        reader.report().push(finding.help(help));
+        reader.report().push(diagnostic.help(help));
         return None;
     }
     let runner = runner?;
@@ -94,9 +94,9 @@ fn is_for_node(reader: &mut NodeReader<'_>, parts: &Section<'_>, proof: Option<P
     {
         let message = "`runner: node` runs the tests in the process of the code, and `proof: isolated` is required";
         let place = reader.report().place(&key.range);
-        let finding = Diagnostic::error("GR009", message).at(place, "above `in_process`");
+        let diagnostic = Diagnostic::error("GR009", message).at(place, "above `in_process`");
         let help = "use `runner: pytest` with `fixed` tests that start the program: they test a program in any language";
-        reader.report().push(finding.help(help));
+        reader.report().push(diagnostic.help(help));
         return false;
     }
     let words = parts.get("allow").map(|it| reader.report().words(it, "`allow`"));
@@ -124,8 +124,8 @@ fn read_test_command(
         let message =
             format!("a command proves nothing, and `proof: {}` is required", proof.as_str());
         let place = parts.key("proof").map(|it| reader.report().place(&it.range))?;
-        let finding = Diagnostic::error("GR009", message).at(place, "above `unproven`");
-        reader.report().push(finding.help("use a `runner`, or remove `proof`"));
+        let diagnostic = Diagnostic::error("GR009", message).at(place, "above `unproven`");
+        reader.report().push(diagnostic.help("use a `runner`, or remove `proof`"));
         return None;
     }
     let path = parts.get("report_path").and_then(|it| reader.report().word(it, "`report_path`"));
@@ -179,9 +179,9 @@ fn read_fixed_files(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Vec<Fixe
 fn refuse_fixed(reader: &mut NodeReader<'_>, word: &SpannedText, reason: &str) {
     let message = format!("the fixed tests `{}` cannot be read: {reason}", word.text);
     let place = reader.report().place(&word.range);
-    let finding = Diagnostic::error("GR050", message).at(place, "named here");
+    let diagnostic = Diagnostic::error("GR050", message).at(place, "named here");
     let help = "name a file or a folder in the folder of the workflow";
-    reader.report().push(finding.help(help));
+    reader.report().push(diagnostic.help(help));
 }
 
 fn read_allowed(reader: &mut NodeReader<'_>, yaml: &Yaml) -> BTreeSet<Allowed> {

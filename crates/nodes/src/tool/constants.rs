@@ -25,8 +25,8 @@ pub(super) fn check_constant(
     let Some(problem) = problem_of(&tool.input, &key.text, value) else { return };
     let message = format!("the argument `{}` does not fit `{}`: {problem}", key.text, tool.name);
     let place = reader.report().place(&yaml.range);
-    let finding = Diagnostic::error("GR114", message).at(place, "refused in each run");
-    reader.report().push(finding.help("change the value, or the schema of the tool"));
+    let diagnostic = Diagnostic::error("GR114", message).at(place, "refused in each run");
+    reader.report().push(diagnostic.help("change the value, or the schema of the tool"));
 }
 
 /// Returns why an argument does not fit the schema of the input.

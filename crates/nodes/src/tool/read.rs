@@ -181,8 +181,8 @@ fn check_argument(
             let message = format!("`{}` takes no argument `{}`", tool.name, key.text);
             let place = reader.report().place(&key.range);
             let help = suggestion(&key.text, record.fields.iter().map(|it| it.name.as_str()));
-            let finding = Diagnostic::error("GR114", message).at(place, "no such argument");
-            reader.report().push(Diagnostic { help, ..finding });
+            let diagnostic = Diagnostic::error("GR114", message).at(place, "no such argument");
+            reader.report().push(Diagnostic { help, ..diagnostic });
         }
         return;
     };
@@ -212,8 +212,8 @@ fn check_missing(
     if !missing.is_empty() {
         let message = format!("`{}` needs {}", tool.name, missing.join(" and "));
         let place = reader.report().place(&word.range);
-        let finding = Diagnostic::error("GR114", message).at(place, "an argument is missing");
-        reader.report().push(finding.help("write `args: { NAME: EXPRESSION }`"));
+        let diagnostic = Diagnostic::error("GR114", message).at(place, "an argument is missing");
+        reader.report().push(diagnostic.help("write `args: { NAME: EXPRESSION }`"));
     }
 }
 
@@ -246,8 +246,8 @@ fn read_tool_writes(
                 _ => Vec::new(),
             };
             let help = suggestion(&path.text, known);
-            let finding = Diagnostic::error("GR021", message).at(place, "no such field");
-            reader.report().push(Diagnostic { help, ..finding });
+            let diagnostic = Diagnostic::error("GR021", message).at(place, "no such field");
+            reader.report().push(Diagnostic { help, ..diagnostic });
             continue;
         };
         if let Some(channel) = channel {

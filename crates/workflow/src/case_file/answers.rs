@@ -132,8 +132,8 @@ impl<'a> Reading<'a> {
         let Some(choices) = choices else {
             let message = format!("`{node}` asks no question, so it needs no answer");
             let place = self.report.place(&said.range);
-            let finding = Diagnostic::error("GR082", message).at(place, "not a question");
-            self.report.push(finding.help("name the fields it writes"));
+            let diagnostic = Diagnostic::error("GR082", message).at(place, "not a question");
+            self.report.push(diagnostic.help("name the fields it writes"));
             return None;
         };
         if !choices.is_empty() {
@@ -141,9 +141,9 @@ impl<'a> Reading<'a> {
             if !choices.contains(&word.text) {
                 let message = format!("\"{}\" is not a choice of `{node}`", word.text);
                 let place = self.report.place(&said.range);
-                let finding = Diagnostic::error("GR081", message).at(place, "no such choice");
+                let diagnostic = Diagnostic::error("GR081", message).at(place, "no such choice");
                 let help = suggestion(&word.text, choices.iter().map(String::as_str));
-                self.report.push(Diagnostic { help, ..finding });
+                self.report.push(Diagnostic { help, ..diagnostic });
                 return None;
             }
             return Some(Answer::Says(word.text.into()));
@@ -217,8 +217,8 @@ impl<'a> Reading<'a> {
         if let Some(within) = written.iter().find(|it| is_short_for(&key.text, it)) {
             let message = format!("this field has another name in the file of `{node}`");
             let place = self.report.place(&key.range);
-            let finding = Diagnostic::error("GR021", message).at(place, "its name in that file");
-            self.report.push(finding.help(format!("write `{within}`")));
+            let diagnostic = Diagnostic::error("GR021", message).at(place, "its name in that file");
+            self.report.push(diagnostic.help(format!("write `{within}`")));
             return;
         }
         if self.graph.schema.channel(&key.text).is_none() {
@@ -228,10 +228,10 @@ impl<'a> Reading<'a> {
         }
         let message = format!("`{node}` does not write `{}`", key.text);
         let place = self.report.place(&key.range);
-        let finding = Diagnostic::error("GR082", message).at(place, "not written by it");
+        let diagnostic = Diagnostic::error("GR082", message).at(place, "not written by it");
         let help = suggestion(&key.text, written.iter().map(ChannelName::as_str));
         let nothing = || format!("`{node}` writes nothing: answer `{{}}`");
-        self.report.push(finding.help(help.unwrap_or_else(nothing)));
+        self.report.push(diagnostic.help(help.unwrap_or_else(nothing)));
     }
 }
 

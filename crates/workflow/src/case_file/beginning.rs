@@ -61,8 +61,8 @@ impl Reading<'_> {
             if let Some(map) = self.map_of(&node) {
                 let message = format!("`{node}` runs for an item of `{map}`, and here it has none");
                 let place = self.report.place(&word.range);
-                let finding = Diagnostic::error("GR081", message).at(place, "cannot start here");
-                self.report.push(finding.help(format!("start at `{map}`")));
+                let diagnostic = Diagnostic::error("GR081", message).at(place, "cannot start here");
+                self.report.push(diagnostic.help(format!("start at `{map}`")));
             } else if nodes.contains(&node) {
                 self.report.named_twice(&word, "`start`");
             } else {

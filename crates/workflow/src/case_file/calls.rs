@@ -49,8 +49,8 @@ impl Reading<'_> {
         if self.graph.nodes[node].node.describe().kind != "agent" {
             let message = format!("`{node}` asks no model, so it calls no tools");
             let place = self.report.place(&calls.key.range);
-            let finding = Diagnostic::error("GR082", message).at(place, "not an agent");
-            self.report.push(finding.help("name the fields it writes"));
+            let diagnostic = Diagnostic::error("GR082", message).at(place, "not an agent");
+            self.report.push(diagnostic.help("name the fields it writes"));
             return None;
         }
         let fields: Vec<&Entry> = entries.iter().filter(|it| it.key.text != "calls").collect();
@@ -94,8 +94,8 @@ impl Reading<'_> {
             (result, _) => {
                 let both = if result.is_some() { "a result, and it fails" } else { "no result" };
                 let message = format!("the call of `{}` has {both}", tool.text);
-                let finding = Diagnostic::error("GR081", message).at(Some(place), "this call");
-                self.report.push(finding.help("give it a `result`, or the message of a `fail`"));
+                let diagnostic = Diagnostic::error("GR081", message).at(Some(place), "this call");
+                self.report.push(diagnostic.help("give it a `result`, or the message of a `fail`"));
                 return None;
             }
         };

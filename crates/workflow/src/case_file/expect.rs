@@ -33,8 +33,8 @@ impl Reading<'_> {
         if section.keys().next().is_none() {
             let message = "`expect` names nothing that the run must show";
             let place = self.report.place(&yaml.range);
-            let finding = Diagnostic::error("GR005", message).at(place, "empty");
-            self.report.push(finding.help("write `expect: { status: done }`"));
+            let diagnostic = Diagnostic::error("GR005", message).at(place, "empty");
+            self.report.push(diagnostic.help("write `expect: { status: done }`"));
             return None;
         }
         let place = section.keys().next().and_then(|it| self.report.place(&it.range))?;
@@ -113,7 +113,7 @@ impl Reading<'_> {
             let Some(field) = ty.field(part) else {
                 let message = format!("`{ty}` has no field `{part}`");
                 let place = self.report.place(&key.range);
-                let finding = Diagnostic::error("GR021", message).at(place, "no such field");
+                let diagnostic = Diagnostic::error("GR021", message).at(place, "no such field");
                 let known = match ty.required() {
                     graphrun_core::state::Type::Record(it) => {
                         it.fields.iter().map(|it| it.name.as_str()).collect()
@@ -121,7 +121,7 @@ impl Reading<'_> {
                     _ => Vec::new(),
                 };
                 let help = suggestion(part, known);
-                self.report.push(Diagnostic { help, ..finding });
+                self.report.push(Diagnostic { help, ..diagnostic });
                 return None;
             };
             ty = field;
@@ -192,10 +192,10 @@ impl Reading<'_> {
             }
             let message = format!("no node emits `{}`", word.text);
             let place = self.report.place(&word.range);
-            let finding = Diagnostic::error("GR084", message).at(place, "never emitted");
+            let diagnostic = Diagnostic::error("GR084", message).at(place, "never emitted");
             let help = suggestion(&word.text, told.iter().map(String::as_str));
             let help = help.unwrap_or_else(|| "give the node `emits: NAME`".to_owned());
-            self.report.push(finding.help(help));
+            self.report.push(diagnostic.help(help));
         }
         events
     }
@@ -265,10 +265,10 @@ impl Reading<'_> {
             found.push((message, &reason.place, Some(&expect.status.place)));
         }
         for (message, place, other) in found {
-            let finding = Diagnostic::error("GR083", message);
-            let finding = finding.at(Some(place.clone()), "cannot hold");
-            let finding = finding.at(other.cloned(), "together with this");
-            self.report.push(finding.help("remove one of the two"));
+            let diagnostic = Diagnostic::error("GR083", message);
+            let diagnostic = diagnostic.at(Some(place.clone()), "cannot hold");
+            let diagnostic = diagnostic.at(other.cloned(), "together with this");
+            self.report.push(diagnostic.help("remove one of the two"));
         }
     }
 }

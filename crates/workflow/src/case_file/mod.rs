@@ -1,6 +1,6 @@
 //! The files with test cases of a workflow: `NAME.test.yaml` beside `NAME.yaml`.
 //!
-//! They are read with the same places and findings as workflows. A [`Draft`] contains the path of
+//! They are read with the same places and diagnostics as workflows. A [`Draft`] contains the path of
 //! the workflow under test. With the graph of that workflow, [`Draft::check`] turns it into a
 //! [`CaseFile`], in which every name is known and every value fits. Other modules run it.
 
@@ -58,7 +58,7 @@ const NOW: &str = "2025-01-01T00:00:00Z";
 pub struct Draft {
     path: PathBuf,
     report: Report,
-    /// `None` if the file cannot be parsed; then it has findings.
+    /// `None` if the file cannot be parsed; then it has diagnostics.
     root: Option<Yaml>,
 }
 
@@ -216,7 +216,7 @@ impl Draft {
         SourceFolder::of(folder, Buffers::default()).check_file(relative)
     }
 
-    /// The findings of a file whose workflow fails to load for this reason.
+    /// The diagnostics of a file whose workflow fails to load for this reason.
     pub fn without_workflow(mut self, reason: &str) -> Diagnostics {
         if !self.report.has_errors() {
             let written = self.root.as_ref().map(|it| it.get("workflow").unwrap_or(it));
@@ -225,9 +225,9 @@ impl Draft {
             let end = start + line.find('\n').unwrap_or(line.len());
             let message = format!("`{}` does not load: {reason}", self.workflow().display());
             let place = self.report.place(&(start..end));
-            let finding = Diagnostic::error("GR080", message).at(place, "the cases are for it");
-            self.report.push(finding.help("name another with `workflow: FILE.yaml`, or fix it"));
+            let diagnostic = Diagnostic::error("GR080", message).at(place, "the cases are for it");
+            self.report.push(diagnostic.help("name another with `workflow: FILE.yaml`, or fix it"));
         }
-        self.report.into_findings()
+        self.report.into_diagnostics()
     }
 }

@@ -45,12 +45,12 @@ struct Common<'y> {
 }
 
 impl Draft {
-    /// Checks the cases against their workflow, and the graph that was made of it; the findings
+    /// Checks the cases against their workflow, and the graph that was made of it; the diagnostics
     /// are warnings.
     ///
     /// # Errors
     ///
-    /// Fails with every finding when one of them is an error.
+    /// Fails with every diagnostic when one of them is an error.
     pub fn check(
         self,
         workflow: &Workflow,
@@ -61,7 +61,7 @@ impl Draft {
         let mut reading =
             Reading { report, workflow, graph, accesses: accesses(workflow, graph), folder };
         let cases = root.as_ref().map(|it| reading.file(it)).unwrap_or_default();
-        reading.report.into_findings().or_ok(CaseFile { cases })
+        reading.report.into_diagnostics().or_ok(CaseFile { cases })
     }
 }
 
@@ -76,9 +76,9 @@ impl Reading<'_> {
             && !is_version(version, VERSION)
         {
             let place = self.report.place(&version.range);
-            let finding = Diagnostic::error("GR008", "the version of the format is not known");
+            let diagnostic = Diagnostic::error("GR008", "the version of the format is not known");
             self.report
-                .push(finding.at(place, "here").help("this program reads `graphrun_test: 1`"));
+                .push(diagnostic.at(place, "here").help("this program reads `graphrun_test: 1`"));
         }
         for key in ["workflow", "about"] {
             if let Some(yaml) = top.get(key) {
@@ -156,10 +156,10 @@ impl Reading<'_> {
         names: &mut BTreeMap<String, SpannedText>,
     ) {
         if let Some(first) = names.get(&name.text) {
-            let finding = Diagnostic::error("GR002", "two cases have the same name");
-            let finding = finding.at(self.report.place(&name.range), "again");
-            let finding = finding.at(self.report.place(&first.range), "first");
-            self.report.push(finding.help("give each case its own name"));
+            let diagnostic = Diagnostic::error("GR002", "two cases have the same name");
+            let diagnostic = diagnostic.at(self.report.place(&name.range), "again");
+            let diagnostic = diagnostic.at(self.report.place(&first.range), "first");
+            self.report.push(diagnostic.help("give each case its own name"));
         } else {
             names.insert(name.text.clone(), name.clone());
         }
@@ -210,8 +210,8 @@ impl Reading<'_> {
                 let message = format!("the case has no input `{name}`");
                 let start = case.range.start;
                 let place = self.report.place(&(start..start + 1));
-                let finding = Diagnostic::error("GR006", message).at(place, "this case");
-                self.report.push(finding.help(format!("add `input: {{ {name}: … }}`")));
+                let diagnostic = Diagnostic::error("GR006", message).at(place, "this case");
+                self.report.push(diagnostic.help(format!("add `input: {{ {name}: … }}`")));
                 fits = false;
             }
         }
@@ -229,10 +229,10 @@ impl Reading<'_> {
             Ok(_) => Some(path),
             Err(error) => {
                 let place = self.report.place(&word.range);
-                let finding = Diagnostic::error("GR085", error);
-                let finding = finding.at(place, "not a recording");
+                let diagnostic = Diagnostic::error("GR085", error);
+                let diagnostic = diagnostic.at(place, "not a recording");
                 let help = "a path starts at the folder of this file; `execute --record` makes one";
-                self.report.push(finding.help(help));
+                self.report.push(diagnostic.help(help));
                 None
             }
         }
@@ -247,8 +247,8 @@ impl Reading<'_> {
             let names: Vec<&str> = branches.iter().map(NodeName::as_str).collect();
             let message = format!("`{}` is a parallel, which is no node of a run", word.text);
             let place = self.report.place(&word.range);
-            let finding = Diagnostic::error("GR010", message).at(place, "does not run itself");
-            self.report.push(finding.help(format!("name its branches: {}", names.join(", "))));
+            let diagnostic = Diagnostic::error("GR010", message).at(place, "does not run itself");
+            self.report.push(diagnostic.help(format!("name its branches: {}", names.join(", "))));
             return None;
         }
         self.report.unknown("GR010", "node", word, self.graph.nodes.keys().map(NodeName::as_str));

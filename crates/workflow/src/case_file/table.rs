@@ -63,11 +63,11 @@ pub fn read_table(
         }
     }
     if rows.is_empty() && !reading.report.has_errors() {
-        let finding = Diagnostic::error("GR006", "the table has no rows");
+        let diagnostic = Diagnostic::error("GR006", "the table has no rows");
         let help = "write one JSON object a line, as in `{\"input\": {}}`";
-        reading.report.push(finding.at(reading.report.place(&(0..0)), "here").help(help));
+        reading.report.push(diagnostic.at(reading.report.place(&(0..0)), "here").help(help));
     }
-    reading.report.into_findings().or_ok(rows).map_err(LoadError::Invalid)
+    reading.report.into_diagnostics().or_ok(rows).map_err(LoadError::Invalid)
 }
 
 impl Reading<'_> {
@@ -83,8 +83,8 @@ impl Reading<'_> {
             Err(error) => {
                 let message = format!("the line is not a JSON object: {error}");
                 let place = self.report.place(range);
-                let finding = Diagnostic::error("GR001", message).at(place, "this line");
-                self.report.push(finding.help("write each row as one JSON object in one line"));
+                let diagnostic = Diagnostic::error("GR001", message).at(place, "this line");
+                self.report.push(diagnostic.help("write each row as one JSON object in one line"));
                 return None;
             }
         };
@@ -120,9 +120,9 @@ impl Reading<'_> {
     fn refuse_prompts(&mut self, expect: &Yaml) {
         if let Some(prompts) = expect.get("prompts") {
             let place = self.report.place(&prompts.range);
-            let finding = Diagnostic::error("GR003", "a row of a table expects no `prompts`");
+            let diagnostic = Diagnostic::error("GR003", "a row of a table expects no `prompts`");
             let help = "test prompts in a case of `WORKFLOW.test.yaml`";
-            self.report.push(finding.at(place, "in this row").help(help));
+            self.report.push(diagnostic.at(place, "in this row").help(help));
         }
     }
 }

@@ -44,8 +44,8 @@ impl Reading<'_> {
             Err(problem) => {
                 let message = format!("no value for `{name}` can be generated: {problem}");
                 let place = self.report.place(at);
-                let finding = Diagnostic::error("GR081", message).at(place, "it is not given");
-                self.report.push(finding.help(format!("give it: `{name}: …`")));
+                let diagnostic = Diagnostic::error("GR081", message).at(place, "it is not given");
+                self.report.push(diagnostic.help(format!("give it: `{name}: …`")));
                 None
             }
         }
@@ -124,8 +124,9 @@ impl Reading<'_> {
             Err(problem) => {
                 let message = format!("`{}` cannot be completed: {problem}", channel.name());
                 let place = self.report.place(at);
-                let finding = Diagnostic::error("GR081", message).at(place, "something is missing");
-                self.report.push(finding.help("give the whole value"));
+                let diagnostic =
+                    Diagnostic::error("GR081", message).at(place, "something is missing");
+                self.report.push(diagnostic.help("give the whole value"));
                 None
             }
         }
@@ -135,9 +136,9 @@ impl Reading<'_> {
         let name = path.join(".");
         let what = "the route of the run depends on";
         let message = format!("{what} `{name}`, and the case does not set it");
-        let finding = Diagnostic::error("GR081", message);
-        let finding = finding.at(self.report.place(at), format!("no `{name}`"));
-        self.report.push(finding.help("only values that no route reads may be omitted"));
+        let diagnostic = Diagnostic::error("GR081", message);
+        let diagnostic = diagnostic.at(self.report.place(at), format!("no `{name}`"));
+        self.report.push(diagnostic.help("only values that no route reads may be omitted"));
     }
 
     /// Checks names of fields and values of enums for misspellings, each of them.
@@ -156,9 +157,9 @@ impl Reading<'_> {
             (Data::Scalar { text, .. }, Type::Enum(values)) if !values.contains(text) => {
                 let message = format!("\"{text}\" is never a value here");
                 let place = self.report.place(&yaml.range);
-                let finding = Diagnostic::error("GR081", message).at(place, "no such value");
+                let diagnostic = Diagnostic::error("GR081", message).at(place, "no such value");
                 let help = suggestion(text, values.iter().map(String::as_str));
-                self.report.push(Diagnostic { help, ..finding });
+                self.report.push(Diagnostic { help, ..diagnostic });
                 false
             }
             (Data::Null, Type::Any) => true,
@@ -186,15 +187,16 @@ impl Reading<'_> {
         let help = suggestion(&key.text, record.fields.iter().map(|it| it.name.as_str()));
         let place = self.report.place(&key.range);
         let message = format!("`{channel}` has no field `{}`", key.text);
-        let finding = Diagnostic::error("GR081", message).at(place, "no such field");
-        self.report.push(Diagnostic { help, ..finding });
+        let diagnostic = Diagnostic::error("GR081", message).at(place, "no such field");
+        self.report.push(Diagnostic { help, ..diagnostic });
         false
     }
 
     fn misfit(&mut self, at: &Range<usize>, message: &str, wanted: &Type) -> bool {
         let place = self.report.place(at);
-        let finding = Diagnostic::error("GR081", message).at(place, format!("expected `{wanted}`"));
-        self.report.push(finding);
+        let diagnostic =
+            Diagnostic::error("GR081", message).at(place, format!("expected `{wanted}`"));
+        self.report.push(diagnostic);
         false
     }
 
@@ -210,8 +212,8 @@ impl Reading<'_> {
             let shown = if path.is_empty() { String::new() } else { format!(" at `{path}`") };
             let message = format!("this does not fit `{}`{shown}: {error}", channel.name());
             let place = self.report.place(&range);
-            let finding = Diagnostic::error("GR081", message);
-            self.report.push(finding.at(place, format!("not a `{}`", channel.ty())));
+            let diagnostic = Diagnostic::error("GR081", message);
+            self.report.push(diagnostic.at(place, format!("not a `{}`", channel.ty())));
         }
         false
     }

@@ -127,7 +127,7 @@ impl<'a> NodeReader<'a> {
         self.retry
     }
 
-    /// Returns the findings, to read simple values and to report mistakes.
+    /// Returns the diagnostics, to read simple values and to report mistakes.
     pub fn report(&mut self) -> &mut Report {
         self.report
     }
@@ -202,8 +202,8 @@ impl NodeReader<'_> {
             let message =
                 format!("the state has a field `{name}`, which means something else here");
             let place = self.report.place(&yaml.range);
-            let finding = Diagnostic::error("GR016", message).at(place, "two meanings");
-            self.report.push(finding.help(format!("give the field `{name}` another name")));
+            let diagnostic = Diagnostic::error("GR016", message).at(place, "two meanings");
+            self.report.push(diagnostic.help(format!("give the field `{name}` another name")));
             return None;
         }
         let condition = self.scope.expression_for(
@@ -259,9 +259,9 @@ impl NodeReader<'_> {
             }
         };
         let report = self.report();
-        let finding = Diagnostic::error("GR056", message).at(report.place(&yaml.range), "here");
+        let diagnostic = Diagnostic::error("GR056", message).at(report.place(&yaml.range), "here");
         let help = "write `output.dir`, or a path below it, as in `output.dir + \"/docs\"`";
-        report.push(finding.help(help));
+        report.push(diagnostic.help(help));
     }
 
     /// Reads an expression for a text. `what` is the subject of a message about another type.
@@ -276,8 +276,8 @@ impl NodeReader<'_> {
         let files = self.expression(yaml)?;
         if let Some((message, label)) = misfit_of_files(files.ty()) {
             let place = self.report().place(&yaml.range);
-            let finding = Diagnostic::error("GR022", message).at(place, label);
-            self.report().push(finding.help("an item is `{ path: …, content: … }`, both texts"));
+            let diagnostic = Diagnostic::error("GR022", message).at(place, label);
+            self.report().push(diagnostic.help("an item is `{ path: …, content: … }`, both texts"));
         }
         Some(files)
     }
@@ -308,9 +308,9 @@ impl NodeReader<'_> {
         };
         if let Some((message, label)) = problem {
             let place = self.report().place(&yaml.range);
-            let finding = Diagnostic::error("GR022", message).at(place, label);
+            let diagnostic = Diagnostic::error("GR022", message).at(place, label);
             let help = "an artifact is `{ files: [{ path: …, content: … }] }`";
-            self.report().push(finding.help(help));
+            self.report().push(diagnostic.help(help));
         }
         Some(artifact)
     }
@@ -349,9 +349,9 @@ impl NodeReader<'_> {
         let message =
             format!("this does not fit the schema of `{channel}`: {}", problems.join("; "));
         let report = self.report();
-        let finding = Diagnostic::error("GR022", message)
+        let diagnostic = Diagnostic::error("GR022", message)
             .at(report.place(&yaml.range), "refused in each run");
-        report.push(finding.help("change the value, or the schema of the field"));
+        report.push(diagnostic.help("change the value, or the schema of the field"));
     }
 
     /// Does the same for a value of this expression, if it is one.
@@ -383,8 +383,8 @@ impl NodeReader<'_> {
     fn report_misfit(&mut self, range: &Range<usize>, misfit: Misfit) {
         let Misfit { code, message, label, help } = misfit;
         let place = self.report.place(range);
-        let finding = Diagnostic::error(code, message).at(place, label);
-        self.report.push(Diagnostic { help, ..finding });
+        let diagnostic = Diagnostic::error(code, message).at(place, label);
+        self.report.push(Diagnostic { help, ..diagnostic });
     }
 
     /// Reports an output of a node, such as "`stdout`", that cannot be an update of a field, also if it is

@@ -81,11 +81,11 @@ pub fn mcp_servers(path: &Path) -> Result<Vec<McpServer>, LoadError> {
         .map_err(|error| LoadError::Read { path: path.to_owned(), source: error.into() })?;
     let mut report = Report::new(Arc::new(SourceFile { name: path.display().to_string(), text }));
     let Some(root) = reader::read(&mut report) else {
-        return Err(LoadError::Invalid(report.into_findings()));
+        return Err(LoadError::Invalid(report.into_diagnostics()));
     };
     let mut ignored = Report::new(Arc::clone(&report.file));
     let Some(top) = Section::read::<WorkflowKeys>(&mut ignored, &root, "a workflow") else {
-        return Err(LoadError::Invalid(ignored.into_findings()));
+        return Err(LoadError::Invalid(ignored.into_diagnostics()));
     };
     let mut sandboxes = BTreeMap::new();
     for Entry { key, value } in entries(&mut report, &top, "sandboxes") {
@@ -102,7 +102,7 @@ pub fn mcp_servers(path: &Path) -> Result<Vec<McpServer>, LoadError> {
     for Entry { key, value } in entries(&mut report, &top, "mcp") {
         servers.extend(places.read_server(&mut report, key, value));
     }
-    report.into_findings().or_ok(servers).map(|it| it.0).map_err(LoadError::Invalid)
+    report.into_diagnostics().or_ok(servers).map(|it| it.0).map_err(LoadError::Invalid)
 }
 
 /// Reads `mcp`, with the lock file. Returns the tools of the servers, and the servers whose tools are not known.
@@ -177,7 +177,7 @@ fn unlocked_parts(server: &McpServer, locked: &LockedServer) -> Vec<String> {
     tools.chain(prompts.map(|it| format!("the prompt `{it}`"))).collect()
 }
 
-/// Returns the finding about a missing lock. `flags` are those of the operator that a new one needs.
+/// Returns the diagnostic about a missing lock. `flags` are those of the operator that a new one needs.
 fn unlocked(
     report: &Report,
     key: &SpannedText,

@@ -96,9 +96,9 @@ impl PromptFiles {
             let candidates = self.folder.candidates(relative);
             candidates.iter().find_map(|it| self.nearby(it, relative))
         };
-        let finding = Diagnostic::error("GR013", format!("there is no prompt `{}`", path.text));
-        let finding = finding.at(report.place(&path.range), "no such file");
-        report.push(finding.help(near.unwrap_or_else(|| self.folder.help().to_owned())));
+        let diagnostic = Diagnostic::error("GR013", format!("there is no prompt `{}`", path.text));
+        let diagnostic = diagnostic.at(report.place(&path.range), "no such file");
+        report.push(diagnostic.help(near.unwrap_or_else(|| self.folder.help().to_owned())));
         None
     }
 
@@ -112,9 +112,11 @@ impl PromptFiles {
         if let Some(found) = self.folder.find(Path::new(&path)) {
             return self.load_once(report, &found, node);
         }
-        let finding = Diagnostic::error("GR013", format!("`{}` has no prompt", node.text));
-        let finding = finding.at(report.place(&node.range), "without `prompt`");
-        report.push(finding.help(format!("write it to `{path}`, or give its path with `prompt:`")));
+        let diagnostic = Diagnostic::error("GR013", format!("`{}` has no prompt", node.text));
+        let diagnostic = diagnostic.at(report.place(&node.range), "without `prompt`");
+        report.push(
+            diagnostic.help(format!("write it to `{path}`, or give its path with `prompt:`")),
+        );
         None
     }
 
@@ -147,9 +149,9 @@ impl PromptFiles {
             Err(error) => {
                 let help = self.folder.help_for(&error);
                 let message = format!("the prompt `{name}` cannot be read: {error}");
-                let finding = Diagnostic::error("GR013", message);
-                let finding = finding.at(report.place(&named.range), "named here");
-                report.push(Diagnostic { help, ..finding });
+                let diagnostic = Diagnostic::error("GR013", message);
+                let diagnostic = diagnostic.at(report.place(&named.range), "named here");
+                report.push(Diagnostic { help, ..diagnostic });
                 None
             }
         }

@@ -231,8 +231,8 @@ mod tests {
 
     use crate::{Registry, parse};
 
-    /// The first finding on a workflow that begins with these lines.
-    fn finding_on(lines: &str) -> Diagnostic {
+    /// The first diagnostic on a workflow that begins with these lines.
+    fn diagnostic_on(lines: &str) -> Diagnostic {
         let text = format!("graphrun: 1\n{lines}\nstart: x\n");
         let file = SourceFile { name: "w.yaml".to_owned(), text };
         let found = parse(Arc::new(file), Path::new(""), &Registry::default()).unwrap_err();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     fn advice_on(lines: &str) -> String {
-        finding_on(lines).help.unwrap_or_default()
+        diagnostic_on(lines).help.unwrap_or_default()
     }
 
     #[test]
@@ -266,11 +266,14 @@ mod tests {
             ),
             ("nodes:\n  s:\n    max_visits:3\n    then: end", 4, "no entry", "a blank after"),
         ] {
-            let finding = finding_on(lines);
-            let found = finding.labels[0].place.line_and_column().0;
-            assert_eq!(found, line, "{lines}: {finding:?}");
-            assert!(finding.message.contains(message), "{lines}: {finding:?}");
-            assert!(finding.help.as_ref().is_some_and(|it| it.contains(advice)), "{finding:?}");
+            let diagnostic = diagnostic_on(lines);
+            let found = diagnostic.labels[0].place.line_and_column().0;
+            assert_eq!(found, line, "{lines}: {diagnostic:?}");
+            assert!(diagnostic.message.contains(message), "{lines}: {diagnostic:?}");
+            assert!(
+                diagnostic.help.as_ref().is_some_and(|it| it.contains(advice)),
+                "{diagnostic:?}"
+            );
         }
     }
 

@@ -131,8 +131,8 @@ impl Kind for Map {
             if let Some(key) = reader.key(key) {
                 let message = format!("a node that is `map` takes no key `{}`", key.text);
                 let place = reader.report().place(&key.range);
-                let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
-                reader.report().push(finding.help(*help));
+                let diagnostic = Diagnostic::error("GR003", message).at(place, "not a key here");
+                reader.report().push(diagnostic.help(*help));
             }
         }
         let parts = reader.parts()?;
@@ -178,11 +178,11 @@ fn check_failed(reader: &mut NodeReader<'_>, word: &SpannedText, item: &Type) {
     };
     if !grows || !takes_it {
         let message = format!("`{name}` is not a list to which failed items can be appended");
-        let finding = Diagnostic::error("GR022", message);
+        let diagnostic = Diagnostic::error("GR022", message);
         let place = reader.report().place(&word.range);
         let help = "declare it as `{ type: \"[Lost]\", merge: append, default: [] }` with \
                     `Lost: { index: int, kind: string, message: string }`";
-        reader.report().push(finding.at(place, "cannot take them").help(help));
+        reader.report().push(diagnostic.at(place, "cannot take them").help(help));
     }
 }
 
@@ -281,12 +281,12 @@ pub(crate) fn warn_of_unread_items(
         let section = draft.nodes.get(map).map(|it| &it.section);
         let Some(yaml) = section.and_then(|it| it.get(MAP)?.get("do")) else { continue };
         let message = format!("`{node}` never reads its item, so it does the same for each one");
-        let finding = Diagnostic::warning("GR138", message);
-        let finding = finding.at(report.place(&yaml.range), "does not depend on the item");
+        let diagnostic = Diagnostic::warning("GR138", message);
+        let diagnostic = diagnostic.at(report.place(&yaml.range), "does not depend on the item");
         let names = names_of_item(Some((&item.name, &item.ty)), &env.schema);
         let names: Vec<String> = names.iter().rev().map(|(it, _)| format!("`{it}`")).collect();
         let names = names.join(" or ");
-        report.push(finding.help(format!(
+        report.push(diagnostic.help(format!(
             "read {names} in its prompt or its expressions; to run it once, lead to it with `then`"
         )));
     }

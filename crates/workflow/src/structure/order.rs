@@ -49,9 +49,9 @@ impl KeyedOrder {
                 } else {
                     ("`after` names items by their `key`", "add `key`, such as `key: item.id`")
                 };
-                let finding = Diagnostic::error("GR006", message);
-                let finding = finding.at(report.place(&yaml.range), "one of two");
-                report.push(finding.help(help));
+                let diagnostic = Diagnostic::error("GR006", message);
+                let diagnostic = diagnostic.at(report.place(&yaml.range), "one of two");
+                report.push(diagnostic.help(help));
                 return None;
             }
         };
@@ -98,9 +98,9 @@ fn read_part(
     if !reads.is_empty() || !is_pure {
         let other = reads.first().map_or("facts of the run".to_owned(), |it| format!("`{it}`"));
         let message = format!("{what} depends on {other}, and may depend on the item only");
-        let finding = Diagnostic::error("GR039", message);
-        let finding = finding.at(report.place(&yaml.range), "not the item");
-        report.push(finding.help("let an earlier node write it into the items"));
+        let diagnostic = Diagnostic::error("GR039", message);
+        let diagnostic = diagnostic.at(report.place(&yaml.range), "not the item");
+        report.push(diagnostic.help("let an earlier node write it into the items"));
     }
     Some(part)
 }

@@ -145,15 +145,15 @@ impl Kind for Use {
         let &NodeScope { env, name, .. } = reader.scope;
         let nesting = Nesting::of(reader.value(), reader.scope.item.is_some());
         let used = env.loaded.get(name);
-        // A workflow that failed to load causes no further findings.
+        // A workflow that failed to load causes no further diagnostics.
         let is_part = used.map_or(nesting == Nesting::Never, |it| !nesting.applies_to(it));
         let refused = if is_part { REFUSED } else { &[] };
         for (key, help) in refused {
             if let Some(key) = reader.key(key) {
                 let message = format!("a node that is `use` takes no key `{}`", key.text);
                 let place = reader.report().place(&key.range);
-                let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
-                reader.report().push(finding.help(*help));
+                let diagnostic = Diagnostic::error("GR003", message).at(place, "not a key here");
+                reader.report().push(diagnostic.help(*help));
             }
         }
         let parts = reader.parts()?;
@@ -234,8 +234,8 @@ fn read_worktrees(
     if is_part {
         let place = reader.report().place(&yaml.range);
         let message = "only nested runs have separate worktrees";
-        let finding = Diagnostic::error("GR006", message).at(place, "without `nested`");
-        reader.report().push(finding.help("add `nested: true`, or use the workflow in a `map`"));
+        let diagnostic = Diagnostic::error("GR006", message).at(place, "without `nested`");
+        reader.report().push(diagnostic.help("add `nested: true`, or use the workflow in a `map`"));
     }
     let mut folders = Vec::new();
     for word in reader.report().words(yaml, "`worktrees`") {
@@ -243,8 +243,10 @@ fn read_worktrees(
         let Some(folder) = reader.run_folder_of(word) else { continue };
         if !used.folders.contains_key(&folder) {
             let message = format!("`{}` works in no folder `{folder}`", used.name);
-            let finding = Diagnostic::error("GR077", message).at(place, "not used there");
-            reader.report().push(finding.help(format!("declare `{folder}` under `folders` there")));
+            let diagnostic = Diagnostic::error("GR077", message).at(place, "not used there");
+            reader
+                .report()
+                .push(diagnostic.help(format!("declare `{folder}` under `folders` there")));
         }
         folders.push(folder);
     }
@@ -264,8 +266,8 @@ fn read_model(
         let message =
             format!("`model` has no effect here: no node of `{}` asks a model", used.name);
         let place = reader.report.place(&key.range);
-        let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
-        reader.report.push(finding.help("remove it"));
+        let diagnostic = Diagnostic::warning("GR134", message).at(place, "without effect");
+        reader.report.push(diagnostic.help("remove it"));
     }
     models
 }
@@ -278,9 +280,9 @@ fn warn_of_limits(reader: &mut NodeReader<'_>, parts: &Section<'_>, used: &Workf
         used.name
     );
     let place = reader.report().place(&key.range);
-    let finding = Diagnostic::warning("GR134", message).at(place, "without its limits");
+    let diagnostic = Diagnostic::warning("GR134", message).at(place, "without its limits");
     let help = "remove `nested: false`, so that they hold for each call, or put `limits` on the nodes there";
-    reader.report().push(finding.help(help));
+    reader.report().push(diagnostic.help(help));
 }
 
 /// Checks that a workflow can be a nested run.
@@ -399,8 +401,8 @@ impl NodeReader<'_> {
                 let message = format!("`{}` needs the input `{input}`", used.name);
                 let key = parts.key("in").unwrap_or(self.name_key);
                 let place = self.report().place(&key.range);
-                let finding = Diagnostic::error("GR071", message).at(place, "not given");
-                self.report().push(finding.help(format!("add `in: {{ {input}: … }}`")));
+                let diagnostic = Diagnostic::error("GR071", message).at(place, "not given");
+                self.report().push(diagnostic.help(format!("add `in: {{ {input}: … }}`")));
             }
         }
         sets
@@ -442,8 +444,8 @@ impl NodeReader<'_> {
         let message = format!("the workflow `{}` {what} `{}`", used.name, word.text);
         let place = self.report().place(&word.range);
         let help = suggestion(&word.text, known);
-        let finding = Diagnostic::error("GR072", message).at(place, "not known there");
-        self.report().push(Diagnostic { help, ..finding });
+        let diagnostic = Diagnostic::error("GR072", message).at(place, "not known there");
+        self.report().push(Diagnostic { help, ..diagnostic });
     }
 }
 
@@ -463,7 +465,7 @@ pub(crate) fn fields_of_use<'y>(
         let settled = |workflow: &Workflow| {
             it.value.text().is_some_and(|field| workflow.settled.contains(field))
         };
-        // A workflow that failed to load causes no further findings.
+        // A workflow that failed to load causes no further diagnostics.
         loaded.is_none_or(settled)
     };
     let surely = out.entries().iter().filter(is_sure).map(|it| it.key.text.as_str());

@@ -209,8 +209,8 @@ impl<'y> TypeReader<'_, 'y> {
                 .unwrap_or_else(|| "no type is registered; declare the fields here".to_owned());
             let message = format!("no state `{}` is registered", name.text);
             let place = self.report.place(&name.range);
-            let finding = Diagnostic::error("GR014", message).at(place, "no such type");
-            self.report.push(finding.help(help));
+            let diagnostic = Diagnostic::error("GR014", message).at(place, "no such type");
+            self.report.push(diagnostic.help(help));
             return None;
         };
         for channel in schema.channels() {
@@ -326,8 +326,8 @@ pub(super) fn refuse_private(report: &mut Report, yaml: &Yaml, what: &str, schem
         if schema.channel(&word.text).is_some_and(Channel::is_private) {
             let message = format!("{what} names `{}`, which is private", word.text);
             let place = report.place(&word.range);
-            let finding = Diagnostic::error("GR112", message).at(place, "for the nodes alone");
-            report.push(finding.help("remove it here, or remove `private` from the field"));
+            let diagnostic = Diagnostic::error("GR112", message).at(place, "for the nodes alone");
+            report.push(diagnostic.help("remove it here, or remove `private` from the field"));
         }
     }
 }

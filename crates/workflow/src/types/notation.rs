@@ -50,8 +50,8 @@ impl<'y> TypeReader<'_, 'y> {
             if let Err(message) = check_type_name(name) {
                 if TYPES.contains(&name) || name == "map" {
                     let place = self.report.place(&entry.key.range);
-                    let finding = Diagnostic::error("GR016", message).at(place, "reserved");
-                    self.report.push(finding.help("choose another name"));
+                    let diagnostic = Diagnostic::error("GR016", message).at(place, "reserved");
+                    self.report.push(diagnostic.help("choose another name"));
                 } else {
                     let help = "letters, digits and `_`, starting with a letter";
                     self.report.bad_value(&entry.key, message, help);
@@ -109,8 +109,8 @@ impl<'y> TypeReader<'_, 'y> {
             return Some(());
         }
         let message = format!("this type is nested deeper than {DEPTH_MAX} levels");
-        let finding = Diagnostic::error("GR014", message).at(self.report.place(at), "too deep");
-        self.report.push(finding.help("declare an inner part as `json`"));
+        let diagnostic = Diagnostic::error("GR014", message).at(self.report.place(at), "too deep");
+        self.report.push(diagnostic.help("declare an inner part as `json`"));
         None
     }
 
@@ -119,8 +119,8 @@ impl<'y> TypeReader<'_, 'y> {
             Data::List(items) => {
                 let [item] = items.as_slice() else {
                     let wanted = "`[T]` with one type";
-                    let finding = self.report.of_wrong_kind(yaml, "the type of a list", wanted);
-                    self.report.push(Diagnostic { help: as_enum(items), ..finding });
+                    let diagnostic = self.report.of_wrong_kind(yaml, "the type of a list", wanted);
+                    self.report.push(Diagnostic { help: as_enum(items), ..diagnostic });
                     return None;
                 };
                 Some(json!({"type": "array", "items": self.schema_of(item)?}))
@@ -158,10 +158,12 @@ impl<'y> TypeReader<'_, 'y> {
         for key in { others }.filter(|it| !keys.contains(&it.text.as_str())) {
             let message = format!("`{}` is for fields of the state, not inside one", key.text);
             let place = self.report.place(&key.range);
-            let finding = Diagnostic::error("GR003", message).at(place, "not here");
+            let diagnostic = Diagnostic::error("GR003", message).at(place, "not here");
             self.report.push(match key.text.as_str() {
-                "default" => finding.help("only a record with `lenient: true` has such defaults"),
-                _ => finding,
+                "default" => {
+                    diagnostic.help("only a record with `lenient: true` has such defaults")
+                }
+                _ => diagnostic,
             });
         }
         if let Some(default) = spec.get("default").filter(|_| keys.contains(&"default")) {
@@ -224,8 +226,8 @@ impl<'y> TypeReader<'_, 'y> {
             let read = |it: &mut Self| it.notation(word, inner.trim_start());
             let (item, rest) = self.nested(&word.range, read)?;
             let Some(rest) = rest.strip_prefix(']') else {
-                let finding = Diagnostic::error("GR014", format!("`{}` lacks a `]`", word.text));
-                self.report.push(finding.at(self.report.place(&word.range), "not closed"));
+                let diagnostic = Diagnostic::error("GR014", format!("`{}` lacks a `]`", word.text));
+                self.report.push(diagnostic.at(self.report.place(&word.range), "not closed"));
                 return None;
             };
             (json!({"type": "array", "items": item}), rest.trim_start())
@@ -250,9 +252,9 @@ impl<'y> TypeReader<'_, 'y> {
     fn map<'t>(&mut self, word: &SpannedText, text: &'t str) -> Option<(Value, &'t str)> {
         let form = |reading: &mut Self, label: &str| {
             let message = format!("`{}` is not a map from texts to values of a type", word.text);
-            let finding = Diagnostic::error("GR014", message);
-            let finding = finding.at(reading.report.place(&word.range), label);
-            reading.report.push(finding.help("write `map[string, T]`"));
+            let diagnostic = Diagnostic::error("GR014", message);
+            let diagnostic = diagnostic.at(reading.report.place(&word.range), label);
+            reading.report.push(diagnostic.help("write `map[string, T]`"));
         };
         let value = text.strip_prefix("string").map(str::trim_start);
         let Some(value) = value.and_then(|it| it.strip_prefix(',')) else {
@@ -323,16 +325,16 @@ impl<'y> TypeReader<'_, 'y> {
                 .unwrap_or_default();
             let message = format!("there is no type `{named}`");
             let place = self.report.place(&word.range);
-            let finding = Diagnostic::error("GR014", message).at(place, "no such type");
-            self.report.push(finding.help(help));
+            let diagnostic = Diagnostic::error("GR014", message).at(place, "no such type");
+            self.report.push(diagnostic.help(help));
             return None;
         };
         if self.open.contains(&name) {
             let message = format!("the type `{name}` contains itself");
             let place = self.report.place(&word.range);
-            let finding = Diagnostic::error("GR111", message).at(place, "endless from here on");
+            let diagnostic = Diagnostic::error("GR111", message).at(place, "endless from here on");
             let help = "keep a list of all parts, each with the name of the one it belongs to";
-            self.report.push(finding.help(help));
+            self.report.push(diagnostic.help(help));
             return None;
         }
         self.used.insert(name.to_owned());

@@ -21,8 +21,8 @@ impl TypeReader<'_, '_> {
         let is_best = merge.and_then(Yaml::text) == Some("best");
         if let (Some(key), false) = (section.key("by"), is_best) {
             let place = self.report.place(&key.range);
-            let finding = Diagnostic::error("GR003", "`by` belongs to `merge: best`");
-            self.report.push(finding.at(place, "not a key here"));
+            let diagnostic = Diagnostic::error("GR003", "`by` belongs to `merge: best`");
+            self.report.push(diagnostic.at(place, "not a key here"));
         }
         let Some(merge) = merge else { return Some(Reducer::Replace) };
         if merge.get("best").is_some() {
@@ -60,8 +60,8 @@ impl TypeReader<'_, '_> {
             let help = suggestion(&name.text, known).unwrap_or_default();
             let message = format!("there is no reducer `{}`", name.text);
             let place = self.report.place(&name.range);
-            let finding = Diagnostic::error("GR019", message).at(place, "no such reducer");
-            self.report.push(finding.help(help));
+            let diagnostic = Diagnostic::error("GR019", message).at(place, "no such reducer");
+            self.report.push(diagnostic.help(help));
             return None;
         };
         if !reducer.fits(ty) {

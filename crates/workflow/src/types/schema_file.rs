@@ -76,8 +76,9 @@ impl<'y> TypeReader<'_, 'y> {
         let name = file.text().unwrap_or_default();
         let message = format!("the JSON Schema `{name}` cannot be used: {reason}");
         let place = self.report.place(&file.range);
-        let finding = Diagnostic::error("GR113", message).at(place, "named here");
-        self.report.push(finding.help("it is a file beside the workflow that refers to no other"));
+        let diagnostic = Diagnostic::error("GR113", message).at(place, "named here");
+        self.report
+            .push(diagnostic.help("it is a file beside the workflow that refers to no other"));
     }
 }
 
