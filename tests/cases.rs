@@ -43,7 +43,7 @@ async fn run(suite: &Suite) -> Vec<(String, CaseRun)> {
 
 fn lines(problem: &Problem) -> String {
     let parts = [
-        Some(format!("  {:?}: {}", problem.place, problem.what)),
+        Some(format!("  {:?}: {}", problem.span, problem.what)),
         problem.expected.as_ref().map(|it| format!("    expected: {it}")),
         problem.actual.as_ref().map(|it| format!("    actual: {it}")),
         problem.help.as_ref().map(|it| format!("    help: {it}")),

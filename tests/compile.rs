@@ -356,7 +356,7 @@ fn joins_that_may_wait_forever_are_found_with_a_path() {
     let diagnostics = compile(graph).map_or_else(|it| it, |_| panic!("nothing was found"));
     let shown = diagnostics.in_order().into_iter().map(|it| {
         let label = |it: &graphrun::diagnostic::Label| {
-            format!("\n  line {}: {}", it.place.line_and_column().0, it.text)
+            format!("\n  line {}: {}", it.span.line_and_column().0, it.text)
         };
         let labels: String = it.labels.iter().map(label).collect();
         format!("{}: {}{labels}", it.code, it.message)

@@ -158,14 +158,14 @@ impl Team {
             format!("{}\n{}", render(&format!("{node}.system"), &known), render(template, &known));
         let answering = |(_, entry): &(usize, &Entry)| entry.answers(node, &request);
         let found: Vec<usize> =
-            self.entries.iter().enumerate().filter(answering).map(|(place, _)| place).collect();
+            self.entries.iter().enumerate().filter(answering).map(|(span, _)| span).collect();
         let run = self.run;
-        let [place] = found[..] else {
+        let [span] = found[..] else {
             panic!("{run}: {found:?} answer the request of {node}:\n{request}")
         };
-        self.used.push(place);
+        self.used.push(span);
         self.path.push(node.to_owned());
-        self.entries[place].reply.json.clone()
+        self.entries[span].reply.json.clone()
     }
 }
 

@@ -814,7 +814,7 @@ fn a_route_cannot_choose_undeclared_targets() {
         let way = |to: &str| RouteTarget { to: Target::Node(name(to)), label: None };
         let route = Sly { spread, ways: vec![way("a"), way("b")], takes: takes.to_vec() };
         let from = name("start");
-        made.graph.edges.push(Edge::Route { from, route: Arc::new(route), place: None });
+        made.graph.edges.push(Edge::Route { from, route: Arc::new(route), span: None });
         let graph = compile(made).unwrap();
         Hand::start(&graph).run(|_| 0, |task| Ok(noting(task))).1
     };

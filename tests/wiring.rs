@@ -191,15 +191,15 @@ impl Recipe {
                 ..Policies::default()
             };
             let spec =
-                NodeSpec { node: Arc::new(Only(contract)), policies, when: None, place: None };
+                NodeSpec { node: Arc::new(Only(contract)), policies, when: None, span: None };
             graph.nodes.insert(name(at), spec);
             let to = |it: &u8| if node.bound.is_some() { self.target(*it) } else { later(*it) };
             let mut choices: Vec<Vec<Target>> =
                 node.to.iter().map(|it| it.iter().map(to).collect()).collect();
             for (later, child) in self.nodes.iter().enumerate().skip(at + 1) {
                 if child.join.len() < 2 && usize::from(child.parent) % later == at {
-                    let place = usize::from(child.parent) % choices.len();
-                    choices[place].push(Target::Node(name(later)));
+                    let span = usize::from(child.parent) % choices.len();
+                    choices[span].push(Target::Node(name(later)));
                 }
             }
             for to in &mut choices {
@@ -207,13 +207,13 @@ impl Recipe {
                 to.dedup();
             }
             if let [only] = choices.as_slice() {
-                let edge = |to: &Target| Edge::Then { from: name(at), to: to.clone(), place: None };
+                let edge = |to: &Target| Edge::Then { from: name(at), to: to.clone(), span: None };
                 graph.edges.extend(only.iter().map(edge));
             } else {
                 let all = choices.iter().flatten();
                 let ways = all.map(|to| RouteTarget { to: to.clone(), label: None }).collect();
                 let route = Arc::new(ByDice { dice: Arc::clone(dice), ways, choices });
-                graph.edges.push(Edge::Route { from: name(at), route, place: None });
+                graph.edges.push(Edge::Route { from: name(at), route, span: None });
             }
             let mut join: Vec<NodeName> =
                 node.join.iter().filter(|_| at > 1).map(|it| name(usize::from(*it) % at)).collect();
@@ -222,7 +222,7 @@ impl Recipe {
             if join.len() > 1 {
                 // No other node needs to lead to it.
                 let count = 1 + usize::from(node.parent) % join.len();
-                graph.edges.push(Edge::Join { from: join, to: name(at), count, place: None });
+                graph.edges.push(Edge::Join { from: join, to: name(at), count, span: None });
             }
         }
         UncheckedGraph { graph, diagnostics }

@@ -190,7 +190,7 @@ fn an_unreached_case_is_shown_with_the_cases_that_cover_it() {
         .in_order()
         .iter()
         .map(|it| {
-            let labels = it.labels.iter().map(|it| (it.place.line_and_column().0, &it.text));
+            let labels = it.labels.iter().map(|it| (it.span.line_and_column().0, &it.text));
             format!("{:?}: {:?}", it.severity, labels.collect::<Vec<_>>())
         })
         .collect();
@@ -228,7 +228,7 @@ fn the_path_that_leaves_a_field_unwritten_is_marked() {
     let marked = |file: &str| {
         let diagnostics = diagnostics(&Path::new("tests/workflow/wrong").join(file));
         let marked = diagnostics.in_order().into_iter().filter(|it| it.code == "GR130").map(|it| {
-            let line = |at: usize| it.labels[at].place.line_and_column().0;
+            let line = |at: usize| it.labels[at].span.line_and_column().0;
             format!("line {}: see line {}: {}", line(0), line(1), it.labels[1].text)
         });
         marked.collect::<Vec<String>>().join("\n")
@@ -527,7 +527,7 @@ fn a_workflow_becomes_a_graph_with_places() {
     assert_eq!(made.diagnostics.to_string(), "GR009: no node for help");
     let graph = made.graph;
     assert_eq!(graph.nodes.len(), 10);
-    assert!(graph.nodes.values().all(|it| it.place.is_some()));
+    assert!(graph.nodes.values().all(|it| it.span.is_some()));
     assert_eq!(graph.entry[0].as_str(), "ba");
     assert_eq!(graph.input[0].as_str(), "brief");
 }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::{
-    diagnostic::Place,
+    diagnostic::SourceSpan,
     id::NodeName,
     models::{ChatModel, ChatReply, ChatRequest, EmbeddingModel, Finish, ModelError, ToolCall},
     nodes::{ModelSource, ToolSource},
@@ -33,7 +33,7 @@ struct Conversation {
     /// The calls of these rounds that no tool has answered in this attempt.
     open: Vec<ScriptedCall>,
     /// The calls of all attempts, by their offsets in the file, with what became of each.
-    calls: BTreeMap<usize, (Place, CallState)>,
+    calls: BTreeMap<usize, (SourceSpan, CallState)>,
 }
 
 /// What became of a call.
@@ -55,20 +55,20 @@ impl Conversations {
         let mut all = self.all();
         let mut calls = all.remove(&key).map(|it| it.calls).unwrap_or_default();
         for call in script.rounds.iter().flatten() {
-            let unasked = || (call.place.clone(), CallState::Unasked);
-            calls.entry(call.place.range.start).or_insert_with(unasked);
+            let unasked = || (call.span.clone(), CallState::Unasked);
+            calls.entry(call.span.range.start).or_insert_with(unasked);
         }
         let (node, script) = (node.clone(), Arc::clone(script));
         all.insert(key, Conversation { node, script, round: 0, open: Vec::new(), calls });
     }
 
     /// Returns the calls that no tool has answered, with the reason.
-    pub(super) fn problems(&self) -> Vec<(Place, String)> {
+    pub(super) fn problems(&self) -> Vec<(SourceSpan, String)> {
         let all = self.all();
         let mut problems = BTreeMap::new();
         let mut answered = BTreeSet::new();
         for Conversation { node, calls, .. } in all.values() {
-            for (at, (place, state)) in calls {
+            for (at, (span, state)) in calls {
                 let text = match state {
                     CallState::Answered => {
                         answered.insert(*at);
@@ -81,7 +81,7 @@ impl Conversations {
                     ),
                     CallState::Misfit(problem) => format!("the result does not fit: {problem}"),
                 };
-                problems.insert(*at, (place.clone(), text));
+                problems.insert(*at, (span.clone(), text));
             }
         }
         // Several tasks may have the same answer, and some of them may end early.
@@ -105,7 +105,7 @@ impl Conversations {
         let tools = if tools.is_empty() { "none".to_owned() } else { tools.join(", ") };
         let tools = format!("its tools are {tools}");
         for call in calls {
-            let known = conversation.calls.get_mut(&call.place.range.start);
+            let known = conversation.calls.get_mut(&call.span.range.start);
             if let Some((_, state @ CallState::Unasked)) = known {
                 *state = CallState::Made(tools.clone());
             }
@@ -130,7 +130,7 @@ impl Conversations {
         let call = conversation.open.remove(at);
         let misfit = call.result.as_ref().ok().and_then(|it| misfit(tool, it));
         let state = misfit.map_or(CallState::Answered, CallState::Misfit);
-        conversation.calls.insert(call.place.range.start, (call.place, state));
+        conversation.calls.insert(call.span.range.start, (call.span, state));
         call.result.map_err(ToolError::permanent)
     }
 

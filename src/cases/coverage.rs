@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     checkpoint::{Activation, Outcome, Position, TaskRecord, is_followed},
-    diagnostic::Place,
+    diagnostic::SourceSpan,
     graph::{Catch, Edge, Graph, Target, Transition},
     id::{ChannelName, NodeName, Step, TaskId},
 };
@@ -33,7 +33,7 @@ pub struct Part {
     /// The condition or the kind of failure.
     pub label: Option<String>,
     /// Its place in the file.
-    pub place: Option<Place>,
+    pub span: Option<SourceSpan>,
 }
 
 /// The kind of a part.
@@ -96,7 +96,7 @@ impl Coverage {
                 from: Some(name.clone()),
                 to: to.map(ToString::to_string),
                 label,
-                place: spec.place.clone(),
+                span: spec.span.clone(),
             };
             coverage.add(PartKey::Node(name.clone()), part(PartKind::Node, None, None));
             if let Some(when) = &spec.when {
@@ -118,7 +118,7 @@ impl Coverage {
         coverage.add_edges(graph);
         let common = |kind, to: &Target, label| {
             let to = Some(to.to_string());
-            Part { kind, from: None, to, label, place: None }
+            Part { kind, from: None, to, label, span: None }
         };
         for (at, catch) in defaults.iter().enumerate() {
             let caught = common(PartKind::Catch, &catch.to, Some(kind_of(catch)));
@@ -137,7 +137,7 @@ impl Coverage {
                 from: Some(from.clone()),
                 to: Some(to.to_string()),
                 label,
-                place: edge.place().cloned(),
+                span: edge.span().cloned(),
             };
             match edge {
                 Edge::Then { from, to, .. } => {
@@ -267,9 +267,8 @@ impl Coverage {
     pub fn missed(&self) -> Vec<&Part> {
         let missed = self.parts.iter().enumerate().filter(|(at, _)| !self.taken.contains(at));
         let mut missed: Vec<&Part> = missed.map(|(_, part)| part).collect();
-        missed.sort_by_key(|it| {
-            it.place.as_ref().map_or((true, 0), |place| (false, place.range.start))
-        });
+        missed
+            .sort_by_key(|it| it.span.as_ref().map_or((true, 0), |span| (false, span.range.start)));
         missed
     }
 

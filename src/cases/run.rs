@@ -83,7 +83,7 @@ impl Suite {
             }
             Err(error) => {
                 let reason = with_causes(&error);
-                let problems = vec![Problem::new(&case.place, reason.clone())];
+                let problems = vec![Problem::new(&case.span, reason.clone())];
                 let (status, route) = (Status::Failed, Vec::new());
                 let (reason, trail) = (Some(reason), Trail::default());
                 CaseRun { problems, status, reason, route, elapsed: started.elapsed(), trail }
@@ -181,7 +181,7 @@ impl Suite {
         let problems = match (script.gap(), refused) {
             // All other differences follow from this one.
             (Some(gap), _) => vec![missing(case, &gap, &traces)],
-            (None, Some(error)) => vec![Problem::new(&case.place, with_causes(&error))],
+            (None, Some(error)) => vec![Problem::new(&case.span, with_causes(&error))],
             (None, None) => match missed {
                 Some(stop) => vec![stop.differs_from_route(&traces.route)],
                 None => compared(case, &script, &traces),
@@ -195,10 +195,10 @@ impl Suite {
 fn compared(case: &Case, script: &Script, traces: &Traces) -> Vec<Problem> {
     let mut problems = verdict::compare(&case.expect, traces);
     for (node, text) in script.unused() {
-        problems.push(Problem::new(&case.answers[&node].place, text));
+        problems.push(Problem::new(&case.answers[&node].span, text));
     }
     let of_calls = script.conversations.problems().into_iter();
-    problems.extend(of_calls.map(|(place, text)| Problem::new(&place, text)));
+    problems.extend(of_calls.map(|(span, text)| Problem::new(&span, text)));
     problems
 }
 
@@ -211,7 +211,7 @@ fn missed_stop(case: &Case, end: &RunEnd) -> Option<Problem> {
     let why = end.reason.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
     let what =
         format!("the run did not reach `{}`, and is {}{why}", first.value, end.status.as_str());
-    (!is_stop).then(|| Problem::new(&first.place, what))
+    (!is_stop).then(|| Problem::new(&first.span, what))
 }
 
 /// Removes delays and timeouts: a test case never waits.
@@ -273,13 +273,13 @@ fn missing(case: &Case, gap: &Gap, traces: &Traces) -> Problem {
                 "a test runs no real nodes: give the fields it writes, as in `nodes: {{ {node}: \
                  {{}} }}`"
             );
-            Problem::new(&case.place, what).help(help)
+            Problem::new(&case.span, what).help(help)
         }
         Gap::NoVisit(node, visit) => {
-            let place = &case.answers[node].place;
+            let span = &case.answers[node].span;
             let what =
                 format!("the run reached visit {visit} of `{node}`, which has no answer{after}");
-            Problem::new(place, what).help("a list has an answer for each visit")
+            Problem::new(span, what).help("a list has an answer for each visit")
         }
     }
 }

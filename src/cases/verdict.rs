@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::run::Traces;
 use crate::{
-    diagnostic::Place,
+    diagnostic::SourceSpan,
     id::NodeName,
     workflow::case_file::{Expectation, Expected, PromptParts, Stage},
 };
@@ -16,7 +16,7 @@ const STEPS_SHOWN: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The place of the expectation in the file.
-    pub place: Place,
+    pub span: SourceSpan,
     /// The difference in one line.
     pub what: String,
     /// The expected value, if it adds something to `what`.
@@ -28,9 +28,9 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn new(place: &Place, what: impl Into<String>) -> Self {
-        let (place, what) = (place.clone(), what.into());
-        Self { place, what, expected: None, actual: None, help: None }
+    pub(super) fn new(span: &SourceSpan, what: impl Into<String>) -> Self {
+        let (span, what) = (span.clone(), what.into());
+        Self { span, what, expected: None, actual: None, help: None }
     }
 
     fn differs(mut self, expected: impl Into<String>, actual: impl Into<String>) -> Self {
@@ -63,32 +63,32 @@ pub(super) fn compare(expect: &Expectation, traces: &Traces) -> Vec<Problem> {
     if wanted.value != traces.status {
         let reason = traces.reason.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
         let actual = format!("{}{reason}", traces.status.as_str());
-        let problem = Problem::new(&wanted.place, "the run has another status");
+        let problem = Problem::new(&wanted.span, "the run has another status");
         problems.push(problem.differs(wanted.value.as_str(), actual));
     } else if let Some(reason) = &expect.reason {
         let actual = traces.reason.as_deref().unwrap_or("no reason");
         if !actual.contains(&reason.value) {
-            let problem = Problem::new(&reason.place, "the reason differs");
+            let problem = Problem::new(&reason.span, "the reason differs");
             problems.push(problem.differs(&reason.value, actual));
         }
     }
     problems.extend(expect.state.iter().filter_map(|it| compare_value(it, traces)));
     for unset in &expect.unset {
         if let Some(value) = traces.values.get(unset.value.as_str()) {
-            let problem = Problem::new(&unset.place, format!("`{}` holds a value", unset.value));
+            let problem = Problem::new(&unset.span, format!("`{}` holds a value", unset.value));
             problems.push(problem.differs("nothing", shown(value)));
         }
     }
     let count = |node: &NodeName| traces.route.iter().flatten().filter(|it| *it == node).count();
-    for Expected { value: (node, wanted), place } in &expect.visits {
+    for Expected { value: (node, wanted), span } in &expect.visits {
         let actual = count(node);
         if actual != *wanted {
-            let problem = Problem::new(place, format!("`{node}` ran a different number of times"));
+            let problem = Problem::new(span, format!("`{node}` ran a different number of times"));
             problems.push(problem.differs(wanted.to_string(), actual.to_string()));
         }
     }
     for never in expect.never.iter().filter(|it| count(&it.value) > 0) {
-        let problem = Problem::new(&never.place, format!("`{}` ran", never.value));
+        let problem = Problem::new(&never.span, format!("`{}` ran", never.value));
         problems.push(problem.differs("never", route_text(&traces.route)));
     }
     problems.extend(compare_events(&expect.events, &traces.events));
@@ -161,7 +161,7 @@ fn differs_at(
     let steps: Vec<String> = actual.iter().map(|it| step_text(it)).collect();
     // The furthest interpretation is the best match.
     let stage = reading.last().copied().unwrap_or_default();
-    let problem = Problem::new(&expected.place, format!("the route differs at step {}", at + 1));
+    let problem = Problem::new(&expected.span, format!("the route differs at step {}", at + 1));
     problem.differs(excerpt(&stages, stage), excerpt(&steps, at))
 }
 
@@ -193,7 +193,7 @@ fn compare_value(expected: &Expected<(Vec<String>, Value)>, traces: &Traces) -> 
     if includes(actual, wanted) {
         return None;
     }
-    let problem = Problem::new(&expected.place, format!("`{}` differs", path.join(".")));
+    let problem = Problem::new(&expected.span, format!("`{}` differs", path.join(".")));
     Some(problem.differs(shown(wanted), shown(actual)))
 }
 
@@ -217,13 +217,13 @@ fn includes(actual: &Value, wanted: &Value) -> bool {
 
 /// Looks for the expected parts in the prompts of a node.
 fn compare_prompts(
-    Expected { value: (node, parts), place }: &Expected<(NodeName, PromptParts)>,
+    Expected { value: (node, parts), span }: &Expected<(NodeName, PromptParts)>,
     traces: &Traces,
 ) -> Vec<Problem> {
     let prompts = traces.prompts.get(node).map_or(&[][..], Vec::as_slice);
     if prompts.iter().all(String::is_empty) {
         let what = if prompts.is_empty() { "did not run" } else { "has no prompt" };
-        return vec![Problem::new(place, format!("`{node}` {what}"))];
+        return vec![Problem::new(span, format!("`{node}` {what}"))];
     }
     let parts = match parts {
         PromptParts::Each(part) => vec![part; prompts.len()],
@@ -232,10 +232,10 @@ fn compare_prompts(
     let missed = parts.into_iter().enumerate().filter_map(|(at, part)| {
         let visit = at + 1;
         let Some(prompt) = prompts.get(at) else {
-            return Some(Problem::new(place, format!("`{node}` has no visit {visit}")));
+            return Some(Problem::new(span, format!("`{node}` has no visit {visit}")));
         };
         let what = format!("the prompt of `{node}` on visit {visit} differs");
-        (!prompt.contains(part)).then(|| Problem::new(place, what).differs(part, prompt))
+        (!prompt.contains(part)).then(|| Problem::new(span, what).differs(part, prompt))
     });
     missed.collect()
 }
@@ -247,7 +247,7 @@ fn compare_events(expected: &[Expected<String>], actual: &[String]) -> Option<Pr
     let names = expected.iter().map(|it| it.value.as_str()).collect::<Vec<_>>().join(", ");
     let actual = if actual.is_empty() { "none".to_owned() } else { actual.join(", ") };
     let what = format!("`{}` was not emitted in this order", missed.value);
-    Some(Problem::new(&missed.place, what).differs(names, actual))
+    Some(Problem::new(&missed.span, what).differs(names, actual))
 }
 
 fn shown(value: &Value) -> String {

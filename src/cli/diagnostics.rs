@@ -17,7 +17,7 @@ use super::{
     terminal::{Paint, columns, print_message},
     words::clean,
 };
-use crate::diagnostic::{Diagnostic, Diagnostics, Label, Place, Severity};
+use crate::diagnostic::{Diagnostic, Diagnostics, Label, Severity, SourceSpan};
 
 /// Wider drawings are harder to read.
 const COLUMNS_MAX: usize = 120;
@@ -118,8 +118,8 @@ impl Finding {
     }
 
     fn new(diagnostic: &Diagnostic, path: &Path) -> Self {
-        let place = diagnostic.labels.first().map(|it| &it.place);
-        let (line, column) = place.map(Place::line_and_column).unzip();
+        let span = diagnostic.labels.first().map(|it| &it.span);
+        let (line, column) = span.map(SourceSpan::line_and_column).unzip();
         Self {
             code: diagnostic.code,
             severity: match diagnostic.severity {
@@ -128,7 +128,7 @@ impl Finding {
                 Severity::Error => "error",
             },
             message: diagnostic.message.clone(),
-            file: place.map_or_else(|| path.display().to_string(), |it| it.file.name.clone()),
+            file: span.map_or_else(|| path.display().to_string(), |it| it.file.name.clone()),
             line,
             column,
             help: diagnostic.help.clone(),
@@ -144,8 +144,8 @@ struct Drawn<'a> {
 
 impl<'a> Drawn<'a> {
     fn new(diagnostic: &'a Diagnostic) -> Self {
-        let can_be_drawn = diagnostic.labels.iter().all(|it| stands_in_short_lines(&it.place));
-        let file = diagnostic.labels.first().map(|it| &it.place.file).filter(|_| can_be_drawn);
+        let can_be_drawn = diagnostic.labels.iter().all(|it| stands_in_short_lines(&it.span));
+        let file = diagnostic.labels.first().map(|it| &it.span.file).filter(|_| can_be_drawn);
         let source = file.map(|it| NamedSource::new(&it.name, it.text.clone()));
         Self { diagnostic, source }
     }
@@ -153,13 +153,13 @@ impl<'a> Drawn<'a> {
     /// Returns whether a label is in the drawn file; a drawing has only one file.
     fn is_shown(&self, label: &Label) -> bool {
         let first = self.diagnostic.labels.first().filter(|_| self.source.is_some());
-        first.is_some_and(|it| it.place.file.name == label.place.file.name)
+        first.is_some_and(|it| it.span.file.name == label.span.file.name)
     }
 }
 
 /// Returns whether the lines of a label and their neighbours, which are drawn as well, are short
 /// enough.
-fn stands_in_short_lines(Place { file, range }: &Place) -> bool {
+fn stands_in_short_lines(SourceSpan { file, range }: &SourceSpan) -> bool {
     let text = &file.text;
     let (Some(before), Some(after)) = (text.get(..range.start), text.get(range.end..)) else {
         return true;
@@ -184,8 +184,8 @@ impl miette::Diagnostic for Drawn<'_> {
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         let elsewhere = self.diagnostic.labels.iter().filter(|it| !self.is_shown(it));
-        let places = elsewhere.map(|it| format!("see {:?}: {}", it.place, it.text));
-        let lines: Vec<String> = self.diagnostic.help.iter().cloned().chain(places).collect();
+        let spans = elsewhere.map(|it| format!("see {:?}: {}", it.span, it.text));
+        let lines: Vec<String> = self.diagnostic.help.iter().cloned().chain(spans).collect();
         (!lines.is_empty()).then(|| Box::new(lines.join("\n")) as Box<dyn fmt::Display>)
     }
 
@@ -196,7 +196,7 @@ impl miette::Diagnostic for Drawn<'_> {
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let shown = self.diagnostic.labels.iter().filter(|it| self.is_shown(it));
         let spans = shown
-            .map(|it| LabeledSpan::new_with_span(Some(clean(&it.text)), it.place.range.clone()));
+            .map(|it| LabeledSpan::new_with_span(Some(clean(&it.text)), it.span.range.clone()));
         Some(Box::new(spans))
     }
 }
@@ -232,7 +232,7 @@ mod tests {
         let file = Arc::new(SourceFile { name: "team.yaml".into(), text: text.into() });
         let prompt = Arc::new(SourceFile { name: "qa.md".into(), text: "Hello\n".into() });
         let at = |file: &Arc<SourceFile>, range: Range<usize>| {
-            Some(Place { file: Arc::clone(file), range })
+            Some(SourceSpan { file: Arc::clone(file), range })
         };
         let mut diagnostics = Diagnostics::default();
         diagnostics.push(
@@ -265,8 +265,8 @@ mod tests {
     fn a_place_outside_its_file_still_has_its_message() {
         let file = Arc::new(SourceFile { name: "a.yaml".into(), text: "a".into() });
         let mut diagnostics = Diagnostics::default();
-        let place = Some(Place { file, range: 7..9 });
-        diagnostics.push(Diagnostic::error("GR001", "out of range").at(place, "here"));
+        let span = Some(SourceSpan { file, range: 7..9 });
+        diagnostics.push(Diagnostic::error("GR001", "out of range").at(span, "here"));
         assert!(draw(&diagnostics, Paint::new(false), 80).contains("out of range"));
     }
 
@@ -274,10 +274,10 @@ mod tests {
     fn a_place_in_a_line_that_is_too_long_is_named() {
         let text = format!("{{ \"then\": \"publsh\", \"about\": \"{}\" }}\n", "x".repeat(9_999));
         let file = Arc::new(SourceFile { name: "team.json".into(), text });
-        let place = Some(Place { file, range: 11..17 });
+        let span = Some(SourceSpan { file, range: 11..17 });
         let mut diagnostics = Diagnostics::default();
         diagnostics
-            .push(Diagnostic::error("GR010", "there is no such node").at(place, "leads nowhere"));
+            .push(Diagnostic::error("GR010", "there is no such node").at(span, "leads nowhere"));
         let drawn = draw(&diagnostics, Paint::new(false), 80);
         assert!(drawn.contains("help: see team.json:1:12: leads nowhere"), "{drawn}");
         assert!(drawn.len() < 200, "{drawn}");

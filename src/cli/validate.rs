@@ -114,7 +114,7 @@ fn check_cases(path: &Path, files: &[FoundFile]) -> Result<Diagnostics, LoadErro
     let all = or_diagnostics(loaded)?;
     let is_checked = |name: &str| files.iter().any(|it| !it.is_cases && it.path == Path::new(name));
     let is_own =
-        |it: &Diagnostic| it.labels.first().is_none_or(|it| !is_checked(&it.place.file.name));
+        |it: &Diagnostic| it.labels.first().is_none_or(|it| !is_checked(&it.span.file.name));
     let mut own = Diagnostics::default();
     own.extend(all.into_iter().filter(is_own));
     Ok(own)

@@ -239,11 +239,11 @@ fn all(workspace: &Workspace, view: &DocumentView<'_>, named: &Named) -> Vec<Ref
             let key = part.key.clone().map(|it| (it, file.grammar.key_role(&part.path)));
             let role = file.grammar.at(&part.path).and_then(super::grammar::role);
             let value = part.value.clone().map(|it| (it, role));
-            for (place, role) in key.into_iter().chain(value) {
-                let Some(word) = text.get(place.clone()) else { continue };
+            for (span, role) in key.into_iter().chain(value) {
+                let Some(word) = text.get(span.clone()) else { continue };
                 for NamedPart { section, range } in cases::named_parts(view, role, word) {
                     if section == named.section && word[range.clone()] == named.name {
-                        add(&uri, &text, place.start + range.start..place.start + range.end, false);
+                        add(&uri, &text, span.start + range.start..span.start + range.end, false);
                     }
                 }
             }

@@ -17,7 +17,7 @@ use crate::{
     beneath::read_named,
     compile::{CompiledGraph, compile},
     data_limit::DataLimit,
-    diagnostic::{Diagnostic, Diagnostics, Label, Place, Severity, SourceFile},
+    diagnostic::{Diagnostic, Diagnostics, Label, Severity, SourceFile, SourceSpan},
     id::ChannelName,
     nodes::{self, Services},
     state::Schema,
@@ -453,7 +453,7 @@ impl Workspace {
         diagnostic: &Diagnostic,
     ) -> (String, protocol::Diagnostic) {
         let first = diagnostic.labels.first();
-        let location = first.map(|it| self.location(workflow, &it.place));
+        let location = first.map(|it| self.location(workflow, &it.span));
         let start = protocol::Position { line: 0, character: 0 };
         let location = location.unwrap_or_else(|| Location {
             uri: workflow.to_owned(),
@@ -463,7 +463,7 @@ impl Workspace {
         let more = format!("\nmore: graphrun explain {}", diagnostic.code);
         let message = format!("{}{help}{more}", diagnostic.message);
         let related = |it: &Label| Related {
-            location: self.location(workflow, &it.place),
+            location: self.location(workflow, &it.span),
             message: it.text.clone(),
         };
         let diagnostic = protocol::Diagnostic {
@@ -481,12 +481,12 @@ impl Workspace {
         (location.uri, diagnostic)
     }
 
-    fn location(&self, workflow: &str, place: &Place) -> Location {
-        let marked = place.file.text.get(place.range.clone()).unwrap_or_default();
+    fn location(&self, workflow: &str, span: &SourceSpan) -> Location {
+        let marked = span.file.text.get(span.range.clone()).unwrap_or_default();
         // A YAML block ends where the next one starts, which may be several lines below.
-        let end = place.range.start + marked.trim_end().len();
-        let range = LineIndex::new(&place.file.text).range(&(place.range.start..end));
-        let path = Path::new(&place.file.name);
+        let end = span.range.start + marked.trim_end().len();
+        let range = LineIndex::new(&span.file.text).range(&(span.range.start..end));
+        let path = Path::new(&span.file.name);
         let is_it =
             |uri: &str| self.documents.get(uri).is_some_and(|it| it.path.as_deref() == Some(path));
         let uri = if is_it(workflow) || !path.is_absolute() {

@@ -81,7 +81,7 @@ fn drawing<const N: usize>(builder: GraphBuilder, routes: [(&str, &[(&str, &str)
         };
         let route = Arc::new(Ways(ways.iter().map(way).collect()));
         let from = NodeName::parse(from).unwrap();
-        graph.edges.push(Edge::Route { from, route, place: None });
+        graph.edges.push(Edge::Route { from, route, span: None });
     }
     Drawing::of(&graph)
 }

@@ -126,7 +126,7 @@ fn a_map_goes_through_its_items_or_past_them() {
         let none = RouteChoice { to: to(after), ..RouteChoice::default() };
         made.graph.edges.push(dice.choosing(name(map), vec![items, none]));
         let after = Target::Node(name(after));
-        made.graph.edges.push(Edge::Then { from: name(each), to: after, place: None });
+        made.graph.edges.push(Edge::Then { from: name(each), to: after, span: None });
     }
     let envelope = Envelope::of(&compile(made).unwrap());
     assert!(envelope.nodes.values().all(|it| it.visits_max == 1), "{envelope:#?}");

@@ -126,7 +126,7 @@ impl Dice {
     ) -> Edge {
         let ways = ways.into_iter().map(|to| RouteTarget { to, label: None }).collect();
         let route = Thrower { dice: self.clone(), ways, spread, choices: None };
-        Edge::Route { from, route: Arc::new(route), place: None }
+        Edge::Route { from, route: Arc::new(route), span: None }
     }
 
     /// A route of which they decide, and which says what goes together.
@@ -141,7 +141,7 @@ impl Dice {
             Spread::One
         };
         let route = Thrower { dice: self.clone(), ways, spread, choices: Some(choices) };
-        Edge::Route { from, route: Arc::new(route), place: None }
+        Edge::Route { from, route: Arc::new(route), span: None }
     }
 
     /// Some hops along the ways, dispatches among them.
@@ -388,7 +388,7 @@ impl Recipe {
             catch: catch.map(|(to, kind)| Catch { kind, to: self.target(at, *to) }).collect(),
             ..Policies::default()
         };
-        NodeSpec { node: Arc::new(Decided), policies, when: None, place: None }
+        NodeSpec { node: Arc::new(Decided), policies, when: None, span: None }
     }
 
     fn lead_from(&self, at: usize, node: &NodeRecipe, graph: &mut Graph, dice: &Dice) {
@@ -396,7 +396,7 @@ impl Recipe {
         for edge in &node.edges {
             let edge = match edge {
                 EdgeRecipe::Then(to) => {
-                    Edge::Then { from: from.clone(), to: self.target(at, *to), place: None }
+                    Edge::Then { from: from.clone(), to: self.target(at, *to), span: None }
                 }
                 EdgeRecipe::Route(to, spread) => {
                     let ways = to.iter().map(|it| self.target(at, *it));
@@ -422,7 +422,7 @@ impl Recipe {
         let item = (at + 1) % self.nodes.len();
         let after = after.iter().map(|it| self.onwards(at.max(item), *it));
         let after: Vec<Target> = after.collect();
-        let then = |to: &Target| Edge::Then { from: name(item), to: to.clone(), place: None };
+        let then = |to: &Target| Edge::Then { from: name(item), to: to.clone(), span: None };
         graph.edges.extend(after.iter().map(then));
         let to = vec![Target::Node(name(item))];
         let each = RouteChoice { to, is_dispatched: true, ..RouteChoice::default() };
@@ -441,7 +441,7 @@ impl Recipe {
         if !join.is_empty() {
             let from: Vec<NodeName> = join.into_iter().map(name).collect();
             let count = 1 + usize::from(how) % from.len();
-            graph.edges.push(Edge::Join { from, to: name(at), count, place: None });
+            graph.edges.push(Edge::Join { from, to: name(at), count, span: None });
         } else if let (0..=2, Some(spec)) = (how % 8, graph.nodes.get_mut(&from)) {
             let to = Target::Node(name(at));
             if spec.policies.bounds.max_visits.is_some() {
@@ -451,7 +451,7 @@ impl Recipe {
             }
         } else {
             let to = Target::Node(name(at));
-            graph.edges.push(Edge::Then { from, to, place: None });
+            graph.edges.push(Edge::Then { from, to, span: None });
         }
     }
 
@@ -527,7 +527,7 @@ impl LoopsRecipe {
             let policies = Policies { bounds, on_finish, ..Policies::default() };
             graph.nodes.insert(
                 name,
-                NodeSpec { node: Arc::new(Decided), policies, when: None, place: None },
+                NodeSpec { node: Arc::new(Decided), policies, when: None, span: None },
             );
         };
         let bounded = |most: u32, exhausted: &Target| Bounds {
@@ -542,7 +542,7 @@ impl LoopsRecipe {
         add(name(1), Bounds::default(), Vec::new());
         let mut edges = vec![
             dice.route(router.clone(), heads.map(Target::Node), Spread::One),
-            Edge::Then { from: name(1), to: Target::End, place: None },
+            Edge::Then { from: name(1), to: Target::End, span: None },
         ];
         for (at, it) in self.loops.iter().enumerate() {
             let (head, check) = (named("head", at), named("check", at));
@@ -552,7 +552,7 @@ impl LoopsRecipe {
             if it.has_check {
                 add(check.clone(), Bounds::default(), Vec::new());
                 let to = Target::Node(check.clone());
-                edges.push(Edge::Then { from: head.clone(), to, place: None });
+                edges.push(Edge::Then { from: head.clone(), to, span: None });
                 edges.push(dice.route(check, ways, Spread::One));
             } else {
                 edges.push(dice.route(head.clone(), ways, Spread::One));
@@ -560,8 +560,8 @@ impl LoopsRecipe {
             if it.is_watched {
                 let watch = named("watch", at);
                 add(watch.clone(), Bounds::default(), Vec::new());
-                edges.push(Edge::Then { from: head, to: Target::Node(watch.clone()), place: None });
-                edges.push(Edge::Then { from: watch, to: Target::End, place: None });
+                edges.push(Edge::Then { from: head, to: Target::Node(watch.clone()), span: None });
+                edges.push(Edge::Then { from: watch, to: Target::End, span: None });
             }
         }
         graph.entry.push(router);

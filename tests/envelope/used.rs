@@ -27,12 +27,12 @@ pub(crate) fn absorb(graph: &mut Graph, user: &NodeName, used: Graph) {
         catch: outside.clone(),
         ..Policies::default()
     };
-    let end = NodeSpec { node: Arc::new(Decided), policies, when: None, place: None };
+    let end = NodeSpec { node: Arc::new(Decided), policies, when: None, span: None };
     graph.nodes.insert(scope.end(), end);
     let begin = |first: &NodeName| Edge::Then {
         from: user.clone(),
         to: Target::Node(scope.node_name(first)),
-        place: None,
+        span: None,
     };
     graph.edges.extend(used.entry.iter().map(begin));
     for (inner, mut spec) in used.nodes {

@@ -10,7 +10,7 @@ fn references(editor: &mut Editor, marked: &str, with_declaration: bool) -> Vec<
     let context = json!({"includeDeclaration": with_declaration});
     let params = json!({"textDocument": {"uri": uri}, "position": position, "context": context});
     let answer = editor.ask("textDocument/references", params)["result"].take();
-    let place = |it: &Value| {
+    let span = |it: &Value| {
         let line = number(&it["range"]["start"]["line"]);
         if it["uri"] == json!(uri) {
             format!("{line}: {}", within(&text, &it["range"]))
@@ -18,7 +18,7 @@ fn references(editor: &mut Editor, marked: &str, with_declaration: bool) -> Vec<
             format!("{} {line}", it["uri"].as_str().unwrap().rsplit('/').next().unwrap())
         }
     };
-    answer.as_array().into_iter().flatten().map(place).collect()
+    answer.as_array().into_iter().flatten().map(span).collect()
 }
 
 /// The text after the edits of an answer to one document.
@@ -85,9 +85,9 @@ fn a_rename_changes_every_place_and_nothing_else() {
         let line = text.lines().position(|it| it.contains(part)).unwrap();
         let character = text.lines().nth(line).unwrap().find(part).unwrap() + part.len();
         let position = json!({"line": line, "character": character});
-        let place = json!({"textDocument": {"uri": uri}, "position": position});
-        let can = editor.ask("textDocument/prepareRename", place.clone())["result"].take();
-        let mut params = place;
+        let span = json!({"textDocument": {"uri": uri}, "position": position});
+        let can = editor.ask("textDocument/prepareRename", span.clone())["result"].take();
+        let mut params = span;
         params["newName"] = json!(new);
         (can, editor.ask("textDocument/rename", params))
     };

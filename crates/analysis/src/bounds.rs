@@ -39,10 +39,10 @@ fn check_reachable(graph: &Graph, network: &Network, diagnostics: &mut Diagnosti
         unreached.remove(&seen);
     }
     for name in unreached.into_iter().map(|it| network.name(it)) {
-        let place = graph.nodes[name].place.clone();
+        let span = graph.nodes[name].span.clone();
         let diagnostic = Diagnostic::error("GR030", format!("nothing leads to node `{name}`"));
         diagnostics
-            .push(diagnostic.at(place, "never runs").help("lead an edge to it, or remove it"));
+            .push(diagnostic.at(span, "never runs").help("lead an edge to it, or remove it"));
     }
 }
 
@@ -63,8 +63,8 @@ fn check_ends(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics) {
         let name = network.name(index);
         let diagnostic =
             Diagnostic::error("GR031", format!("no path leads from `{name}` to an end"));
-        let place = graph.nodes[name].place.clone();
-        let diagnostic = diagnostic.at(place, "a run that reaches this node never ends");
+        let span = graph.nodes[name].span.clone();
+        let diagnostic = diagnostic.at(span, "a run that reaches this node never ends");
         diagnostics.push(diagnostic.help("give one of the nodes after it `then: end`"));
     }
 }
@@ -77,9 +77,9 @@ fn check_loops(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics) 
     let unbounded = network.with_edges(|from, _| !is_bounded(from));
     for cycle in cycles(network, &unbounded) {
         let shown = quoted_list(&cycle);
-        let place = graph.nodes[cycle[0]].place.clone();
+        let span = graph.nodes[cycle[0]].span.clone();
         let diagnostic = Diagnostic::error("GR032", format!("the loop {shown} has no bound"));
-        diagnostics.push(diagnostic.at(place, "part of the loop").help(
+        diagnostics.push(diagnostic.at(span, "part of the loop").help(
             "give one of its nodes `max_visits` and `exhausted`, so that the worst case is known",
         ));
     }
@@ -94,7 +94,7 @@ fn check_loops(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics) 
             );
             let diagnostic = Diagnostic::error("GR033", message);
             let diagnostic =
-                diagnostic.at(graph.nodes[*name].place.clone(), "this bound stops nothing");
+                diagnostic.at(graph.nodes[*name].span.clone(), "this bound stops nothing");
             diagnostics.push(diagnostic.help("lead `exhausted` out of the loop"));
         }
     }
@@ -110,8 +110,7 @@ fn check_resets(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics)
             let is_within = reset.strip_scope(name.as_str()).is_some();
             if graph.nodes[reset].policies.bounds.max_visits.is_none() && !is_within {
                 let message = format!("`{name}` resets `{reset}`, which has no `max_visits`");
-                diagnostics
-                    .push(Diagnostic::error("GR034", message).at(spec.place.clone(), "here"));
+                diagnostics.push(Diagnostic::error("GR034", message).at(spec.span.clone(), "here"));
             }
         }
         if policies.on_finish.resets.is_empty() || finite.contains(name) || mutual.contains(name) {
@@ -119,7 +118,7 @@ fn check_resets(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics)
         }
         let message = format!("`{name}` resets a bound, but its own visits have none");
         let diagnostic = Diagnostic::error("GR034", message);
-        let diagnostic = diagnostic.at(spec.place.clone(), "could reset it forever");
+        let diagnostic = diagnostic.at(spec.span.clone(), "could reset it forever");
         diagnostics.push(diagnostic.help(format!(
             "give `{name}` `max_visits` and `exhausted`, or another node of its loop that it does not reset"
         )));
@@ -184,7 +183,7 @@ fn check_mutual_resets<'a>(
     for cycle in &cycles {
         let message = format!("the bounds of {} reset each other", quoted_list(cycle));
         let diagnostic = Diagnostic::error("GR034", message);
-        let diagnostic = diagnostic.at(graph.nodes[cycle[0]].place.clone(), "one of them");
+        let diagnostic = diagnostic.at(graph.nodes[cycle[0]].span.clone(), "one of them");
         diagnostics.push(diagnostic.help("let only one of them reset the other"));
     }
     cycles.into_iter().flatten().collect()

@@ -200,7 +200,7 @@ impl GraphBuilder {
                     let to = self.name(to);
                     self.graph.entry.extend(to);
                 } else if let (Some(from), Some(to)) = (self.name(from), self.target(to)) {
-                    self.graph.edges.push(Edge::Then { from, to, place: None });
+                    self.graph.edges.push(Edge::Then { from, to, span: None });
                 }
             }
         }
@@ -237,7 +237,7 @@ impl GraphBuilder {
     fn join(mut self, from: &[String], count: usize, to: &str) -> Self {
         let from = from.iter().filter_map(|it| self.name(it)).collect();
         if let Some(to) = self.name(to) {
-            self.graph.edges.push(Edge::Join { from, to, count, place: None });
+            self.graph.edges.push(Edge::Join { from, to, count, span: None });
         }
         self
     }
@@ -263,7 +263,7 @@ impl GraphBuilder {
                 self = self.node("start", Entrance);
             }
             let route = std::sync::Arc::new(route_fn(targets, choose));
-            self.graph.edges.push(Edge::Route { from, route, place: None });
+            self.graph.edges.push(Edge::Route { from, route, span: None });
         }
         self
     }

@@ -5,7 +5,7 @@ mod types;
 use std::collections::BTreeSet;
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Diagnostics, Place, did_you_mean},
+    diagnostic::{Diagnostic, Diagnostics, SourceSpan, did_you_mean},
     graph::{Edge, Graph, Starts, Target},
     id::{ChannelName, NodeName},
 };
@@ -35,14 +35,14 @@ fn check_entry(graph: &Graph, diagnostics: &mut Diagnostics) {
 
 fn check_targets(graph: &Graph, diagnostics: &mut Diagnostics) {
     for edge in &graph.edges {
-        let place = edge.place();
+        let span = edge.span();
         for name in edge.sources() {
-            check_node(graph, name, "an edge", place, diagnostics);
+            check_node(graph, name, "an edge", span, diagnostics);
         }
         let from = edge.sources().first().map(ToString::to_string).unwrap_or_default();
         for target in edge.targets() {
             if let Target::Node(name) = target {
-                check_node(graph, &name, &format!("the edge from `{from}`"), place, diagnostics);
+                check_node(graph, &name, &format!("the edge from `{from}`"), span, diagnostics);
             }
         }
     }
@@ -51,18 +51,12 @@ fn check_targets(graph: &Graph, diagnostics: &mut Diagnostics) {
         let caught = policies.catch.iter().map(|it| &it.to);
         for target in policies.bounds.exhausted.iter().chain(caught) {
             if let Target::Node(name) = target {
-                check_node(
-                    graph,
-                    name,
-                    &format!("node `{from}`"),
-                    spec.place.as_ref(),
-                    diagnostics,
-                );
+                check_node(graph, name, &format!("node `{from}`"), spec.span.as_ref(), diagnostics);
             }
         }
         for name in &policies.on_finish.resets {
             let whose = format!("`resets` of `{from}`");
-            check_node(graph, name, &whose, spec.place.as_ref(), diagnostics);
+            check_node(graph, name, &whose, spec.span.as_ref(), diagnostics);
         }
     }
 }
@@ -71,7 +65,7 @@ fn check_node(
     graph: &Graph,
     name: &NodeName,
     whose: &str,
-    place: Option<&Place>,
+    span: Option<&SourceSpan>,
     diagnostics: &mut Diagnostics,
 ) {
     if graph.nodes.contains_key(name) {
@@ -79,7 +73,7 @@ fn check_node(
     }
     let diagnostic =
         Diagnostic::error("GR010", format!("{whose} names `{name}`, which is not a node"))
-            .at(place.cloned(), "no such node");
+            .at(span.cloned(), "no such node");
     let known = graph.nodes.keys().map(NodeName::as_str);
     diagnostics.push(match did_you_mean(name.as_str(), known) {
         Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
@@ -99,13 +93,7 @@ fn check_channels(graph: &Graph, diagnostics: &mut Diagnostics) {
         let of_policies = spec.policies.on_finish.cleared().chain(collects).cloned();
         let named: BTreeSet<ChannelName> = named.chain(of_policies).collect();
         for name in named {
-            check_channel(
-                graph,
-                &name,
-                &format!("node `{node}`"),
-                spec.place.as_ref(),
-                diagnostics,
-            );
+            check_channel(graph, &name, &format!("node `{node}`"), spec.span.as_ref(), diagnostics);
         }
     }
 }
@@ -114,7 +102,7 @@ fn check_channel(
     graph: &Graph,
     name: &ChannelName,
     whose: &str,
-    place: Option<&Place>,
+    span: Option<&SourceSpan>,
     diagnostics: &mut Diagnostics,
 ) {
     if graph.schema.channel(name.as_str()).is_some() {
@@ -122,7 +110,7 @@ fn check_channel(
     }
     let known: Vec<&str> = graph.schema.channels().iter().map(|it| it.name().as_str()).collect();
     let message = format!("{whose} names `{name}`, which is not a field of the state");
-    let diagnostic = Diagnostic::error("GR021", message).at(place.cloned(), "here");
+    let diagnostic = Diagnostic::error("GR021", message).at(span.cloned(), "here");
     diagnostics.push(match did_you_mean(name.as_str(), known.iter().copied()) {
         Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
         None => diagnostic.help(format!("the fields are {}", known.join(", "))),
@@ -132,24 +120,23 @@ fn check_channel(
 fn check_joins(graph: &Graph, diagnostics: &mut Diagnostics) {
     let mut joined = BTreeSet::new();
     for edge in &graph.edges {
-        let Edge::Join { from, to, count, place } = edge else { continue };
+        let Edge::Join { from, to, count, span } = edge else { continue };
         if !joined.insert(to) {
             let message = format!("node `{to}` waits for two sets of nodes");
-            let diagnostic =
-                Diagnostic::error("GR038", message).at(place.clone(), "the second one");
+            let diagnostic = Diagnostic::error("GR038", message).at(span.clone(), "the second one");
             diagnostics.push(diagnostic.help("name all of them in one join"));
         }
         let mut named = BTreeSet::new();
         if let Some(twice) = from.iter().find(|it| !named.insert(*it)) {
             let message = format!("the join at `{to}` waits for `{twice}` twice");
-            diagnostics.push(Diagnostic::error("GR037", message).at(place.clone(), "here"));
+            diagnostics.push(Diagnostic::error("GR037", message).at(span.clone(), "here"));
         } else if from.is_empty() {
             let message = format!("the join at `{to}` waits for no node");
-            diagnostics.push(Diagnostic::error("GR037", message).at(place.clone(), "here"));
+            diagnostics.push(Diagnostic::error("GR037", message).at(span.clone(), "here"));
         } else if !(1..=from.len()).contains(count) {
             let all = from.len();
             let message = format!("the join at `{to}` waits for {count} of {all} nodes");
-            let diagnostic = Diagnostic::error("GR037", message).at(place.clone(), "here");
+            let diagnostic = Diagnostic::error("GR037", message).at(span.clone(), "here");
             diagnostics.push(diagnostic.help(format!("wait for a number from 1 to {all}")));
         }
     }
@@ -158,9 +145,9 @@ fn check_joins(graph: &Graph, diagnostics: &mut Diagnostics) {
 /// A node that takes an item runs only for items, and each has the type that it takes.
 fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
     let item_of = |name: &NodeName| graph.nodes.get(name)?.node.describe().item;
-    let mut without = |from: &str, to: &NodeName, place: Option<&Place>| {
+    let mut without = |from: &str, to: &NodeName, span: Option<&SourceSpan>| {
         let message = format!("`{to}` takes an item, and {from} starts it without one");
-        let diagnostic = Diagnostic::error("GR022", message).at(place.cloned(), "here");
+        let diagnostic = Diagnostic::error("GR022", message).at(span.cloned(), "here");
         diagnostics.push(diagnostic.help("dispatch the items to it from a route"));
     };
     for name in graph.entry.iter().filter(|it| item_of(it).is_some()) {
@@ -168,15 +155,15 @@ fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
     }
     let takes_item = |it: &&Target| it.node().is_some_and(|it| item_of(it).is_some());
     for name in graph.limits.exhausted.iter().filter(takes_item).filter_map(Target::node) {
-        without("a limit of the run", name, graph.limits.place.as_ref());
+        without("a limit of the run", name, graph.limits.span.as_ref());
     }
     for (from, spec) in &graph.nodes {
         let (catch, exhausted) = (&spec.policies.catch, &spec.policies.bounds.exhausted);
         for name in catch.iter().map(|it| &it.to).filter(takes_item).filter_map(Target::node) {
-            without(&format!("a failure of `{from}`"), name, spec.place.as_ref());
+            without(&format!("a failure of `{from}`"), name, spec.span.as_ref());
         }
         for name in exhausted.iter().filter(takes_item).filter_map(Target::node) {
-            without(&format!("a bound of `{from}`"), name, spec.place.as_ref());
+            without(&format!("a bound of `{from}`"), name, spec.span.as_ref());
         }
     }
     let mut unfit = Vec::new();
@@ -192,16 +179,15 @@ fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
                 continue;
             };
             match &starts {
-                Starts::State => without(&format!("the edge from `{from}`"), to, edge.place()),
+                Starts::State => without(&format!("the edge from `{from}`"), to, edge.span()),
                 // The range of a Rust type is that of its size: an `i32` may well be a `u64`.
                 Starts::Item(given)
                     if !given.fits(&item) && given.out_of_range(&item).is_none() =>
                 {
                     let message =
                         format!("`{from}` dispatches `{given}` to `{to}`, which takes `{item}`");
-                    unfit.push(
-                        Diagnostic::error("GR022", message).at(edge.place().cloned(), "here"),
-                    );
+                    unfit
+                        .push(Diagnostic::error("GR022", message).at(edge.span().cloned(), "here"));
                 }
                 Starts::Item(_) | Starts::Unknown => (),
             }

@@ -15,7 +15,7 @@ use crate::flow_model::{
 };
 use crate::network::Ways;
 use graphrun_core::{
-    diagnostic::{Diagnostic, Diagnostics, Place},
+    diagnostic::{Diagnostic, Diagnostics, SourceSpan},
     graph::{Edge, Graph, NodeSpec, Route},
     id::{ChannelName, NodeName},
     state::Reducer,
@@ -185,7 +185,7 @@ impl ConcurrencyCheck<'_> {
         let (name, inner) = (self.names[user], self.names[inner]);
         let message = format!("`{name}` may start its workflow again while `{inner}` still runs");
         let diagnostic =
-            Diagnostic::error("GR133", message).at(self.specs[user].place.clone(), "called twice");
+            Diagnostic::error("GR133", message).at(self.specs[user].span.clone(), "called twice");
         let help = format!(
             "let each call be a separate run with `use: {{ nested: true }}`, let the paths to `{name}` meet in a \
              `join`, or give each a `use` node"
@@ -262,20 +262,20 @@ impl ConcurrencyCheck<'_> {
     fn twice(&self, node: usize, from: &[usize]) -> Diagnostic {
         let name = self.names[node];
         let all: Vec<String> = from.iter().map(|it| format!("`{}`", self.names[*it])).collect();
-        let place = self.specs[node].place.clone();
+        let span = self.specs[node].span.clone();
         if self.model.joins.iter().any(|it| it.node == node) {
             let (all, verb) = (all.join(" and "), if from.len() == 1 { "leads" } else { "lead" });
             let message =
                 format!("`{name}` may run more than once: {all} {verb} to it past its `join`");
             let help = format!("to run it once, add {all} to its `join`");
-            return Diagnostic::hint("GR139", message).at(place, "runs once for each").help(help);
+            return Diagnostic::hint("GR139", message).at(span, "runs once for each").help(help);
         }
         let message = format!(
             "`{name}` may run more than once: {} reach it in different steps",
             all.join(", ")
         );
         let help = "to run it once, let these paths meet in a `join` on it; to run it each time, leave it as it is";
-        Diagnostic::hint("GR139", message).at(place, "runs once for each").help(help)
+        Diagnostic::hint("GR139", message).at(span, "runs once for each").help(help)
     }
 
     fn conflict(
@@ -286,7 +286,7 @@ impl ConcurrencyCheck<'_> {
         way: Option<&[Vec<usize>]>,
     ) -> Diagnostic {
         let channel = self.graph.schema.channels()[field].name();
-        let place = |it: usize| self.specs[it].place.clone();
+        let span = |it: usize| self.specs[it].span.clone();
         let (first, second) = (self.names[one], self.names[other]);
         let ty = self.graph.schema.channels()[field].ty().required();
         let reducers = Reducer::for_several_writers(ty);
@@ -296,7 +296,7 @@ impl ConcurrencyCheck<'_> {
         if one == other {
             let message = format!("several tasks of `{first}` write `{channel}` in the same step");
             let diagnostic =
-                Diagnostic::error("GR036", message).at(place(one), "once for each item");
+                Diagnostic::error("GR036", message).at(span(one), "once for each item");
             let as_list = || {
                 format!(
                     "no reducer fits `{ty}`: write `{channel}: {{ type: [{ty}], merge: append }}`"
@@ -305,12 +305,12 @@ impl ConcurrencyCheck<'_> {
             return diagnostic.help(reducer.unwrap_or_else(as_list));
         }
         let message = format!("`{first}` and `{second}` write `{channel}` in the same step");
-        let diagnostic = Diagnostic::error("GR036", message).at(place(one), "one writer");
+        let diagnostic = Diagnostic::error("GR036", message).at(span(one), "one writer");
         let label = match way {
             Some(way) => format!("the other writer, after {}", self.described(way)),
             None => "the other writer".to_owned(),
         };
-        diagnostic.at(place(other), label).help(match reducer {
+        diagnostic.at(span(other), label).help(match reducer {
             Some(reducer) => format!("{reducer}, or let one write another field"),
             None => "let one write another field".to_owned(),
         })
@@ -353,7 +353,7 @@ impl ConcurrencyCheck<'_> {
         };
         let from = self.names[by.from];
         let diagnostic = Diagnostic::error("GR131", message)
-            .at(self.specs[by.from].place.clone(), self.astray(by))
+            .at(self.specs[by.from].span.clone(), self.astray(by))
             .at(self.place_of_join(name), format!("waits for `{missing}`"));
         let help = if by.from == self.model.joins[*join].node {
             format!("let `{name}` lead to every node that it waits for")
@@ -394,17 +394,17 @@ impl ConcurrencyCheck<'_> {
                     let label = "too many combinations of paths lead here";
                     let help = "let fewer branches meet here, or move some into a workflow of their own with \
                                 `use: { nested: true }`";
-                    let place = self.place_of_join(name);
+                    let span = self.place_of_join(name);
                     diagnostics
-                        .push(Diagnostic::warning("GR136", message).at(place, label).help(help));
+                        .push(Diagnostic::warning("GR136", message).at(span, label).help(help));
                 }
             }
         }
     }
 
-    fn place_of_join(&self, name: &NodeName) -> Option<Place> {
+    fn place_of_join(&self, name: &NodeName) -> Option<SourceSpan> {
         self.graph.edges.iter().find_map(|it| match it {
-            Edge::Join { to, place, .. } if to == name => place.clone(),
+            Edge::Join { to, span, .. } if to == name => span.clone(),
             _ => None,
         })
     }

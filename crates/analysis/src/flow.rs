@@ -109,7 +109,7 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, diagnostics: &mut Diagnostic
             let message = format!("{reader} reads `{channel}`, which nothing writes before it");
             Diagnostic::error("GR035", message)
         };
-        diagnostics.push(diagnostic.at(specs[at].place.clone(), "reads it").help(help));
+        diagnostics.push(diagnostic.at(specs[at].span.clone(), "reads it").help(help));
     }
 }
 

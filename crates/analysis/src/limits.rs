@@ -20,10 +20,10 @@ pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
     let is_beyond = |it: &Envelope| !beyond(it, &graph.limits).is_empty();
     let Some(envelope) = Envelope::if_quick(graph, is_beyond) else { return };
     for message in beyond(&envelope, &graph.limits) {
-        let first = graph.entry.first().and_then(|it| graph.nodes[it].place.clone());
-        let place = graph.limits.place.clone().or(first);
+        let first = graph.entry.first().and_then(|it| graph.nodes[it].span.clone());
+        let span = graph.limits.span.clone().or(first);
         let diagnostic = Diagnostic::warning("GR132", message);
-        diagnostics.push(diagnostic.at(place, "stops a run half-way").help(
+        diagnostics.push(diagnostic.at(span, "stops a run half-way").help(
             "raise the limit, lower a bound (`graphrun plan` shows which count), or name a target \
              for such runs with `exhausted` in `limits`",
         ));

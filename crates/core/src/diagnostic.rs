@@ -20,14 +20,14 @@ pub struct SourceFile {
 
 /// A range of bytes in a source file.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceSpan {
     /// The file.
     pub file: Arc<SourceFile>,
     /// The bytes.
     pub range: Range<usize>,
 }
 
-impl Place {
+impl SourceSpan {
     /// The line and the column of the first byte, both counted from one; columns are characters.
     pub fn line_and_column(&self) -> (usize, usize) {
         self.position(self.range.start)
@@ -49,7 +49,7 @@ impl Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for SourceSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (line, column) = self.line_and_column();
         write!(f, "{}:{line}:{column}", self.file.name)
@@ -71,7 +71,7 @@ pub enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Where.
-    pub place: Place,
+    pub span: SourceSpan,
     /// The text of the label.
     pub text: String,
 }
@@ -110,8 +110,8 @@ impl Diagnostic {
 
     /// Adds a place.
     #[must_use]
-    pub fn at(mut self, place: Option<Place>, text: impl Into<String>) -> Self {
-        self.labels.extend(place.map(|place| Label { place, text: text.into() }));
+    pub fn at(mut self, span: Option<SourceSpan>, text: impl Into<String>) -> Self {
+        self.labels.extend(span.map(|span| Label { span, text: text.into() }));
         self
     }
 
@@ -157,8 +157,8 @@ impl Diagnostics {
     pub fn in_order(&self) -> Vec<&Diagnostic> {
         let mut diagnostics: Vec<&Diagnostic> = self.0.iter().collect();
         diagnostics.sort_by_key(|it| {
-            let place = it.labels.first().map(|label| &label.place);
-            (place.map(|it| &it.file.name), place.map(|it| it.range.start), it.code)
+            let span = it.labels.first().map(|label| &label.span);
+            (span.map(|it| &it.file.name), span.map(|it| it.range.start), it.code)
         });
         diagnostics
     }
@@ -194,7 +194,7 @@ impl fmt::Display for Diagnostics {
             let separator = if at == 0 { "" } else { "\n" };
             write!(f, "{separator}{}: {}", diagnostic.code, diagnostic.message)?;
             if let Some(label) = diagnostic.labels.first() {
-                write!(f, "\n  at {:?}: {}", label.place, label.text)?;
+                write!(f, "\n  at {:?}: {}", label.span, label.text)?;
             }
             if let Some(help) = &diagnostic.help {
                 write!(f, "\n  help: {help}")?;
@@ -240,11 +240,11 @@ mod tests {
     #[test]
     fn diagnostics_are_shown_in_the_order_of_the_file() {
         let file = Arc::new(SourceFile { name: "w.yaml".into(), text: "a: 1\nbé: 2\n".into() });
-        let place = |range| Some(Place { file: Arc::clone(&file), range });
+        let span = |range| Some(SourceSpan { file: Arc::clone(&file), range });
         let mut diagnostics = Diagnostics::default();
         diagnostics
-            .push(Diagnostic::error("GR002", "second").at(place(9..10), "here").help("mend it"));
-        diagnostics.push(Diagnostic::warning("GR001", "first").at(place(0..1), "there"));
+            .push(Diagnostic::error("GR002", "second").at(span(9..10), "here").help("mend it"));
+        diagnostics.push(Diagnostic::warning("GR001", "first").at(span(0..1), "there"));
         insta::assert_snapshot!(diagnostics, @r"
         GR001: first
           at w.yaml:1:1: there
@@ -276,7 +276,7 @@ mod tests {
     fn a_place_ends_where_its_text_does() {
         let file =
             Arc::new(SourceFile { name: "w.yaml".into(), text: "a:\n  é: 2\n\nb: 1".into() });
-        let end = |range| Place { file: Arc::clone(&file), range }.end_line_and_column();
+        let end = |range| SourceSpan { file: Arc::clone(&file), range }.end_line_and_column();
         assert_eq!(end(0..1), (1, 2));
         assert_eq!(end(5..12), (2, 7), "not at `b`, where the block ends for YAML");
         assert_eq!(end(5..5), (2, 3));

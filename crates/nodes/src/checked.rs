@@ -74,7 +74,7 @@ impl CheckedTool {
             .ok_or_else(|| {
                 let message = format!("node `{node}` names `{tool}`, which is not registered");
                 Diagnostic::error("GR110", message)
-                    .at(Some(ctx.place.clone()), "no such tool in Rust")
+                    .at(Some(ctx.span.clone()), "no such tool in Rust")
                     .help("register it with `Registry::tool`, in the program that loads the file")
             })?;
         let found = match &ctx.services.tools {
@@ -86,7 +86,7 @@ impl CheckedTool {
         checked.map_err(|reason| {
             let message = format!("the tool `{tool}` of node `{node}` cannot be called: {reason}");
             Diagnostic::error("GR114", message)
-                .at(Some(ctx.place.clone()), "called here")
+                .at(Some(ctx.span.clone()), "called here")
                 .help("correct the schema, in the program that registers the tool")
         })
     }

@@ -108,8 +108,8 @@ pub(super) fn check_writing_tools(reader: &mut NodeReader<'_>, tools: &[String])
     if let Some(tool) = tools.iter().find(writes) {
         let message = format!("`{tool}` changes files, and `{}` names no folder", reader.name());
         let range = reader.value().range.clone();
-        let place = reader.report().place(&range);
-        let diagnostic = Diagnostic::error("GR006", message).at(place, "without `folder`");
+        let span = reader.report().span(&range);
+        let diagnostic = Diagnostic::error("GR006", message).at(span, "without `folder`");
         reader.report().push(diagnostic.help("name one of `folders` with `folder:`"));
     }
 }

@@ -168,9 +168,9 @@ impl NodeFactory for Factory {
         name: &NodeName,
         definition: &NodeDefinition,
     ) -> Result<Arc<dyn Node>, Diagnostic> {
-        let NodeDefinition { settings, place, .. } = definition;
+        let NodeDefinition { settings, span, .. } = definition;
         let (services, registry) = (&self.services, &self.registry);
-        let node = settings.make(&MakeContext { name, place, services, registry })?;
+        let node = settings.make(&MakeContext { name, span, services, registry })?;
         let (Some(caching), Some(cache)) = (&definition.cache, &self.cache) else {
             return Ok(node);
         };

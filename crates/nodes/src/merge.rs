@@ -157,8 +157,8 @@ fn read_side(reader: &mut NodeReader<'_>, parts: &Section<'_>) -> Option<MergeSi
                 None => (reader.value(), "a merge needs a branch or commits"),
                 Some(yaml) => (yaml, "a merge has one direction"),
             };
-            let place = reader.report().place(&at.range);
-            let diagnostic = Diagnostic::error("GR006", message).at(place, "`into` or `from`");
+            let span = reader.report().span(&at.range);
+            let diagnostic = Diagnostic::error("GR006", message).at(span, "`into` or `from`");
             let help = "write `into: target`, a branch of the repository, or `from: commits`, a list of hashes";
             reader.report().push(diagnostic.help(help));
             None
@@ -170,9 +170,9 @@ fn read_side(reader: &mut NodeReader<'_>, parts: &Section<'_>) -> Option<MergeSi
 fn check_branch(reader: &mut NodeReader<'_>, yaml: &Yaml, branch: &Expression) {
     let Some(name) = branch.constant() else { return };
     let Some(name) = name.as_str().filter(|it| !is_branch_name(it)) else { return };
-    let place = reader.report().place(&yaml.range);
+    let span = reader.report().span(&yaml.range);
     let message = format!("{name:?} is not the name of a branch");
-    let diagnostic = Diagnostic::error("GR009", message).at(place, "no branch can have it");
+    let diagnostic = Diagnostic::error("GR009", message).at(span, "no branch can have it");
     reader.report().push(diagnostic.help("write a name as git allows it, such as `'\"main\"'`"));
 }
 

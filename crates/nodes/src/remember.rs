@@ -118,9 +118,9 @@ fn read_confidence(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Expressio
     let share = Type::Float(NumberRange { min: Some(0.0), max: Some(1.0) });
     let ty = confidence.ty();
     if ty.fits(&Type::FLOAT) && ty.out_of_range(&share).is_some() {
-        let place = reader.report().place(&yaml.range);
+        let span = reader.report().span(&yaml.range);
         let message = "`confidence` is a number from 0 to 1, and this may be another one";
-        let diagnostic = Diagnostic::error("GR120", message).at(place, "out of range");
+        let diagnostic = Diagnostic::error("GR120", message).at(span, "out of range");
         let help = "keep it in the range with `min` and `max`: `max(0, min(1, …))`";
         reader.report().push(diagnostic.help(help));
     } else {
@@ -138,8 +138,8 @@ fn expect_value(reader: &mut NodeReader<'_>, yaml: &Yaml, ty: &Type, (name, tier
     }
     let message =
         format!("the values of the tier `{name}` are `{}`, and this is {}", tier.ty, describe(ty));
-    let place = reader.report().place(&yaml.range);
-    let diagnostic = Diagnostic::error("GR022", message).at(place, "another type");
+    let span = reader.report().span(&yaml.range);
+    let diagnostic = Diagnostic::error("GR022", message).at(span, "another type");
     let help = format!("remember a `{0}` or a list of `{0}`, or give the tier a `type`", tier.ty);
     reader.report().push(diagnostic.help(help));
 }

@@ -130,8 +130,8 @@ impl RunTests {
         settings: &TestSettings,
     ) -> Result<TestResult, PytestError> {
         let limits = self.definition.sandbox.limits();
-        let place = (&open.sandbox, &open.mounts[..]);
-        let report = run_node(place, project, settings, &limits, &ctx.cancel).await?;
+        let span = (&open.sandbox, &open.mounts[..]);
+        let report = run_node(span, project, settings, &limits, &ctx.cancel).await?;
         Ok(result_of(&report))
     }
 
@@ -143,9 +143,9 @@ impl RunTests {
         command: &TestCommand,
     ) -> Result<TestResult, PytestError> {
         let limits = self.definition.sandbox.limits();
-        let (sandbox, place) = (&open.sandbox, (&open.mounts[..], &open.env));
+        let (sandbox, span) = (&open.sandbox, (&open.mounts[..], &open.env));
         let report =
-            run_test_command(sandbox, place, command, project, &limits, &ctx.cancel).await?;
+            run_test_command(sandbox, span, command, project, &limits, &ctx.cancel).await?;
         let counts = report.counts.unwrap_or_default();
         Ok(TestResult {
             passed: report.is_passed,

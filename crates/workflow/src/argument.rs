@@ -19,16 +19,16 @@ pub struct ArgumentAdvice {
 /// Reads the items of a command: a list, not a shell line. `what` is the key in messages.
 pub fn read_arguments<'y>(report: &mut Report, yaml: &'y Yaml, what: &str) -> Option<&'y [Yaml]> {
     let Data::List(items) = &yaml.data else {
-        let place = report.place(&yaml.range);
+        let span = report.span(&yaml.range);
         let message = format!("{what} is a list of arguments, not a shell command");
-        let diagnostic = Diagnostic::error("GR005", message).at(place, "expected a list");
+        let diagnostic = Diagnostic::error("GR005", message).at(span, "expected a list");
         report.push(diagnostic.help(as_list(what.trim_matches('`'), yaml)));
         return None;
     };
     if items.first().is_none_or(|it| it.text() == Some("")) {
         let message = format!("{what} is a list that begins with a program");
-        let place = report.place(&yaml.range);
-        report.push(Diagnostic::error("GR005", message).at(place, "no program"));
+        let span = report.span(&yaml.range);
+        report.push(Diagnostic::error("GR005", message).at(span, "no program"));
         return None;
     }
     Some(items)
@@ -41,14 +41,14 @@ pub fn check_argument(
     word: &SpannedText,
     advice: ArgumentAdvice,
 ) {
-    let place = report.place(&word.range);
+    let span = report.span(&word.range);
     if word.text.contains("{{") || word.text.contains("${") {
         let message = "a text of the state must not become part of a command";
-        let diagnostic = Diagnostic::error("GR046", message).at(place, "not filled in");
+        let diagnostic = Diagnostic::error("GR046", message).at(span, "not filled in");
         report.push(diagnostic.help(advice.values));
     } else if is_shell_syntax(&word.text) && !is_script(before) {
         let message = format!("no shell reads `{}`: the program gets it as it is", word.text);
-        let diagnostic = Diagnostic::warning("GR051", message).at(place, "not interpreted");
+        let diagnostic = Diagnostic::warning("GR051", message).at(span, "not interpreted");
         report.push(diagnostic.help(advice.shell));
     } else if word.text.contains('\0') {
         report.bad_value(word, "an argument has no NUL character", "");

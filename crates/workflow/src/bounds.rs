@@ -23,8 +23,8 @@ pub(super) fn check_bounds(report: &mut Report, sources: Sources<'_>) {
             .or_else(|| fault_of_source(sources, field))
             .or_else(|| fault_of_writers(sources, field));
         if let Some(Fault { message, label, help }) = found {
-            let place = report.place(&yaml.range);
-            report.push(Diagnostic::error("GR135", message).at(place, label).help(help));
+            let span = report.span(&yaml.range);
+            report.push(Diagnostic::error("GR135", message).at(span, label).help(help));
         }
     }
 }

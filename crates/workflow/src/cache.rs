@@ -57,8 +57,8 @@ pub(super) fn read_cache(
     let refusal = refusal.or(in_folder).or(on_host).or(with_packages);
     if let (Some(CacheRefusal { what, help }), Some(key)) = (refusal, section.key("cache")) {
         let message = format!("`{}` is {what}, whose results are not cached", scope.name);
-        let place = report.place(&key.range);
-        let diagnostic = Diagnostic::error("GR049", message).at(place, "never used again");
+        let span = report.span(&key.range);
+        let diagnostic = Diagnostic::error("GR049", message).at(span, "never used again");
         report.push(diagnostic.help(help));
         return None;
     }

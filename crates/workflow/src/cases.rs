@@ -45,8 +45,8 @@ pub(super) fn check_cases(
     match (otherwise, uncovered) {
         (Some(otherwise), Uncovered::No) if all_reached => {
             let message = "the earlier cases cover everything";
-            let place = report.place(&otherwise.range);
-            let diagnostic = Diagnostic::warning("GR025", message).at(place, "never reached");
+            let span = report.span(&otherwise.range);
+            let diagnostic = Diagnostic::warning("GR025", message).at(span, "never reached");
             report
                 .push(diagnostic.help("remove it; the check ensures that every value has a case"));
         }
@@ -71,11 +71,11 @@ fn report_taken(
         [_] => "an earlier case takes everything that it would take",
         _ => "earlier cases take everything that it would take",
     };
-    let place = report.place(&when.range);
-    let mut diagnostic = Diagnostic::error("GR025", message).at(place, "never reached");
+    let span = report.span(&when.range);
+    let mut diagnostic = Diagnostic::error("GR025", message).at(span, "never reached");
     for taker in takers.iter().take(SHOWN_MAX) {
-        let place = report.place(&conditions.list[*taker].0.range);
-        diagnostic = diagnostic.at(place, "taken here");
+        let span = report.span(&conditions.list[*taker].0.range);
+        diagnostic = diagnostic.at(span, "taken here");
     }
     let help = "cases are tried in order; put the narrower one first, or remove it";
     report.push(diagnostic.help(help));
@@ -96,7 +96,7 @@ fn report_uncovered(
         Uncovered::Unknown => "the check cannot prove that a case always holds".to_owned(),
     };
     let label = format!("no route from `{from}` then");
-    let diagnostic = Diagnostic::error("GR024", example).at(report.place(last), label);
+    let diagnostic = Diagnostic::error("GR024", example).at(report.span(last), label);
     report.push(
         diagnostic.help("add a case for it, or a last one without a condition: `- { to: … }`"),
     );

@@ -93,7 +93,7 @@ fn read_join_count(report: &mut Report, yaml: &Yaml, nodes: usize) -> Option<usi
     if count > nodes {
         let message = format!("a join cannot wait for {count} of {nodes} nodes");
         let diagnostic = Diagnostic::error("GR037", message);
-        let diagnostic = diagnostic.at(report.place(&yaml.range), "more than there are");
+        let diagnostic = diagnostic.at(report.span(&yaml.range), "more than there are");
         report.push(diagnostic.help(format!("write a number from 1 to {nodes}")));
         return None;
     }
@@ -108,8 +108,8 @@ impl Declarations {
         for entry in yaml.entries() {
             if built_in(&entry.key.text).is_some() {
                 let message = format!("`{}` is built in and cannot name a node", entry.key.text);
-                let place = report.place(&entry.key.range);
-                let diagnostic = Diagnostic::error("GR016", message).at(place, "reserved");
+                let span = report.span(&entry.key.range);
+                let diagnostic = Diagnostic::error("GR016", message).at(span, "reserved");
                 report.push(diagnostic.help("choose another name"));
                 declarations.is_misnamed = true;
                 continue;
@@ -152,8 +152,8 @@ impl Declarations {
             };
             if let Some(inner) = found.as_ref().filter(takes_no_items) {
                 let message = format!("`{inner}` runs other nodes, but a map runs one node");
-                let place = map.get("do").and_then(|it| report.place(&it.range));
-                let diagnostic = Diagnostic::error("GR039", message).at(place, "several nodes");
+                let span = map.get("do").and_then(|it| report.span(&it.range));
+                let diagnostic = Diagnostic::error("GR039", message).at(span, "several nodes");
                 let help = "map over a node that does the work itself, or over one with `use`";
                 report.push(diagnostic.help(help));
             }
@@ -195,7 +195,7 @@ impl Declarations {
             return Vec::new();
         };
         let empty = |report: &mut Report, yaml: &Yaml, diagnostic: Diagnostic| {
-            report.push(diagnostic.at(report.place(&yaml.range), "empty"));
+            report.push(diagnostic.at(report.span(&yaml.range), "empty"));
             vec![None]
         };
         if items.is_empty() {
@@ -240,8 +240,8 @@ impl Declarations {
                 return Some(name.clone());
             }
         };
-        let place = report.place(&word.range);
-        report.push(Diagnostic::error("GR039", problem).at(place, "cannot be a branch"));
+        let span = report.span(&word.range);
+        report.push(Diagnostic::error("GR039", problem).at(span, "cannot be a branch"));
         None
     }
 
@@ -256,8 +256,8 @@ impl Declarations {
             let key = yaml.entries().iter().map(|it| &it.key);
             if let Some(key) = key.into_iter().find(|it| it.text == name.as_str()) {
                 let message = format!("`{name}` is a branch of one of its branches");
-                let place = report.place(&key.range);
-                report.push(Diagnostic::error("GR039", message).at(place, "has no first node"));
+                let span = report.span(&key.range);
+                report.push(Diagnostic::error("GR039", message).at(span, "has no first node"));
             }
             // Breaking the cycle here reports it only once.
             owners.retain(|_, owner| *owner != name);
@@ -275,8 +275,8 @@ impl Declarations {
         let word = report.word(yaml, "`do`")?;
         if self.groups.contains_key(word.text.as_str()) {
             let message = format!("`{}` is a parallel, but a map runs one node", word.text);
-            let place = report.place(&word.range);
-            let diagnostic = Diagnostic::error("GR039", message).at(place, "several nodes");
+            let span = report.span(&word.range);
+            let diagnostic = Diagnostic::error("GR039", message).at(span, "several nodes");
             report.push(diagnostic.help("name one node"));
             return None;
         }
@@ -331,8 +331,8 @@ impl Declarations {
                 (problem, help)
             };
             awaited.push(None);
-            let place = report.place(&word.range);
-            let diagnostic = Diagnostic::error("GR037", problem).at(place, "cannot be waited for");
+            let span = report.span(&word.range);
+            let diagnostic = Diagnostic::error("GR037", problem).at(span, "cannot be waited for");
             report.push(diagnostic.help(help));
         }
         awaited
@@ -451,9 +451,9 @@ impl Declarations {
         for node in targets.iter().filter_map(Target::node) {
             if let Some((map, _)) = self.maps.iter().find(|(_, it)| *it == node) {
                 let message = format!("`{node}` runs only for the items of `{map}`");
-                let place = report.place(&word.range);
+                let span = report.span(&word.range);
                 let diagnostic = Diagnostic::error("GR039", message).at(
-                    place,
+                    span,
                     "would run without an \
                     item",
                 );
@@ -468,8 +468,8 @@ impl Declarations {
         if self.groups.contains_key(word.text.as_str()) {
             let message =
                 format!("`{}` is a parallel, but only one node can follow here", word.text);
-            let place = report.place(&word.range);
-            let diagnostic = Diagnostic::error("GR039", message).at(place, "several nodes");
+            let span = report.span(&word.range);
+            let diagnostic = Diagnostic::error("GR039", message).at(span, "several nodes");
             report.push(diagnostic.help("lead to a node whose `then` is the parallel"));
             return None;
         }
@@ -491,7 +491,7 @@ impl Declarations {
     pub(super) fn read_targets(&self, report: &mut Report, yaml: &Yaml, what: &str) -> Vec<Target> {
         if matches!(&yaml.data, Data::List(items) if items.is_empty()) {
             let diagnostic = Diagnostic::error("GR006", format!("{what} names no node"));
-            let diagnostic = diagnostic.at(report.place(&yaml.range), "empty");
+            let diagnostic = diagnostic.at(report.span(&yaml.range), "empty");
             let end = what.strip_suffix('`').map_or("`end`".to_owned(), |it| format!("{it}: end`"));
             report.push(diagnostic.help(format!("write {end}, if nothing follows")));
             return Vec::new();

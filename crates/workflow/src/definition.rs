@@ -8,7 +8,7 @@ use std::{
 };
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
+    diagnostic::{Diagnostic, Diagnostics, SourceFile, SourceSpan},
     graph::{
         Backoff, Catch, Condition, Edge, FactNeeds, Graph, Limits, Node, NodeSpec, Policies, Scope,
         UncheckedGraph,
@@ -102,7 +102,7 @@ pub struct NodeDefinition {
     /// The cache settings, if its results are cached.
     pub cache: Option<Caching>,
     /// Where it is written.
-    pub place: Place,
+    pub span: SourceSpan,
     /// The description of the node.
     pub about: Option<String>,
     /// The used workflows that it belongs to, the innermost first.
@@ -241,13 +241,13 @@ impl Workflow {
             };
             match made {
                 Ok(node) => {
-                    let NodeDefinition { policies, when, place, scopes, .. } = definition;
+                    let NodeDefinition { policies, when, span, scopes, .. } = definition;
                     let node = scopes.iter().fold(node, |it, scope| scope.node(it));
                     let when = when.map(|it| Arc::new(it) as Arc<dyn Condition>);
                     let outside = |it, scope: &Scope| scope.condition(it);
                     let when = when.map(|it| scopes.iter().fold(it, outside));
-                    let place = Some(place);
-                    nodes.insert(name, NodeSpec { node, policies, when, place });
+                    let span = Some(span);
+                    nodes.insert(name, NodeSpec { node, policies, when, span });
                 }
                 Err(more) => diagnostics.extend(more),
             }

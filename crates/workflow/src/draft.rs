@@ -10,7 +10,7 @@ use std::{
 };
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Place},
+    diagnostic::{Diagnostic, SourceSpan},
     graph::{Edge, ItemPolicy, Policies, RouteChoice, Target},
     id::{ChannelName, NodeName},
     state::Schema,
@@ -64,7 +64,7 @@ pub(super) enum EdgeDraft<'y> {
     /// One that does not depend on the state.
     Plain(Edge),
     /// One that does.
-    Route { from: NodeName, route: RouteDraft<'y>, place: Option<Place> },
+    Route { from: NodeName, route: RouteDraft<'y>, span: Option<SourceSpan> },
 }
 
 /// A route whose expressions are not read yet.
@@ -249,9 +249,9 @@ fn kind_of<'r>(
             [] => format!("the node `{name}` has no kind"),
             several => format!("the node `{name}` has several kinds: {}", several.join(", ")),
         };
-        let place = report.place(&entry.key.range);
+        let span = report.span(&entry.key.range);
         let all: Vec<&str> = registry.kinds().iter().map(RegisteredKind::key).collect();
-        let diagnostic = Diagnostic::error("GR007", message).at(place, "must be of one kind");
+        let diagnostic = Diagnostic::error("GR007", message).at(span, "must be of one kind");
         report.push(diagnostic.help(format!("give it one of: {}", all.join(", "))));
         return None;
     };
@@ -262,8 +262,8 @@ fn kind_of<'r>(
             let owners: Vec<String> = owners.map(|it| format!("`{}`", it.key())).collect();
             let elsewhere = || format!("it belongs to {}", owners.join(" and "));
             let message = format!("a node that is `{}` takes no key `{key_name}`", kind.key());
-            let place = report.place(&key.range);
-            let diagnostic = Diagnostic::error("GR003", message).at(place, "not a key here");
+            let span = report.span(&key.range);
+            let diagnostic = Diagnostic::error("GR003", message).at(span, "not a key here");
             report.push(diagnostic.help(within_kind(kind, key_name).unwrap_or_else(elsewhere)));
         }
     }

@@ -207,8 +207,8 @@ impl<'e> NodeScope<'e> {
                 problem.help = Some(meant.unwrap_or(help));
             }
             let range = yaml.within(&report.file.text, &problem.range);
-            let place = report.place(&range);
-            report.push_problem(problem, place);
+            let span = report.span(&range);
+            report.push_problem(problem, span);
         }
         expression
     }
@@ -310,8 +310,8 @@ fn check_in(report: &mut Report, loaded: &LoadedPrompt, scope: PromptScope<'_>) 
     let (problems, facts) = loaded.prompt.check(scope);
     report.needs(&facts);
     for problem in problems.into_iter().take(FINDINGS_MAX) {
-        let place = loaded.place(report, &problem);
-        report.push_problem(problem, place);
+        let span = loaded.span(report, &problem);
+        report.push_problem(problem, span);
     }
 }
 
@@ -327,14 +327,14 @@ fn check_memory(report: &mut Report, tiers: &Tiers, tool: BuiltIn, word: &Spanne
     if can_use(tool.needs, tiers) {
         return;
     }
-    let place = report.place(&word.range);
+    let span = report.span(&word.range);
     report.push(if tiers.is_empty() {
         let message = format!("`{}` needs a tier, and the workflow declares none", word.text);
-        let diagnostic = Diagnostic::error("GR058", message).at(place, "no memory");
+        let diagnostic = Diagnostic::error("GR058", message).at(span, "no memory");
         diagnostic.help("declare one, such as `memory: { discovered: { keep: 48h } }`")
     } else {
         let message = format!("`{}` writes, and only people write the tiers here", word.text);
-        let diagnostic = Diagnostic::error("GR059", message).at(place, "nothing to write to");
+        let diagnostic = Diagnostic::error("GR059", message).at(span, "nothing to write to");
         diagnostic.help("declare a tier that runs write, such as `discovered: { keep: 48h }`")
     });
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Place},
+    diagnostic::{Diagnostic, SourceSpan},
     graph::{Edge, Target},
     id::NodeName,
     state::Schema,
@@ -36,7 +36,7 @@ enum Following<'y> {
     /// The targets that its `then` gives.
     Written(&'y Yaml),
     /// The next name of its branch.
-    Next(NodeName, Option<Place>),
+    Next(NodeName, Option<SourceSpan>),
     /// The `parallel` or `map` around it makes the edges.
     Owned,
 }
@@ -55,36 +55,36 @@ impl<'y, 'd> Edges<'y, 'd> {
         match following {
             Following::Owned if is_map => {
                 let message = format!("the map `{name}` is the last node of its branch");
-                let place = section.key("map").and_then(|it| report.place(&it.range));
+                let span = section.key("map").and_then(|it| report.span(&it.range));
                 let diagnostic = Diagnostic::error("GR039", message);
-                let diagnostic = diagnostic.at(place, "no node gathers its results");
+                let diagnostic = diagnostic.at(span, "no node gathers its results");
                 report.push(diagnostic.help("let another node of the branch follow it"));
             }
             Following::Owned => (),
             Following::Written(then) if is_group || is_map => {
                 let targets = self.plain_targets(report, then, is_map);
-                self.gather(name, &targets, report.place(&then.range).as_ref());
+                self.gather(name, &targets, report.span(&then.range).as_ref());
             }
             Following::Written(then) if fail_reason(then).is_some() => {
-                self.lead(name, vec![Target::Fail], report.place(&then.range).as_ref());
+                self.lead(name, vec![Target::Fail], report.span(&then.range).as_ref());
             }
             Following::Written(then) if is_conditional(then) => {
                 let route = read_then(report, self.declarations, self.schema, then);
                 if let Some(route) = route {
-                    self.push_route(name, route, report.place(&then.range));
+                    self.push_route(name, route, report.span(&then.range));
                 }
             }
             Following::Written(then) => {
                 let targets = self.declarations.read_targets(report, then, "`then`");
-                self.lead(name, targets, report.place(&then.range).as_ref());
+                self.lead(name, targets, report.span(&then.range).as_ref());
             }
-            Following::Next(next, place) => {
+            Following::Next(next, span) => {
                 let starts = self.declarations.starts(&next);
                 let targets: Vec<Target> = starts.into_iter().map(Target::Node).collect();
                 if is_group || is_map {
-                    self.gather(name, &targets, place.as_ref());
+                    self.gather(name, &targets, span.as_ref());
                 } else {
-                    self.lead(name, targets, place.as_ref());
+                    self.lead(name, targets, span.as_ref());
                 }
             }
         }
@@ -106,15 +106,15 @@ impl<'y, 'd> Edges<'y, 'd> {
                 return section.require(report, "then", help).map(Following::Written);
             }
             Follows::Next(next) => {
-                let place = section.keys().next().and_then(|it| report.place(&it.range));
-                return Some(then.map_or(Following::Next(next, place), Following::Written));
+                let span = section.keys().next().and_then(|it| report.span(&it.range));
+                return Some(then.map_or(Following::Next(next, span), Following::Written));
             }
             Follows::Group(owner) | Follows::Map(owner) => owner,
         };
         if let Some(then) = section.key("then") {
             let message = format!("`{owner}` decides the next node after `{name}`");
-            let place = report.place(&then.range);
-            let diagnostic = Diagnostic::error("GR039", message).at(place, "not here");
+            let span = report.span(&then.range);
+            let diagnostic = Diagnostic::error("GR039", message).at(span, "not here");
             report.push(diagnostic.help(format!("move it to `{owner}`")));
         }
         Some(Following::Owned)
@@ -126,7 +126,7 @@ impl<'y, 'd> Edges<'y, 'd> {
         if let Some(reason) = fail_reason(then) {
             let message = "only a single node can fail with a reason";
             let diagnostic = Diagnostic::error("GR039", message);
-            report.push(diagnostic.at(report.place(&reason.range), "not here"));
+            report.push(diagnostic.at(report.span(&reason.range), "not here"));
             return vec![Target::Fail];
         }
         if !is_conditional(then) {
@@ -135,25 +135,25 @@ impl<'y, 'd> Edges<'y, 'd> {
         let what = if is_map { "a map" } else { "a parallel" };
         let message = format!("the node after {what} cannot depend on the state");
         let diagnostic =
-            Diagnostic::error("GR039", message).at(report.place(&then.range), "conditions");
+            Diagnostic::error("GR039", message).at(report.span(&then.range), "conditions");
         report.push(diagnostic.help("lead to one node, and route from there"));
         targets_within(self.declarations, then)
     }
 
-    fn push_route(&mut self, from: &NodeName, route: RouteDraft<'y>, place: Option<Place>) {
-        self.drafts.push(EdgeDraft::Route { from: from.clone(), route, place });
+    fn push_route(&mut self, from: &NodeName, route: RouteDraft<'y>, span: Option<SourceSpan>) {
+        self.drafts.push(EdgeDraft::Route { from: from.clone(), route, span });
     }
 
     /// Adds plain edges. If the target is a join that awaits the node, the join is the edge.
-    fn lead(&mut self, from: &NodeName, targets: Vec<Target>, place: Option<&Place>) {
+    fn lead(&mut self, from: &NodeName, targets: Vec<Target>, span: Option<&SourceSpan>) {
         for to in targets {
             match to {
                 Target::Node(join) if self.declarations.is_awaited(from, &join) => {
                     self.arrive(from.clone(), join, false);
                 }
                 to => {
-                    let (from, place) = (from.clone(), place.cloned());
-                    self.drafts.push(EdgeDraft::Plain(Edge::Then { from, to, place }));
+                    let (from, span) = (from.clone(), span.cloned());
+                    self.drafts.push(EdgeDraft::Plain(Edge::Then { from, to, span }));
                 }
             }
         }
@@ -168,13 +168,13 @@ impl<'y, 'd> Edges<'y, 'd> {
 
     /// Adds the edges behind a `parallel`, which waits for all branches, or a `map`, whose tasks
     /// are one step.
-    fn gather(&mut self, name: &NodeName, targets: &[Target], place: Option<&Place>) {
+    fn gather(&mut self, name: &NodeName, targets: &[Target], span: Option<&SourceSpan>) {
         let ends = self.declarations.ends(name);
         if let Some(node) = self.declarations.maps.get(name).cloned() {
             let after = targets.to_vec();
-            self.push_route(name, RouteDraft::Each { node, after }, place.cloned());
+            self.push_route(name, RouteDraft::Each { node, after }, span.cloned());
             for end in &ends {
-                self.lead(end, targets.to_vec(), place);
+                self.lead(end, targets.to_vec(), span);
             }
             return;
         }
@@ -183,15 +183,15 @@ impl<'y, 'd> Edges<'y, 'd> {
             let Target::Node(to) = target else {
                 // The run ends when no task is left, independent of the order of the branches.
                 for end in &ends {
-                    self.lead(end, vec![target.clone()], place);
+                    self.lead(end, vec![target.clone()], span);
                 }
                 continue;
             };
             let is_awaited = |end: &NodeName| self.declarations.is_awaited(end, to);
             if ends.is_empty() || !ends.iter().all(is_awaited) {
-                let (from, to, place) = (ends.clone(), to.clone(), place.cloned());
+                let (from, to, span) = (ends.clone(), to.clone(), span.cloned());
                 let count = from.len();
-                self.drafts.push(EdgeDraft::Plain(Edge::Join { from, to, count, place }));
+                self.drafts.push(EdgeDraft::Plain(Edge::Join { from, to, count, span }));
             }
             for end in &ends {
                 self.arrive(end.clone(), to.clone(), is_doubted);
@@ -211,14 +211,14 @@ impl<'y, 'd> Edges<'y, 'd> {
         else {
             return;
         };
-        let place = report.place(&yaml.range);
+        let span = report.span(&yaml.range);
         let names = yaml.get("any").or_else(|| yaml.get("of")).unwrap_or(yaml);
         if from.len() < 2 && names.items().len() < 2 && !matches!(names.data, Data::Map(_)) {
             let diagnostic = Diagnostic::error("GR037", "a join waits for several nodes");
-            report.push(diagnostic.at(place.clone(), "only one").help("remove `join`"));
+            report.push(diagnostic.at(span.clone(), "only one").help("remove `join`"));
         }
         let to = name.clone();
-        self.drafts.push(EdgeDraft::Plain(Edge::Join { from, to, count, place }));
+        self.drafts.push(EdgeDraft::Plain(Edge::Join { from, to, count, span }));
     }
 
     /// Each awaited node must lead to its join; otherwise the join would wait for ever.
@@ -234,25 +234,25 @@ impl<'y, 'd> Edges<'y, 'd> {
                     continue;
                 }
                 let joins = self.drafts.iter().filter_map(|edge| match edge {
-                    EdgeDraft::Plain(Edge::Join { from, to, place, .. }) if to == name => {
-                        Some((from == &awaited.nodes, place.clone()))
+                    EdgeDraft::Plain(Edge::Join { from, to, span, .. }) if to == name => {
+                        Some((from == &awaited.nodes, span.clone()))
                     }
                     _ => None,
                 });
                 let (own, others): (Vec<_>, Vec<_>) = joins.partition(|it| it.0);
-                let place = own.into_iter().find_map(|it| it.1);
+                let span = own.into_iter().find_map(|it| it.1);
                 if let Some((_, other)) = others.into_iter().next() {
                     let message =
                         format!("`{name}` has two joins: its own, and that of a `parallel`");
                     let diagnostic =
-                        Diagnostic::error("GR037", message).at(place, "waits for these");
+                        Diagnostic::error("GR037", message).at(span, "waits for these");
                     let diagnostic = diagnostic.at(other, "waits for all branches");
                     let help = "name the `parallel` in `join`, or remove `join`";
                     report.push(diagnostic.help(help));
                     break;
                 }
                 let message = format!("`{name}` waits for `{from}`, which does not lead to it");
-                let diagnostic = Diagnostic::error("GR037", message).at(place, "waits forever");
+                let diagnostic = Diagnostic::error("GR037", message).at(span, "waits forever");
                 report.push(diagnostic.help(format!("give `{from}` the target `then: {name}`")));
             }
         }

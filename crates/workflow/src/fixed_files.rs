@@ -69,8 +69,8 @@ pub(crate) fn read_scripts(
             Ok(read) => scripts.extend(read),
             Err(reason) => {
                 let message = format!("the script `{}` cannot be read: {reason}", word.text);
-                let place = report.place(&word.range);
-                let diagnostic = Diagnostic::error("GR052", message).at(place, "named here");
+                let span = report.span(&word.range);
+                let diagnostic = Diagnostic::error("GR052", message).at(span, "named here");
                 let help = "name a file or a folder in the folder of the workflow";
                 report.push(diagnostic.help(help));
             }

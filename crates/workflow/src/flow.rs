@@ -66,8 +66,8 @@ impl Flow {
         let range = |it: Option<&Yaml>| it.map_or(0..0, |it| it.range.clone());
         let start = range(sources.top.get("start"));
         let limit = sources.top.get("limits").and_then(|it| it.get("exhausted"));
-        let place = |it: &NodeName| sources.draft.nodes.get(it).map(|it| it.key.range.clone());
-        let places = names.iter().map(|it| place(it).unwrap_or(start.clone())).collect();
+        let span = |it: &NodeName| sources.draft.nodes.get(it).map(|it| it.key.range.clone());
+        let spans = names.iter().map(|it| span(it).unwrap_or(start.clone())).collect();
         let fields = field_numbers(sources.schema);
         let success = sources.success();
         let proved = ProvedFacts::of(sources, &success);
@@ -84,7 +84,7 @@ impl Flow {
             visits: names.iter().map(|_| OnceLock::new()).collect(),
             own_visits: names.iter().map(|_| OnceLock::new()).collect(),
             names,
-            places,
+            spans,
             start,
             limit: range(limit),
         };

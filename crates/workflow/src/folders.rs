@@ -177,15 +177,15 @@ fn read_text(
         yaml,
         ExpressionUse::at(scope.env.flow.at_start()).of_type(&Type::String),
     )?;
-    let place = report.place(&yaml.range);
+    let span = report.span(&yaml.range);
     if !expression.ty().fits(&Type::String) {
         let message = format!("{what} is a text, and this is {}", describe(expression.ty()));
-        report.push(Diagnostic::error("GR022", message).at(place, "another type"));
+        report.push(Diagnostic::error("GR022", message).at(span, "another type"));
         return None;
     }
     if expression.facts().time {
         let message = format!("{what} is found before the run has a time");
-        let diagnostic = Diagnostic::error("GR009", message).at(place, "not known yet");
+        let diagnostic = Diagnostic::error("GR009", message).at(span, "not known yet");
         report.push(diagnostic.help("use the input and `run.id`"));
         return None;
     }
@@ -198,7 +198,7 @@ pub(super) fn check_used(report: &mut Report, nodes: &Yaml, env: &Environment) {
         let entry = nodes.entries().iter().find(|it| it.key.text == node.as_str());
         let Some(entry) = entry else { continue };
         let path = entry.value.get("use").and_then(|it| it.get("workflow"));
-        let place = report.place(&path.unwrap_or(&entry.value).range);
+        let span = report.span(&path.unwrap_or(&entry.value).range);
         for host in used.hosts.values() {
             let own = env.sections.hosts.get(&host.name);
             check_used_host(report, (path.unwrap_or(&entry.value), &used.name), host, own);
@@ -210,7 +210,7 @@ pub(super) fn check_used(report: &mut Report, nodes: &Yaml, env: &Environment) {
             }
             let message =
                 format!("`{}` works in the folder `{name}`, which is not declared here", used.name);
-            let diagnostic = Diagnostic::error("GR077", message).at(place.clone(), "this workflow");
+            let diagnostic = Diagnostic::error("GR077", message).at(span.clone(), "this workflow");
             let help = format!("declare `{name}` under `folders`; both work in the same worktree");
             report.push(diagnostic.help(help));
         }

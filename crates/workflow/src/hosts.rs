@@ -387,8 +387,8 @@ fn read_shapes(report: &mut Report, yaml: &Yaml) -> Vec<CommandShape> {
             Ok(shape) => shapes.push(shape),
             Err(reason) => {
                 let message = format!("`{}` cannot be allowed: {reason}", word.text);
-                let place = report.place(&word.range);
-                let diagnostic = Diagnostic::error("GR053", message).at(place, "decides nothing");
+                let span = report.span(&word.range);
+                let diagnostic = Diagnostic::error("GR053", message).at(span, "decides nothing");
                 report
                     .push(diagnostic.help("name a program and the arguments that it begins with"));
             }
@@ -406,7 +406,7 @@ pub(super) fn read_secrets(report: &mut Report, yaml: &Yaml) -> Vec<String> {
         } else {
             let message = format!("a command cannot get the variable `{}`", word.text);
             let diagnostic = Diagnostic::error("GR048", message);
-            let diagnostic = diagnostic.at(report.place(&word.range), "not allowed");
+            let diagnostic = diagnostic.at(report.span(&word.range), "not allowed");
             report.push(diagnostic.help("name a variable with a secret, such as `GH_TOKEN`"));
         }
     }
@@ -425,8 +425,8 @@ pub(super) fn check_allowed(
         return;
     }
     let message = format!("the host `{}` does not allow `{}`", host.name, command.join(" "));
-    let place = report.place(&word.range);
-    let diagnostic = Diagnostic::error("GR053", message).at(place, "not allowed");
+    let span = report.span(&word.range);
+    let diagnostic = Diagnostic::error("GR053", message).at(span, "not allowed");
     report.push(diagnostic.help("add the beginning of the command to `allow` of the host"));
 }
 
@@ -458,8 +458,8 @@ pub(super) fn check_used_host(
             )
         }
     };
-    let place = report.place(&path.range);
-    report.push(Diagnostic::error("GR077", message).at(place, "this workflow").help(help));
+    let span = report.span(&path.range);
+    report.push(Diagnostic::error("GR077", message).at(span, "this workflow").help(help));
 }
 
 #[cfg(test)]

@@ -73,9 +73,9 @@ pub fn format_text(name: &str, text: &str) -> Result<String, Diagnostics> {
     let before = read(name, text)?;
     let refused = |reason: &str| {
         let file = Arc::new(SourceFile { name: name.to_owned(), text: text.to_owned() });
-        let place = Report::new(file).place(&(0..0));
+        let span = Report::new(file).span(&(0..0));
         let message = format!("the file cannot be laid out: {reason}");
-        let diagnostic = Diagnostic::error("GR001", message).at(place, "left as it is");
+        let diagnostic = Diagnostic::error("GR001", message).at(span, "left as it is");
         Diagnostics::from(diagnostic.help("lay it out by hand, and report the file"))
     };
     let mut laid_out = text.to_owned();

@@ -291,9 +291,9 @@ fn check_reachable(
         open.extend(caught.chain(used_up).filter_map(Target::node));
     }
     for (name, node) in draft.nodes.iter().filter(|it| !reached.contains(it.0)) {
-        let place = report.place(&node.key.range);
+        let span = report.span(&node.key.range);
         let diagnostic = Diagnostic::error("GR030", format!("nothing leads to node `{name}`"));
-        report.push(diagnostic.at(place, "never runs").help("lead an edge to it, or remove it"));
+        report.push(diagnostic.at(span, "never runs").help("lead an edge to it, or remove it"));
     }
 }
 
@@ -306,8 +306,8 @@ fn check_outputs(report: &mut Report, top: &Section<'_>, env: &Environment, inte
         let writes = |node: &NodeName| env.flow.after(node).presence(&word.text) != Presence::Never;
         if !interface.gives(channel) && !env.declarations.nodes.iter().any(writes) {
             let message = format!("`{name}` is an output, and nothing writes it");
-            let place = report.place(&word.range);
-            let diagnostic = Diagnostic::error("GR035", message).at(place, "never has a value");
+            let span = report.span(&word.range);
+            let diagnostic = Diagnostic::error("GR035", message).at(span, "never has a value");
             report.push(diagnostic.help(format!("let a node write `{name}`, or remove it here")));
         }
     }
@@ -323,7 +323,7 @@ fn check_version(report: &mut Report, top: &Section<'_>) {
     if !is_version(version, VERSION) {
         let message = "the version of the format is not known";
         let diagnostic =
-            Diagnostic::error("GR008", message).at(report.place(&version.range), "here");
+            Diagnostic::error("GR008", message).at(report.span(&version.range), "here");
         report.push(diagnostic.help("this program reads `graphrun: 1`"));
     }
 }
@@ -432,8 +432,8 @@ fn warn_of_unused_fields(
     for word in &inputs {
         if env.schema.channel(&word.text).is_some() && !is_read(report, &word.text) {
             let message = format!("nothing reads the input `{}`", word.text);
-            let place = report.place(&word.range);
-            let diagnostic = Diagnostic::warning("GR018", message).at(place, "not read");
+            let span = report.span(&word.range);
+            let diagnostic = Diagnostic::warning("GR018", message).at(span, "not read");
             report.push(diagnostic.help("read it in a prompt or an expression, or remove it here"));
         }
     }
@@ -459,20 +459,20 @@ fn warn_of_unused_fields(
         if is_input(name) || has_value && (is_result || is_read) {
             continue;
         }
-        let place = report.place(&key.range);
+        let span = report.span(&key.range);
         let diagnostic = if is_read {
             let message = format!("nothing writes the field `{name}`");
             Diagnostic::warning("GR018", message)
-                .at(place, "never has a value")
+                .at(span, "never has a value")
                 .help("write it in a node, name it in `input`, or remove it and what reads it")
         } else if let Some(node) = writer {
             let message = format!("nothing reads the field `{name}`, which `{node}` writes");
             Diagnostic::hint("GR140", message)
-                .at(place, "only written")
+                .at(span, "only written")
                 .help("read it in a prompt or an expression, add it to `output`, or remove it")
         } else {
             let message = format!("nothing uses the field `{name}`");
-            Diagnostic::warning("GR018", message).at(place, "not used")
+            Diagnostic::warning("GR018", message).at(span, "not used")
         };
         report.push(diagnostic);
     }
@@ -518,8 +518,8 @@ fn report_unused(report: &mut Report, top: &Section<'_>) {
             let is_setting = section == "tools" && entry.key.text == FILES;
             if !is_setting && !report.is_used(section, &entry.key.text) {
                 let message = format!("nothing uses the {kind} `{}`", entry.key.text);
-                let place = report.place(&entry.key.range);
-                report.push(Diagnostic::warning("GR018", message).at(place, "not used"));
+                let span = report.span(&entry.key.range);
+                report.push(Diagnostic::warning("GR018", message).at(span, "not used"));
             }
         }
     }

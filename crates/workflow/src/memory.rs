@@ -415,8 +415,8 @@ pub(super) fn check_tier(
     report.uses(MEMORY, &word.text);
     if writes && tier.is_read_only {
         let message = format!("only people write the tier `{}`", word.text);
-        let place = report.place(&word.range);
-        let diagnostic = Diagnostic::error("GR059", message).at(place, "cannot be written here");
+        let span = report.span(&word.range);
+        let diagnostic = Diagnostic::error("GR059", message).at(span, "cannot be written here");
         let writable = names(tiers, true);
         let help = match writable.first() {
             Some(other) => format!("name another tier, such as `{other}`"),

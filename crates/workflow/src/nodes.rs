@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Place},
+    diagnostic::{Diagnostic, SourceSpan},
     graph::Edge,
     id::NodeName,
 };
@@ -37,9 +37,9 @@ pub(super) fn read_nodes(
     }
     let mut compiled = |edge: &EdgeDraft<'_>| match edge {
         EdgeDraft::Plain(edge) => Some(edge.clone()),
-        EdgeDraft::Route { from, route, place } => {
+        EdgeDraft::Route { from, route, span } => {
             let route = route.compile(report, scopes.get(from)?)?;
-            Some(Edge::Route { from: from.clone(), route, place: place.clone() })
+            Some(Edge::Route { from: from.clone(), route, span: span.clone() })
         }
     };
     let edges = draft.edges.iter().filter_map(&mut compiled).collect();
@@ -87,9 +87,9 @@ fn read_node(
         warn_of_effectless_policies(report, section, settings.as_ref());
     }
     let cache = read_cache(report, &scope, section, settings.as_deref());
-    let place = Place { file: report.file.clone(), range: key.range.clone() };
+    let span = SourceSpan { file: report.file.clone(), range: key.range.clone() };
     let (about, scopes) = (about.clone(), Vec::new());
-    Some(NodeDefinition { settings: settings?, policies, when, cache, place, about, scopes })
+    Some(NodeDefinition { settings: settings?, policies, when, cache, span, about, scopes })
 }
 
 /// Keys that change nothing for a node.
@@ -160,7 +160,7 @@ pub(super) fn warn_of_no_effect(
     message: impl Into<String>,
     help: &str,
 ) {
-    let place = report.place(&key.range);
-    let diagnostic = Diagnostic::warning("GR134", message).at(place, "without effect");
+    let span = report.span(&key.range);
+    let diagnostic = Diagnostic::warning("GR134", message).at(span, "without effect");
     report.push(diagnostic.help(help));
 }

@@ -52,7 +52,7 @@ fn read_fail_reason(report: &mut Report, then: &Yaml, schema: &Schema) -> Option
     if !ty.fits(&Type::String) {
         let message = format!("the reason of a failure is a text, and `{name}` is `{ty}`");
         let diagnostic =
-            Diagnostic::error("GR022", message).at(report.place(&word.range), "no text");
+            Diagnostic::error("GR022", message).at(report.span(&word.range), "no text");
         report.push(diagnostic.help("name a field of the type `string`, which `set` can compute"));
     }
     Some(name)
@@ -80,9 +80,9 @@ pub(super) fn read_policies(
     let is_bounded = section.has_or_means("max_visits") || section.has_or_means("limits");
     if let (Some(key), false) = (section.key("exhausted"), is_bounded) {
         let message = format!("`{name}` has a target for used-up visits, but no number of visits");
-        let place = report.place(&key.range);
+        let span = report.span(&key.range);
         let diagnostic =
-            Diagnostic::error("GR006", message).at(place, "without `max_visits` or `limits`");
+            Diagnostic::error("GR006", message).at(span, "without `max_visits` or `limits`");
         report.push(
             diagnostic.help("add `max_visits: 3`, or `limits` of the node: `limits: { usd: 1 }`"),
         );
@@ -100,15 +100,15 @@ pub(super) fn read_policies(
     if let (Some(map), Some(key)) = (map, section.key("catch")) {
         let message = format!("`{map}` decides what follows a failure of `{name}`");
         let diagnostic =
-            Diagnostic::error("GR039", message).at(report.place(&key.range), "not here");
+            Diagnostic::error("GR039", message).at(report.span(&key.range), "not here");
         report.push(diagnostic.help(format!("move it to `{map}`")));
         catch.clear();
     }
     if collects && catch.iter().any(|it| it.kind.is_none()) {
         let key = section.key("catch");
-        let place = key.and_then(|it| report.place(&it.range));
+        let span = key.and_then(|it| report.span(&it.range));
         let message = format!("`{name}` collects failed items, so `any` catches none of them");
-        let diagnostic = Diagnostic::error("GR039", message).at(place, "never used");
+        let diagnostic = Diagnostic::error("GR039", message).at(span, "never used");
         report.push(diagnostic.help("remove `any`, or `failed` of the map"));
     }
     if map.is_none() && !collects {

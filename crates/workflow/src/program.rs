@@ -264,8 +264,8 @@ fn read_protocol(report: &mut Report, yaml: &Yaml) -> Option<ProgramProtocol> {
 /// Reports an agent that has both a model and a command.
 pub(super) fn refuse_both(report: &mut Report, what: &str, command: &SpannedText) {
     let message = format!("{what} has both `model` and `command`");
-    let place = report.place(&command.range);
-    let diagnostic = Diagnostic::error("GR007", message).at(place, "a second source of answers");
+    let span = report.span(&command.range);
+    let diagnostic = Diagnostic::error("GR007", message).at(span, "a second source of answers");
     report.push(diagnostic.help("keep one of them"));
 }
 

@@ -385,7 +385,7 @@ impl<'a> Reader<'a> {
         };
         *value = Yaml { range: range.clone(), data: Data::Scalar { text, plain: true } };
         let diagnostic = Diagnostic::error("GR001", ENDS_AT_COMMA);
-        let diagnostic = diagnostic.at(self.report.place(&(end..end + 1)), "the value ends here");
+        let diagnostic = diagnostic.at(self.report.span(&(end..end + 1)), "the value ends here");
         self.report.push(diagnostic.help(help));
     }
 
@@ -427,7 +427,7 @@ impl<'a> Reader<'a> {
                 "GR001",
                 format!("YAML reads `{tag}` as a tag, which has no meaning here"),
             )
-            .at(self.report.place(range), "starts with `!`")
+            .at(self.report.span(range), "starts with `!`")
             .help("quote the whole value"),
         );
     }
@@ -435,7 +435,7 @@ impl<'a> Reader<'a> {
     fn refuse_key(&mut self, range: &Range<usize>) {
         self.report.push(
             Diagnostic::error("GR005", "a key is a text")
-                .at(self.report.place(range), "no text")
+                .at(self.report.span(range), "no text")
                 .help("a value that starts with `{` or `[` must be quoted"),
         );
     }
@@ -444,8 +444,8 @@ impl<'a> Reader<'a> {
         self.report.repeated.insert(first.start);
         self.report.push(
             Diagnostic::error("GR002", format!("the key `{key}` is given twice"))
-                .at(self.report.place(second), "again")
-                .at(self.report.place(first), "first"),
+                .at(self.report.span(second), "again")
+                .at(self.report.span(first), "first"),
         );
     }
 
@@ -459,20 +459,20 @@ impl<'a> Reader<'a> {
                 let at = self.offset(*error.marker());
                 if let Some(hidden) = hidden_blank(&self.report.file.text, at) {
                     let message = "an invisible character follows this colon in place of a blank";
-                    let place = self.report.place(&hidden);
-                    let diagnostic = Diagnostic::error("GR001", message).at(place, "no blank");
+                    let span = self.report.span(&hidden);
+                    let diagnostic = Diagnostic::error("GR001", message).at(span, "no blank");
                     self.report.push(diagnostic.help("replace it with a blank"));
                     return Err(Hopeless);
                 }
                 if let Some(mistake) = Mistake::of(error.info(), &self.report.file.text, at) {
                     let Mistake { message, range, label, help } = mistake;
-                    let place = self.report.place(&range);
+                    let span = self.report.span(&range);
                     self.report
-                        .push(Diagnostic::error("GR001", message).at(place, label).help(help));
+                        .push(Diagnostic::error("GR001", message).at(span, label).help(help));
                     return Err(Hopeless);
                 }
                 let diagnostic = Diagnostic::error("GR001", error.info())
-                    .at(self.report.place(&(at..at)), "the YAML is invalid from here");
+                    .at(self.report.span(&(at..at)), "the YAML is invalid from here");
                 let help = advice(error.info(), &self.report.file.text, at);
                 self.report.push(Diagnostic { help, ..diagnostic });
                 Err(Hopeless)
@@ -486,7 +486,7 @@ impl<'a> Reader<'a> {
     }
 
     fn hopeless<T>(&mut self, range: &Range<usize>, message: &str) -> Result<T, Hopeless> {
-        self.report.push(Diagnostic::error("GR001", message).at(self.report.place(range), "here"));
+        self.report.push(Diagnostic::error("GR001", message).at(self.report.span(range), "here"));
         Err(Hopeless)
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Diagnostics, Place, Severity, SourceFile, did_you_mean},
+    diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile, SourceSpan, did_you_mean},
     graph::{FactNeeds, Target},
     id::NodeName,
 };
@@ -57,14 +57,14 @@ impl Report {
     }
 
     /// The place of some bytes of the workflow file.
-    pub fn place(&self, range: &Range<usize>) -> Option<Place> {
-        Some(Place { file: Arc::clone(&self.file), range: range.clone() })
+    pub fn span(&self, range: &Range<usize>) -> Option<SourceSpan> {
+        Some(SourceSpan { file: Arc::clone(&self.file), range: range.clone() })
     }
 
     /// Adds a diagnostic, once.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         let (name, start) = match diagnostic.labels.first() {
-            Some(label) => (label.place.file.name.clone(), label.place.range.start),
+            Some(label) => (label.span.file.name.clone(), label.span.range.start),
             None => (String::new(), 0),
         };
         let new = !self.is_full()
@@ -78,12 +78,12 @@ impl Report {
         diagnostics.into_iter().for_each(|it| self.push(it));
     }
 
-    pub(super) fn push_problem(&mut self, problem: Problem, place: Option<Place>) {
+    pub(super) fn push_problem(&mut self, problem: Problem, span: Option<SourceSpan>) {
         let Problem { code, range: _, message, label, help, without, is_warning } = problem;
         let diagnostic = if is_warning { Diagnostic::warning } else { Diagnostic::error };
-        let mut diagnostic = diagnostic(code, message).at(place, label);
+        let mut diagnostic = diagnostic(code, message).at(span, label);
         if let Some(without) = without {
-            diagnostic = diagnostic.at(self.place(&without.place), without.text);
+            diagnostic = diagnostic.at(self.span(&without.span), without.text);
         }
         self.push(Diagnostic { help, ..diagnostic });
     }
@@ -110,7 +110,7 @@ impl Report {
         let message = format!("there is no {kind} `{}`", word.text);
         self.push(
             Diagnostic::error(code, message)
-                .at(self.place(&word.range), format!("no such {kind}"))
+                .at(self.span(&word.range), format!("no such {kind}"))
                 .help(help),
         );
     }
@@ -135,7 +135,7 @@ impl Report {
     /// Reports a value above a limit; `what` is the subject of the message.
     pub(super) fn push_limit(&mut self, what: &str, reached: &DataLimitReached, at: &Range<usize>) {
         let diagnostic = Diagnostic::error("GR055", format!("{what} is {reached}"));
-        self.push(diagnostic.at(self.place(at), "the limit is reached here"));
+        self.push(diagnostic.at(self.span(at), "the limit is reached here"));
     }
 
     /// Records that something refers to a declaration.

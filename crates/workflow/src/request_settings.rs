@@ -142,7 +142,7 @@ pub(super) fn check_support(
     let names = names.join(" and ");
     let message = format!("`{key}` has no effect: {names} does not support it");
     let diagnostic = Diagnostic::warning("GR045", message);
-    let diagnostic = diagnostic.at(report.place(&yaml.range), "not sent");
+    let diagnostic = diagnostic.at(report.span(&yaml.range), "not sent");
     let by_other_protocol = models.iter().find_map(|it| {
         let (name, provider, model) = providers.split(it)?;
         let profile = provider.profile_elsewhere()?;

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Place},
+    diagnostic::{Diagnostic, SourceSpan},
     state::Type,
 };
 use graphrun_guard::redact::{find_form, names_a_secret};
@@ -20,7 +20,7 @@ impl Report {
         if let Some((_, kind)) = find_form(text) {
             let message = format!("this looks like {kind}, written into the file");
             let diagnostic = Diagnostic::error("GR047", message);
-            self.push(diagnostic.at(self.place(range), "a secret").help(HELP));
+            self.push(diagnostic.at(self.span(range), "a secret").help(HELP));
         }
     }
 
@@ -28,12 +28,12 @@ impl Report {
     pub(super) fn refuse_secret_in(
         &mut self,
         text: &str,
-        place: impl FnOnce(Range<usize>) -> Place,
+        span: impl FnOnce(Range<usize>) -> SourceSpan,
     ) {
         if let Some((range, kind)) = find_form(text) {
             let message = format!("this looks like {kind}, written into a prompt");
             let diagnostic = Diagnostic::error("GR047", message);
-            self.push(diagnostic.at(Some(place(range)), "a secret").help(HELP));
+            self.push(diagnostic.at(Some(span(range)), "a secret").help(HELP));
         }
     }
 
@@ -49,7 +49,7 @@ impl Report {
         if is_literal && names_a_secret(name) {
             let message = format!("the value of `{name}` is written into the file");
             let diagnostic = Diagnostic::error("GR047", message);
-            self.push(diagnostic.at(self.place(range), "a secret").help(HELP));
+            self.push(diagnostic.at(self.span(range), "a secret").help(HELP));
         }
     }
 }

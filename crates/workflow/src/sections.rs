@@ -441,8 +441,8 @@ fn check_provider(report: &mut Report, word: &SpannedText, providers: &Providers
     let near = did_you_mean(provider, providers.names());
     if let Some(near) = near.filter(|_| providers.get(provider).is_none()) {
         let message = format!("there is no built-in provider `{provider}`");
-        let place = report.place(&word.range);
-        let diagnostic = Diagnostic::warning("GR012", message).at(place, "not known");
+        let span = report.span(&word.range);
+        let diagnostic = Diagnostic::warning("GR012", message).at(span, "not known");
         report.push(diagnostic.help(format!("did you mean `{near}`?")));
     }
 }
@@ -452,8 +452,8 @@ fn check_offered(report: &mut Report, tool: &ToolSignature, word: &SpannedText) 
     let schema = &tool.input;
     if schema["type"] != "object" && schema.get("properties").is_none() {
         let message = format!("`{}` takes no arguments by name", word.text);
-        let place = report.place(&word.range);
-        let diagnostic = Diagnostic::error("GR114", message).at(place, "a model cannot call it");
+        let span = report.span(&word.range);
+        let diagnostic = Diagnostic::error("GR114", message).at(span, "a model cannot call it");
         report.push(diagnostic.help("make its input an object"));
     }
 }
@@ -527,10 +527,10 @@ fn read_dependencies(
         }));
     }
     if PackageInstaller::ALL.iter().all(|it| section.get(it.as_str()).is_none()) {
-        let place = report.place(&yaml.range);
+        let span = report.span(&yaml.range);
         let diagnostic = Diagnostic::error("GR006", "`dependencies` names no lock file");
         let help = "write `pip: requirements.txt`, `npm: package-lock.json`, `cargo: Cargo.lock` or `go: go.sum`";
-        report.push(diagnostic.at(place, "nothing to install").help(help));
+        report.push(diagnostic.at(span, "nothing to install").help(help));
     }
     locks
 }
@@ -613,8 +613,8 @@ fn read_network(report: &mut Report, yaml: &Yaml) -> Vec<NetworkHost> {
 fn check_requirement(report: &mut Report, word: SpannedText) -> Option<String> {
     if word.text.contains("{{") || word.text.contains("${") {
         let message = "a text of the state must not become part of a command";
-        let place = report.place(&word.range);
-        let diagnostic = Diagnostic::error("GR046", message).at(place, "not filled in");
+        let span = report.span(&word.range);
+        let diagnostic = Diagnostic::error("GR046", message).at(span, "not filled in");
         report.push(diagnostic.help("name the package here"));
         return None;
     }
@@ -661,7 +661,7 @@ pub(super) fn read_limits(
     let exhausted = section.get("exhausted");
     let usual = Limits::default();
     Limits {
-        place: top.key("limits").and_then(|it| report.place(&it.range)),
+        span: top.key("limits").and_then(|it| report.span(&it.range)),
         steps: steps.unwrap_or(usual.steps),
         tokens: section.get("tokens").and_then(|it| report.count(it, "`tokens`", 1)),
         usd: section.get("usd").and_then(|it| report.dollars(it)),

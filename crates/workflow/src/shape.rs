@@ -138,10 +138,10 @@ impl<'a> Section<'a> {
         let found = self.get(key);
         if !self.has_or_means(key) {
             // The place is the first key: the section may be as long as the file.
-            let place = self.entries.first().map_or(&self.yaml.range, |it| &it.key.range);
+            let span = self.entries.first().map_or(&self.yaml.range, |it| &it.key.range);
             report.push(
                 Diagnostic::error("GR006", format!("{} has no `{key}`", self.what))
-                    .at(report.place(place), "here")
+                    .at(report.span(span), "here")
                     .help(help),
             );
         }
@@ -153,7 +153,7 @@ impl Report {
     fn unknown_key(&mut self, key: &SpannedText, what: &str, known: &[&str], hint: Option<String>) {
         if is_later(&key.text) {
             let message = format!("this version does not support `{}` yet", key.text);
-            self.push(Diagnostic::error("GR004", message).at(self.place(&key.range), "not yet"));
+            self.push(Diagnostic::error("GR004", message).at(self.span(&key.range), "not yet"));
             return;
         }
         let merge =
@@ -163,7 +163,7 @@ impl Report {
         let help = hint.or(merge).or_else(called).or_else(near).unwrap_or_default();
         self.push(
             Diagnostic::error("GR003", format!("{what} takes no key `{}`", key.text))
-                .at(self.place(&key.range), "not a key here")
+                .at(self.span(&key.range), "not a key here")
                 .help(help),
         );
     }
@@ -195,7 +195,7 @@ impl Report {
         let source = self.file.text.get(yaml.range.clone()).unwrap_or_default();
         let braces = matches!(yaml.data, Data::Map(_)) && source.starts_with('{');
         let diagnostic = Diagnostic::error("GR005", format!("{what} is {wanted}, not {found}"))
-            .at(self.place(&yaml.range), format!("expected {wanted}"));
+            .at(self.span(&yaml.range), format!("expected {wanted}"));
         if braces && wanted.contains("text") {
             diagnostic.help("a text that starts with `{` must be quoted")
         } else if matches!(yaml.data, Data::List(_)) && wanted.contains("mapping") {
@@ -216,7 +216,7 @@ impl Report {
 
     /// Reports a value that is not accepted.
     pub fn bad_value(&mut self, word: &SpannedText, message: impl Into<String>, help: &str) {
-        let diagnostic = Diagnostic::error("GR009", message).at(self.place(&word.range), "here");
+        let diagnostic = Diagnostic::error("GR009", message).at(self.span(&word.range), "here");
         self.push(if help.is_empty() { diagnostic } else { diagnostic.help(help) });
     }
 
@@ -358,7 +358,7 @@ impl Report {
     /// Reports a word of a list that stands there already.
     pub fn named_twice(&mut self, word: &SpannedText, what: &str) {
         let diagnostic = Diagnostic::error("GR002", format!("{what} names `{}` twice", word.text));
-        self.push(diagnostic.at(self.place(&word.range), "again"));
+        self.push(diagnostic.at(self.span(&word.range), "again"));
     }
 
     pub(super) fn node_name(&mut self, word: &SpannedText) -> Option<NodeName> {

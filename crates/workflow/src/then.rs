@@ -93,7 +93,7 @@ fn match_of_names<'y>(
     if let Some(first) = missing.first() {
         let message = format!("no node is called {}", missing.join(", "));
         let diagnostic = Diagnostic::error("GR024", message);
-        let diagnostic = diagnostic.at(report.place(&on.range), "not every value is a node");
+        let diagnostic = diagnostic.at(report.span(&on.range), "not every value is a node");
         report.push(diagnostic.help(format!("give each value a target: `to: {{ {first}: … }}`")));
     }
     Some(RouteDraft::Match { on: Some(on), to, arms })
@@ -118,8 +118,8 @@ fn read_cases<'y>(
         if let Some(otherwise) = otherwise {
             let diagnostic =
                 Diagnostic::error("GR025", "a case after the last one is never reached");
-            let diagnostic = diagnostic.at(report.place(&item.range), "never reached");
-            report.push(diagnostic.at(report.place(&otherwise.range), "always taken"));
+            let diagnostic = diagnostic.at(report.span(&item.range), "never reached");
+            report.push(diagnostic.at(report.span(&otherwise.range), "always taken"));
         }
         let Some(case) = Section::read::<CaseKeys>(report, item, "a case") else { continue };
         let to = case.require(report, "to", "give the case a target");
@@ -140,9 +140,9 @@ fn match_parts<'y>(
     then: &'y Yaml,
 ) -> Option<(Option<&'y Yaml>, &'y SpannedText, Vec<&'y Entry>)> {
     if let Some((subject, arms)) = arms_beside_match(then) {
-        let (key, place) = (&arms[0].key, report.place(&arms[0].key.range));
+        let (key, span) = (&arms[0].key, report.span(&arms[0].key.range));
         let message = format!("the target of `{}` is not below `to`", key.text);
-        let diagnostic = Diagnostic::error("GR006", message).at(place, "`to` is missing");
+        let diagnostic = Diagnostic::error("GR006", message).at(span, "`to` is missing");
         let shown: Vec<String> = arms.iter().map(|it| format!("{}: …", it.key.text)).collect();
         let help = format!("write `to: {{ {} }}`", shown.join(", "));
         report.push(diagnostic.help(help));
@@ -244,14 +244,14 @@ fn compile_cases(
 
 /// Checks that an expression can be a condition.
 pub(super) fn check_condition(report: &mut Report, yaml: &Yaml, condition: &Expression) {
-    let place = report.place(&yaml.range);
+    let span = report.span(&yaml.range);
     if !matches!(condition.ty(), Type::Bool | Type::Any) {
         let message = format!("a condition is true or false, and this is `{}`", condition.ty());
-        let diagnostic = Diagnostic::error("GR022", message).at(place, "not a bool");
+        let diagnostic = Diagnostic::error("GR022", message).at(span, "not a bool");
         report.push(diagnostic.help("compare it with a value"));
     } else if condition.is_constant() {
         let message = format!("the condition is always `{}`", condition.source());
-        let diagnostic = Diagnostic::error("GR025", message).at(place, "reads no field");
+        let diagnostic = Diagnostic::error("GR025", message).at(span, "reads no field");
         report.push(diagnostic.help("remove the case, or its condition"));
     }
 }
@@ -302,7 +302,7 @@ pub(super) fn check_arms(
     for key in keys.iter().filter(|it| !values.contains(&it.text)) {
         let message = format!("\"{}\" is never a value of `{}`", key.text, on.source());
         let diagnostic = Diagnostic::error("GR023", message);
-        let diagnostic = diagnostic.at(report.place(&key.range), "no such value");
+        let diagnostic = diagnostic.at(report.span(&key.range), "no such value");
         let help = suggestion(&key.text, values.iter().map(String::as_str));
         report.push(Diagnostic { help, ..diagnostic });
         unknown += 1;
@@ -313,7 +313,7 @@ pub(super) fn check_arms(
     if missing.len() > unknown {
         let message = format!("no {what} for {}", missing.join(", "));
         let diagnostic = Diagnostic::error("GR024", message);
-        let diagnostic = diagnostic.at(report.place(&to.range), "not every value");
+        let diagnostic = diagnostic.at(report.span(&to.range), "not every value");
         report.push(diagnostic.help(format!("add `{}: …`", missing[0])));
     }
     Some(values)
@@ -327,7 +327,7 @@ fn values_to_match(report: &mut Report, subject: &Yaml, on: &Expression) -> Opti
         other => {
             let message = format!("a match is over an enum or a bool, and this is `{other}`");
             let diagnostic = Diagnostic::error("GR022", message);
-            let diagnostic = diagnostic.at(report.place(&subject.range), "too many values");
+            let diagnostic = diagnostic.at(report.span(&subject.range), "too many values");
             report.push(diagnostic.help("use a list of cases: `- { when: …, to: … }`"));
             None
         }

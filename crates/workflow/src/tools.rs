@@ -139,8 +139,8 @@ fn read_tool(
         && !matches!(Type::of_schema(schema), Type::Record(_))
     {
         let message = "the input of a tool is a record of its arguments";
-        let place = report.place(&yaml.range);
-        let diagnostic = Diagnostic::error("GR114", message).at(place, "no record");
+        let span = report.span(&yaml.range);
+        let diagnostic = Diagnostic::error("GR114", message).at(span, "no record");
         report.push(diagnostic.help("write `input: { query: string }`"));
         return None;
     }
@@ -157,15 +157,15 @@ fn read_tool(
         }
         (Some(_), Some(http)) => {
             let message = format!("{what} has both `run` and `http`");
-            let place = report.place(&http.range);
-            let diagnostic = Diagnostic::error("GR007", message).at(place, "a second action");
+            let span = report.span(&http.range);
+            let diagnostic = Diagnostic::error("GR007", message).at(span, "a second action");
             report.push(diagnostic.help("keep one of them"));
             None
         }
         (None, None) => {
             let message = format!("{what} has neither `run` nor `http`");
-            let place = report.place(&key.range);
-            let diagnostic = Diagnostic::error("GR006", message).at(place, "no action");
+            let span = report.span(&key.range);
+            let diagnostic = Diagnostic::error("GR006", message).at(span, "no action");
             report.push(diagnostic.help("write `run: [python3, search.py]` or `http: { url: … }`"));
             None
         }
@@ -255,7 +255,7 @@ fn check_arguments(
     (url, method): (&UrlTemplate, Method),
     record: &Record,
 ) {
-    let place = report.place(&word.range);
+    let span = report.span(&word.range);
     for name in url.arguments() {
         let Some(field) = record.fields.iter().find(|it| it.name == name) else {
             let known = record.fields.iter().map(|it| it.name.as_str());
@@ -268,14 +268,14 @@ fn check_arguments(
             let shown = describe(&field.ty);
             let message =
                 format!("a part of an address is a text or a number, and `{name}` is {shown}");
-            report.push(Diagnostic::error("GR022", message).at(place.clone(), "another type"));
+            report.push(Diagnostic::error("GR022", message).at(span.clone(), "another type"));
         }
     }
     let is_in_url = |name: &str| url.arguments().any(|it| it == name);
     let lost = record.fields.iter().find(|it| !method.has_body() && !is_in_url(&it.name));
     if let Some(lost) = lost {
         let message = format!("nothing sends the argument `{}`", lost.name);
-        let diagnostic = Diagnostic::error("GR114", message).at(place, "not in the address");
+        let diagnostic = Diagnostic::error("GR114", message).at(span, "not in the address");
         let help = format!("write `{{{}}}` into the address, or use `method: POST`", lost.name);
         report.push(diagnostic.help(help));
     }
@@ -323,7 +323,7 @@ fn read_header(report: &mut Report, yaml: &Yaml) -> Option<HeaderText> {
     if !is_harmless_variable(&secret.text) {
         let message = format!("`{}` is no name of a variable with a secret", secret.text);
         let diagnostic = Diagnostic::error("GR048", message);
-        report.push(diagnostic.at(report.place(&secret.range), "not allowed").help(help));
+        report.push(diagnostic.at(report.span(&secret.range), "not allowed").help(help));
         return None;
     }
     let prefix = section.get("prefix").map(|it| report.word(it, "`prefix`"));

@@ -85,7 +85,7 @@ impl Nesting {
     pub(crate) fn applies_to(self, used: &Workflow) -> bool {
         match self {
             Self::Always => true,
-            Self::IfLimited => used.limits.place.is_some(),
+            Self::IfLimited => used.limits.span.is_some(),
             Self::Never => false,
         }
     }
@@ -254,9 +254,9 @@ fn load_one(
     registry: &Registry,
     (chain, outer): (&Chain<'_>, Option<OuterRun>),
 ) -> Option<Workflow> {
-    let place = report.place(&word.range);
+    let span = report.span(&word.range);
     let refuse = |code, message: String, help: &str| {
-        Some(Diagnostic::error(code, message).at(place.clone(), "this workflow").help(help))
+        Some(Diagnostic::error(code, message).at(span.clone(), "this workflow").help(help))
     };
     let relative = Path::new(&word.text);
     let stays = relative.components().all(|it| matches!(it, Component::Normal(_)));
@@ -326,7 +326,7 @@ impl Workflow {
             },
             when: None,
             cache: None,
-            place: user.place.clone(),
+            span: user.span.clone(),
             about: None,
             scopes: Vec::new(),
         };
@@ -339,7 +339,7 @@ impl Workflow {
         self.nodes.insert(scope.end(), end);
         for first in &used.entry {
             let to = Target::Node(scope.node_name(first));
-            self.edges.push(Edge::Then { from: name.clone(), to, place: None });
+            self.edges.push(Edge::Then { from: name.clone(), to, span: None });
         }
         for (inner, mut definition) in used.nodes {
             definition.policies = scope.policies(definition.policies, &outside);

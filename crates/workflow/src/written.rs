@@ -47,7 +47,7 @@ pub(crate) enum Presence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Without {
     /// The most informative place in the workflow file.
-    pub(crate) place: Range<usize>,
+    pub(crate) span: Range<usize>,
     /// What happens there.
     pub(crate) text: String,
 }

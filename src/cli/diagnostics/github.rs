@@ -26,12 +26,12 @@ fn command(diagnostic: &Diagnostic, workflow: &Path, folder: &Path) -> String {
         Severity::Warning => "warning",
         Severity::Error => "error",
     };
-    let place = diagnostic.labels.first().map(|it| &it.place);
-    let file = place.map_or(workflow, |it| Path::new(&it.file.name));
+    let span = diagnostic.labels.first().map(|it| &it.span);
+    let file = span.map_or(workflow, |it| Path::new(&it.file.name));
     let mut properties = vec![("file", seen_from(folder, file))];
-    if let Some(place) = place {
-        let (line, column) = place.line_and_column();
-        let (end_line, end_column) = place.end_line_and_column();
+    if let Some(span) = span {
+        let (line, column) = span.line_and_column();
+        let (end_line, end_column) = span.end_line_and_column();
         properties.extend([("line", line.to_string()), ("endLine", end_line.to_string())]);
         // GitHub accepts columns only within one line.
         if line == end_line {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::{
         cli::diagnostics::tests::checked,
-        diagnostic::{Diagnostics, Place, SourceFile},
+        diagnostic::{Diagnostics, SourceFile, SourceSpan},
     };
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
         let mut diagnostics = Diagnostics::default();
         diagnostics.push(
             Diagnostic::error("GR001", "100%: a, b")
-                .at(Some(Place { file, range: 0..3 }), "")
+                .at(Some(SourceSpan { file, range: 0..3 }), "")
                 .help("first\r\n::stop-commands::x"),
         );
         let checked = Checked { workflow: "team.yaml".into(), diagnostics };

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{Checked, advice, seen_from};
-use crate::diagnostic::{CODES, Code, Diagnostic, Label, Place, Severity};
+use crate::diagnostic::{CODES, Code, Diagnostic, Label, Severity, SourceSpan};
 
 /// The URL of the schema.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
@@ -73,19 +73,19 @@ fn result(diagnostic: &Diagnostic, workflow: &Path, folder: &Path) -> Value {
     result
 }
 
-fn located(Label { place, text }: &Label, folder: &Path) -> Value {
+fn located(Label { span, text }: &Label, folder: &Path) -> Value {
     json!({
         "physicalLocation": {
-            "artifactLocation": artifact(Path::new(&place.file.name), folder),
-            "region": region(place),
+            "artifactLocation": artifact(Path::new(&span.file.name), folder),
+            "region": region(span),
         },
         "message": {"text": text},
     })
 }
 
-fn region(place: &Place) -> Value {
-    let (line, column) = place.line_and_column();
-    let (end_line, end_column) = place.end_line_and_column();
+fn region(span: &SourceSpan) -> Value {
+    let (line, column) = span.line_and_column();
+    let (end_line, end_column) = span.end_line_and_column();
     json!({"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column})
 }
 

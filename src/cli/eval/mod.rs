@@ -284,11 +284,11 @@ fn rows(workflow: &Path, table: &Path, globals: &Globals) -> Result<Vec<Arc<run:
     print_warnings(&warnings, globals.stderr);
     let mut problems = Vec::new();
     let mut checked = Vec::new();
-    for Row { name, input, expect, place } in rows {
+    for Row { name, input, expect, span } in rows {
         match input::of_fields(&input, &workflow.schema, &workflow.input) {
             Ok(update) => checked.push(Arc::new(run::Row { name, input: update, expect })),
             Err(found) => {
-                let (line, _) = place.line_and_column();
+                let (line, _) = span.line_and_column();
                 let at = format!("{}:{line}: ", table.display());
                 problems.extend(found.into_iter().map(|it| at.clone() + &it));
             }

@@ -11,7 +11,7 @@ use crate::{
         terminal::Paint,
         words::{clean, count, table},
     },
-    diagnostic::Place,
+    diagnostic::SourceSpan,
 };
 
 /// Returns the coverage of a workflow as JSON.
@@ -134,14 +134,14 @@ fn draw_dead_end(title: &str, end: &DeadEnd, text: &mut String) {
 }
 
 fn part_to_json(part: &Part) -> Value {
-    let Part { kind, from, to, label, place } = part;
-    let (line, column) = place.as_ref().map(Place::line_and_column).unzip();
+    let Part { kind, from, to, label, span } = part;
+    let (line, column) = span.as_ref().map(SourceSpan::line_and_column).unzip();
     json!({
         "kind": kind.as_str(),
         "from": from,
         "to": to,
         "label": label,
-        "file": place.as_ref().map(|it| it.file.name.as_str()),
+        "file": span.as_ref().map(|it| it.file.name.as_str()),
         "line": line,
         "column": column,
     })
@@ -149,10 +149,10 @@ fn part_to_json(part: &Part) -> Value {
 
 /// Returns the position of a part, its kind, its target and its condition.
 fn part_row(part: &Part, paint: Paint) -> Vec<String> {
-    let place = part.place.as_ref().map(shown).unwrap_or_default();
+    let span = part.span.as_ref().map(shown).unwrap_or_default();
     let from = part.from.as_ref().map_or("every node", |it| it.as_str());
     let from = if part.kind == PartKind::Limit { "limits" } else { from };
     let to = part.to.as_ref().map(|it| format!(" → {it}")).unwrap_or_default();
     let label = part.label.as_ref().map(|it| format!("  {}", clean(it))).unwrap_or_default();
-    vec![paint.faint(&place), part.kind.as_str().to_owned(), format!("{from}{to}{label}")]
+    vec![paint.faint(&span), part.kind.as_str().to_owned(), format!("{from}{to}{label}")]
 }

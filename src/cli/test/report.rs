@@ -15,7 +15,7 @@ use crate::{
         terminal::Paint,
         words::{clean, count, duration},
     },
-    diagnostic::Place,
+    diagnostic::SourceSpan,
     event::EVENT_VERSION,
 };
 
@@ -208,7 +208,7 @@ impl TestedCase {
 }
 
 fn draw_problem(problem: &Problem, paint: Paint, text: &mut String) {
-    let at = paint.strong(&shown(&problem.place));
+    let at = paint.strong(&shown(&problem.span));
     text.extend(["        ", &at, ": ", &clean(&problem.what), "\n"]);
     let lines = [("expected", &problem.expected), ("actual  ", &problem.actual)];
     for (word, line) in lines {
@@ -222,9 +222,9 @@ fn draw_problem(problem: &Problem, paint: Paint, text: &mut String) {
 }
 
 fn problem_to_json(problem: &Problem) -> Value {
-    let (line, column) = problem.place.line_and_column();
+    let (line, column) = problem.span.line_and_column();
     json!({
-        "file": problem.place.file.name,
+        "file": problem.span.file.name,
         "line": line,
         "column": column,
         "what": problem.what,
@@ -235,8 +235,8 @@ fn problem_to_json(problem: &Problem) -> Value {
 }
 
 /// Returns a position in the form that editors and terminals can follow.
-pub(super) fn shown(place: &Place) -> String {
-    format!("{}:{}", place.file.name, place.line_and_column().0)
+pub(super) fn shown(span: &SourceSpan) -> String {
+    format!("{}:{}", span.file.name, span.line_and_column().0)
 }
 
 fn ms(elapsed: Duration) -> u64 {

@@ -1,7 +1,7 @@
 //! The Rust types of nodes, routes and conditions, compared with the types of channels.
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Diagnostics, Place},
+    diagnostic::{Diagnostic, Diagnostics, SourceSpan},
     graph::{Edge, Graph, NodeTypes},
     state::{Channel, Type},
 };
@@ -12,7 +12,7 @@ use graphrun_core::{
 pub(super) fn check_types(graph: &Graph, diagnostics: &mut Diagnostics) {
     for (name, spec) in &graph.nodes {
         let mut check =
-            TypeCheck { graph, place: spec.place.as_ref(), diagnostics: &mut *diagnostics };
+            TypeCheck { graph, span: spec.span.as_ref(), diagnostics: &mut *diagnostics };
         let whose = format!("`{name}`");
         if let Some(types) = spec.node.describe().types {
             let NodeTypes { reads, items, writes } = types.as_ref();
@@ -31,10 +31,10 @@ pub(super) fn check_types(graph: &Graph, diagnostics: &mut Diagnostics) {
         }
     }
     for edge in &graph.edges {
-        let Edge::Route { from, route, place } = edge else { continue };
+        let Edge::Route { from, route, span } = edge else { continue };
         if let Some(view) = route.view_type() {
             let mut check =
-                TypeCheck { graph, place: place.as_ref(), diagnostics: &mut *diagnostics };
+                TypeCheck { graph, span: span.as_ref(), diagnostics: &mut *diagnostics };
             check.check_reads(&format!("the route of `{from}`"), view);
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn check_types(graph: &Graph, diagnostics: &mut Diagnostics) {
 /// The checks of the types that one node or edge reads and writes.
 struct TypeCheck<'a> {
     graph: &'a Graph,
-    place: Option<&'a Place>,
+    span: Option<&'a SourceSpan>,
     diagnostics: &'a mut Diagnostics,
 }
 
@@ -93,6 +93,6 @@ impl TypeCheck<'_> {
     }
 
     fn report(&mut self, message: String) {
-        self.diagnostics.push(Diagnostic::error("GR022", message).at(self.place.cloned(), "here"));
+        self.diagnostics.push(Diagnostic::error("GR022", message).at(self.span.cloned(), "here"));
     }
 }

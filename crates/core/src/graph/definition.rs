@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::{Condition, FactNeeds, Limits, Node, Policies, Route, Target};
 use crate::{
-    diagnostic::{Diagnostics, Place},
+    diagnostic::{Diagnostics, SourceSpan},
     id::NodeName,
     state::Schema,
 };
@@ -64,7 +64,7 @@ pub struct NodeSpec {
     /// run continues along its edges.
     pub when: Option<Arc<dyn Condition>>,
     /// The place of the definition in the file.
-    pub place: Option<Place>,
+    pub span: Option<SourceSpan>,
 }
 
 /// An edge from one node or from several.
@@ -77,7 +77,7 @@ pub enum Edge {
         /// Its target.
         to: Target,
         /// The place of the edge in the file.
-        place: Option<Place>,
+        span: Option<SourceSpan>,
     },
     /// `to` runs once `count` nodes of `from` have finished since it last ran.
     ///
@@ -93,7 +93,7 @@ pub enum Edge {
         /// How many of the nodes it waits for, from one to all of them.
         count: usize,
         /// The place of the edge in the file.
-        place: Option<Place>,
+        span: Option<SourceSpan>,
     },
     /// The state decides what runs after `from`.
     Route {
@@ -102,7 +102,7 @@ pub enum Edge {
         /// The decision.
         route: Arc<dyn Route>,
         /// The place of the edge in the file.
-        place: Option<Place>,
+        span: Option<SourceSpan>,
     },
     /// `from` itself may choose these targets with the `goto` of its command.
     May {
@@ -135,10 +135,10 @@ impl Edge {
     }
 
     /// Returns the place of the edge in the file.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn span(&self) -> Option<&SourceSpan> {
         match self {
-            Self::Then { place, .. } | Self::Join { place, .. } | Self::Route { place, .. } => {
-                place.as_ref()
+            Self::Then { span, .. } | Self::Join { span, .. } | Self::Route { span, .. } => {
+                span.as_ref()
             }
             Self::May { .. } => None,
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{ErrorKind, Failure, ItemOrder, Target};
 use crate::{
-    diagnostic::Place,
+    diagnostic::SourceSpan,
     id::{ChannelName, NodeName},
     state::State,
 };
@@ -282,7 +282,7 @@ pub struct Limits {
     /// The maximum number of concurrent tasks.
     pub concurrency: usize,
     /// The place of the limits in the file.
-    pub place: Option<Place>,
+    pub span: Option<SourceSpan>,
 }
 
 impl Default for Backoff {
@@ -393,7 +393,7 @@ impl Default for Limits {
             time: None,
             exhausted: None,
             concurrency: 16,
-            place: None,
+            span: None,
         }
     }
 }

@@ -142,7 +142,7 @@ pub struct AsSpec;
 
 impl<N: Node + 'static> IntoNode<AsNode> for N {
     fn into_node(self) -> NodeSpec {
-        NodeSpec { node: Arc::new(self), policies: Policies::default(), when: None, place: None }
+        NodeSpec { node: Arc::new(self), policies: Policies::default(), when: None, span: None }
     }
 }
 

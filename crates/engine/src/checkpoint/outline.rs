@@ -79,7 +79,7 @@ impl GraphOutline {
             channels: channels.collect(),
             entry,
             // Their place in the file is no part of them.
-            limits: digest(&json!(format!("{:?}", Limits { place: None, ..limits.clone() }))),
+            limits: digest(&json!(format!("{:?}", Limits { span: None, ..limits.clone() }))),
         }
     }
 

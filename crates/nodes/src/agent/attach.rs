@@ -48,9 +48,9 @@ impl AttachedFile {
         if *value.ty().required() == Type::Any
             || !(value.ty().fits(&expected) || value.ty().fits(&files))
         {
-            let place = reader.report().place(&yaml.range);
+            let span = reader.report().span(&yaml.range);
             let message = format!("`{}` is no file: it is `{}`", word.text, value.ty());
-            let diagnostic = Diagnostic::error("GR022", message).at(place, "not a file");
+            let diagnostic = Diagnostic::error("GR022", message).at(span, "not a file");
             let help = "attach a field of the type `file`, `file?` or `[file]`, or the path of a file beside the \
                         workflow";
             reader.report().push(diagnostic.help(help));
@@ -119,8 +119,8 @@ fn read_fixed(reader: &mut NodeReader<'_>, word: &SpannedText) -> Option<Attachm
         Err(reason) => reason,
     };
     let message = format!("the file `{}` cannot be attached: {reason}", word.text);
-    let place = reader.report().place(&word.range);
-    let diagnostic = Diagnostic::error("GR052", message).at(place, "named here");
+    let span = reader.report().span(&word.range);
+    let diagnostic = Diagnostic::error("GR052", message).at(span, "named here");
     let help = "name a file in the folder of the workflow, or a field of the type `file`";
     reader.report().push(diagnostic.help(help));
     None

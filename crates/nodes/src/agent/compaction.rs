@@ -283,10 +283,10 @@ pub(crate) fn check_replaceable(
     if channel.is_some_and(|it| matches!(it.reducer(), Reducer::Messages)) {
         return Some(());
     }
-    let place = reader.report().place(&yaml.range);
+    let span = reader.report().span(&yaml.range);
     let message = format!("`{field}` cannot be compacted: its messages are only added");
     let help = format!("declare it as `{field}: {{ type: [message], merge: messages }}`");
-    let diagnostic = Diagnostic::error("GR022", message).at(place, "without `merge: messages`");
+    let diagnostic = Diagnostic::error("GR022", message).at(span, "without `merge: messages`");
     reader.report().push(diagnostic.help(help));
     None
 }

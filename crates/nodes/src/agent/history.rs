@@ -132,10 +132,10 @@ pub(crate) fn check(
     field: &ChannelName,
     writes: &[ChannelName],
 ) -> Option<()> {
-    let place = reader.report().place(&yaml.range);
+    let span = reader.report().span(&yaml.range);
     if writes.contains(field) {
         let message = format!("`{field}` is the history of this agent and also in `writes`");
-        let diagnostic = Diagnostic::error("GR022", message).at(place, "written twice");
+        let diagnostic = Diagnostic::error("GR022", message).at(span, "written twice");
         let help = "omit it from `writes`: the agent adds its prompt and its answer to the history";
         reader.report().push(diagnostic.help(help));
         return None;
@@ -143,7 +143,7 @@ pub(crate) fn check(
     let holds = reader.schema().channel(field.as_str()).is_some_and(holds_messages);
     if !holds {
         let message = format!("`{field}` cannot hold the messages of a conversation");
-        let diagnostic = Diagnostic::error("GR022", message).at(place, "not a list of messages");
+        let diagnostic = Diagnostic::error("GR022", message).at(span, "not a list of messages");
         let help = format!("declare it as `{field}: {{ type: [message], merge: messages }}`");
         reader.report().push(diagnostic.help(help));
         return None;

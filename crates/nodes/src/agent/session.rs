@@ -106,10 +106,10 @@ pub(super) fn read(
         reader.report().bad_value(&key, message, help);
         return None;
     }
-    let place = reader.report().place(&yaml.range);
+    let span = reader.report().span(&yaml.range);
     if writes.contains(&field) {
         let message = format!("`{field}` is the session of this agent and also in `writes`");
-        let diagnostic = Diagnostic::error("GR022", message).at(place, "written twice");
+        let diagnostic = Diagnostic::error("GR022", message).at(span, "written twice");
         let help = "omit it from `writes`: the agent writes the id of its session there";
         reader.report().push(diagnostic.help(help));
         return None;
@@ -120,7 +120,7 @@ pub(super) fn read(
     };
     if !channel.is_some_and(holds) {
         let message = format!("`{field}` cannot hold the id of a session");
-        let diagnostic = Diagnostic::error("GR022", message).at(place, "not a string");
+        let diagnostic = Diagnostic::error("GR022", message).at(span, "not a string");
         let help = format!("declare it as `{field}: {{ type: string, default: \"\" }}`");
         reader.report().push(diagnostic.help(help));
         return None;

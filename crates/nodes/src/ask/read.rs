@@ -139,15 +139,15 @@ fn check_choices(reader: &mut NodeReader<'_>, choices: &[SpannedText], channel: 
         if Type::Enum(vec![choice.text.clone()]).fits(&ty) {
             continue;
         }
-        let place = reader.report().place(&choice.range);
+        let span = reader.report().span(&choice.range);
         let diagnostic = if let Some(values) = values_of(&ty) {
             let message = format!("\"{}\" is never a value of `{ty}`", choice.text);
             let help = suggestion(&choice.text, values.iter().map(String::as_str));
-            let diagnostic = Diagnostic::error("GR023", message).at(place, "no such value");
+            let diagnostic = Diagnostic::error("GR023", message).at(span, "no such value");
             Diagnostic { help, ..diagnostic }
         } else {
             let message = format!("a choice is a text, and `{channel}` is `{ty}`");
-            Diagnostic::error("GR022", message).at(place, "another type")
+            Diagnostic::error("GR022", message).at(span, "another type")
         };
         reader.report().push(diagnostic);
     }

@@ -355,8 +355,8 @@ fn read_argv(
     }
     if argv.is_empty() {
         let message = "the program of a command is a constant";
-        let place = reader.report().place(&yaml.range);
-        reader.report().push(Diagnostic::error("GR005", message).at(place, "no program"));
+        let span = reader.report().span(&yaml.range);
+        reader.report().push(Diagnostic::error("GR005", message).at(span, "no program"));
         return None;
     }
     Some((argv, rest))
@@ -370,8 +370,8 @@ fn read_value_argument(
 ) -> Option<Argument> {
     if let Some(CommandPlace::Sandbox(_)) = place {
         let message = "an argument of a command in a sandbox is a constant";
-        let place = reader.report().place(&yaml.range);
-        let diagnostic = Diagnostic::error("GR046", message).at(place, "from the state");
+        let span = reader.report().span(&yaml.range);
+        let diagnostic = Diagnostic::error("GR046", message).at(span, "from the state");
         reader.report().push(diagnostic.help("pass it by `env:`, `stdin:` or `files:`"));
         return None;
     }
@@ -391,10 +391,10 @@ fn check_shape(reader: &mut NodeReader<'_>, host: &HostSettings, argv: &[String]
         return;
     }
     let range = reader.value().range.clone();
-    let place = reader.report().place(&range);
+    let span = reader.report().span(&range);
     let shapes: Vec<String> = host.allow.iter().map(|it| format!("`{}`", it.join(" "))).collect();
     let message = format!("the host `{}` does not allow `{}`", host.name, argv.join(" "));
-    let diagnostic = Diagnostic::error("GR053", message).at(place, "not allowed");
+    let diagnostic = Diagnostic::error("GR053", message).at(span, "not allowed");
     let help =
         format!("it allows commands that begin with {}, written as constants", shapes.join(" or "));
     reader.report().push(diagnostic.help(help));
@@ -417,8 +417,8 @@ fn check_variable(reader: &mut NodeReader<'_>, key: &SpannedText) {
         return;
     }
     let message = format!("a command in a sandbox cannot have the variable `{}`", key.text);
-    let place = reader.report().place(&key.range);
-    let diagnostic = Diagnostic::error("GR048", message).at(place, "not allowed");
+    let span = reader.report().span(&key.range);
+    let diagnostic = Diagnostic::error("GR048", message).at(span, "not allowed");
     reader.report().push(diagnostic.help(
         "use letters, digits and `_`, but no variable that configures programs or the \
          sandbox, such as `PATH`",
@@ -436,8 +436,8 @@ fn expect_plain(
     if !plain.iter().any(|it| expression.ty().fits(it)) {
         let shown = describe(expression.ty());
         let message = format!("{what} must be a text or a number, and this is {shown}");
-        let place = reader.report().place(&yaml.range);
-        let diagnostic = Diagnostic::error("GR022", message).at(place, "another type");
+        let span = reader.report().span(&yaml.range);
+        let diagnostic = Diagnostic::error("GR022", message).at(span, "another type");
         reader.report().push(diagnostic.help(help));
     }
 }

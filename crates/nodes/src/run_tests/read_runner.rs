@@ -35,8 +35,8 @@ pub(super) fn read_test_runner(
     for key in other.iter().filter_map(|it| parts.key(it)) {
         let kind = if is_command { "`command`" } else { "`runner`" };
         let message = format!("`run_tests` with {kind} takes no key `{}`", key.text);
-        let place = reader.report().place(&key.range);
-        reader.report().push(Diagnostic::error("GR003", message).at(place, "not a key here"));
+        let span = reader.report().span(&key.range);
+        reader.report().push(Diagnostic::error("GR003", message).at(span, "not a key here"));
         is_clean = false;
     }
     let runner = if is_command {
@@ -69,8 +69,8 @@ fn read_runner(
         let message = "`proof: isolated` needs `fixed`: only the tests of a person run there";
         let key = parts.key("proof");
         let range = key.map_or_else(|| tests.range.clone(), |it| it.range.clone());
-        let place = reader.report().place(&range);
-        let diagnostic = Diagnostic::error("GR006", message).at(place, "without `fixed`");
+        let span = reader.report().span(&range);
+        let diagnostic = Diagnostic::error("GR006", message).at(span, "without `fixed`");
         let help = "name the files or folders with the tests: `fixed: [tests/acceptance]`";
         reader.report().push(diagnostic.help(help));
         return None;
@@ -93,8 +93,8 @@ fn is_for_node(reader: &mut NodeReader<'_>, parts: &Section<'_>, proof: Option<P
         && let Some(key) = parts.key("proof")
     {
         let message = "`runner: node` runs the tests in the process of the code, and `proof: isolated` is required";
-        let place = reader.report().place(&key.range);
-        let diagnostic = Diagnostic::error("GR009", message).at(place, "above `in_process`");
+        let span = reader.report().span(&key.range);
+        let diagnostic = Diagnostic::error("GR009", message).at(span, "above `in_process`");
         let help = "use `runner: pytest` with `fixed` tests that start the program: they test a program in any language";
         reader.report().push(diagnostic.help(help));
         return false;
@@ -123,8 +123,8 @@ fn read_test_command(
     if let Some(proof) = proof.filter(|it| *it > Proof::Unproven) {
         let message =
             format!("a command proves nothing, and `proof: {}` is required", proof.as_str());
-        let place = parts.key("proof").map(|it| reader.report().place(&it.range))?;
-        let diagnostic = Diagnostic::error("GR009", message).at(place, "above `unproven`");
+        let span = parts.key("proof").map(|it| reader.report().span(&it.range))?;
+        let diagnostic = Diagnostic::error("GR009", message).at(span, "above `unproven`");
         reader.report().push(diagnostic.help("use a `runner`, or remove `proof`"));
         return None;
     }
@@ -178,8 +178,8 @@ fn read_fixed_files(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Vec<Fixe
 
 fn refuse_fixed(reader: &mut NodeReader<'_>, word: &SpannedText, reason: &str) {
     let message = format!("the fixed tests `{}` cannot be read: {reason}", word.text);
-    let place = reader.report().place(&word.range);
-    let diagnostic = Diagnostic::error("GR050", message).at(place, "named here");
+    let span = reader.report().span(&word.range);
+    let diagnostic = Diagnostic::error("GR050", message).at(span, "named here");
     let help = "name a file or a folder in the folder of the workflow";
     reader.report().push(diagnostic.help(help));
 }

@@ -24,8 +24,8 @@ pub(super) fn check_constant(
 ) {
     let Some(problem) = problem_of(&tool.input, &key.text, value) else { return };
     let message = format!("the argument `{}` does not fit `{}`: {problem}", key.text, tool.name);
-    let place = reader.report().place(&yaml.range);
-    let diagnostic = Diagnostic::error("GR114", message).at(place, "refused in each run");
+    let span = reader.report().span(&yaml.range);
+    let diagnostic = Diagnostic::error("GR114", message).at(span, "refused in each run");
     reader.report().push(diagnostic.help("change the value, or the schema of the tool"));
 }
 

@@ -179,9 +179,9 @@ fn check_argument(
         // The schema may allow arguments that it does not list.
         if tool.input.get("additionalProperties") == Some(&Value::Bool(false)) {
             let message = format!("`{}` takes no argument `{}`", tool.name, key.text);
-            let place = reader.report().place(&key.range);
+            let span = reader.report().span(&key.range);
             let help = suggestion(&key.text, record.fields.iter().map(|it| it.name.as_str()));
-            let diagnostic = Diagnostic::error("GR114", message).at(place, "no such argument");
+            let diagnostic = Diagnostic::error("GR114", message).at(span, "no such argument");
             reader.report().push(Diagnostic { help, ..diagnostic });
         }
         return;
@@ -211,8 +211,8 @@ fn check_missing(
         .collect();
     if !missing.is_empty() {
         let message = format!("`{}` needs {}", tool.name, missing.join(" and "));
-        let place = reader.report().place(&word.range);
-        let diagnostic = Diagnostic::error("GR114", message).at(place, "an argument is missing");
+        let span = reader.report().span(&word.range);
+        let diagnostic = Diagnostic::error("GR114", message).at(span, "an argument is missing");
         reader.report().push(diagnostic.help("write `args: { NAME: EXPRESSION }`"));
     }
 }
@@ -240,13 +240,13 @@ fn read_tool_writes(
         let parts: Vec<String> = path.text.split('.').map(str::to_owned).collect();
         let Some(ty) = part_of(&output, &parts) else {
             let message = format!("the output of `{}` has no `{}`", tool.name, path.text);
-            let place = reader.report().place(&path.range);
+            let span = reader.report().span(&path.range);
             let known = match output.required() {
                 Type::Record(record) => record.fields.iter().map(|it| it.name.as_str()).collect(),
                 _ => Vec::new(),
             };
             let help = suggestion(&path.text, known);
-            let diagnostic = Diagnostic::error("GR021", message).at(place, "no such field");
+            let diagnostic = Diagnostic::error("GR021", message).at(span, "no such field");
             reader.report().push(Diagnostic { help, ..diagnostic });
             continue;
         };

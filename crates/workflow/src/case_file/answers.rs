@@ -28,9 +28,9 @@ impl<'a> Reading<'a> {
         };
         for Entry { key, value } in entries {
             let Some(node) = self.node(key) else { continue };
-            let Some(place) = self.report.place(&key.range) else { continue };
+            let Some(span) = self.report.span(&key.range) else { continue };
             if let Some(turns) = self.turns(&node, key, value) {
-                answers.insert(node, Answers { place, is_common, turns });
+                answers.insert(node, Answers { span, is_common, turns });
             }
         }
         answers
@@ -131,8 +131,8 @@ impl<'a> Reading<'a> {
         let said = section.get("answer")?;
         let Some(choices) = choices else {
             let message = format!("`{node}` asks no question, so it needs no answer");
-            let place = self.report.place(&said.range);
-            let diagnostic = Diagnostic::error("GR082", message).at(place, "not a question");
+            let span = self.report.span(&said.range);
+            let diagnostic = Diagnostic::error("GR082", message).at(span, "not a question");
             self.report.push(diagnostic.help("name the fields it writes"));
             return None;
         };
@@ -140,8 +140,8 @@ impl<'a> Reading<'a> {
             let word = self.report.word(said, "`answer`")?;
             if !choices.contains(&word.text) {
                 let message = format!("\"{}\" is not a choice of `{node}`", word.text);
-                let place = self.report.place(&said.range);
-                let diagnostic = Diagnostic::error("GR081", message).at(place, "no such choice");
+                let span = self.report.span(&said.range);
+                let diagnostic = Diagnostic::error("GR081", message).at(span, "no such choice");
                 let help = suggestion(&word.text, choices.iter().map(String::as_str));
                 self.report.push(Diagnostic { help, ..diagnostic });
                 return None;
@@ -216,8 +216,8 @@ impl<'a> Reading<'a> {
     fn refuse_field(&mut self, node: &NodeName, key: &SpannedText, written: &[ChannelName]) {
         if let Some(within) = written.iter().find(|it| is_short_for(&key.text, it)) {
             let message = format!("this field has another name in the file of `{node}`");
-            let place = self.report.place(&key.range);
-            let diagnostic = Diagnostic::error("GR021", message).at(place, "its name in that file");
+            let span = self.report.span(&key.range);
+            let diagnostic = Diagnostic::error("GR021", message).at(span, "its name in that file");
             self.report.push(diagnostic.help(format!("write `{within}`")));
             return;
         }
@@ -227,8 +227,8 @@ impl<'a> Reading<'a> {
             return;
         }
         let message = format!("`{node}` does not write `{}`", key.text);
-        let place = self.report.place(&key.range);
-        let diagnostic = Diagnostic::error("GR082", message).at(place, "not written by it");
+        let span = self.report.span(&key.range);
+        let diagnostic = Diagnostic::error("GR082", message).at(span, "not written by it");
         let help = suggestion(&key.text, written.iter().map(ChannelName::as_str));
         let nothing = || format!("`{node}` writes nothing: answer `{{}}`");
         self.report.push(diagnostic.help(help.unwrap_or_else(nothing)));

@@ -60,8 +60,8 @@ impl Reading<'_> {
             let Some(node) = self.node(&word) else { continue };
             if let Some(map) = self.map_of(&node) {
                 let message = format!("`{node}` runs for an item of `{map}`, and here it has none");
-                let place = self.report.place(&word.range);
-                let diagnostic = Diagnostic::error("GR081", message).at(place, "cannot start here");
+                let span = self.report.span(&word.range);
+                let diagnostic = Diagnostic::error("GR081", message).at(span, "cannot start here");
                 self.report.push(diagnostic.help(format!("start at `{map}`")));
             } else if nodes.contains(&node) {
                 self.report.named_twice(&word, "`start`");

@@ -1,7 +1,7 @@
 //! The scripted answers of agents that call tools: the calls of the model, with their results.
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Place},
+    diagnostic::{Diagnostic, SourceSpan},
     id::{ChannelName, NodeName},
     state::{Type, Update},
 };
@@ -28,7 +28,7 @@ pub struct ScriptedAgent {
 #[derive(Clone, Debug)]
 pub struct ScriptedCall {
     /// The place in the file.
-    pub place: Place,
+    pub span: SourceSpan,
     /// The tool.
     pub tool: String,
     /// The arguments.
@@ -48,8 +48,8 @@ impl Reading<'_> {
     ) -> Option<Answer> {
         if self.graph.nodes[node].node.describe().kind != "agent" {
             let message = format!("`{node}` asks no model, so it calls no tools");
-            let place = self.report.place(&calls.key.range);
-            let diagnostic = Diagnostic::error("GR082", message).at(place, "not an agent");
+            let span = self.report.span(&calls.key.range);
+            let diagnostic = Diagnostic::error("GR082", message).at(span, "not an agent");
             self.report.push(diagnostic.help("name the fields it writes"));
             return None;
         }
@@ -82,7 +82,7 @@ impl Reading<'_> {
         let section = Section::read::<CallKeys>(&mut self.report, yaml, "a call")?;
         let tool = section.require(&mut self.report, "tool", "name the tool that the model calls");
         let tool = self.report.word(tool?, "`tool`")?;
-        let place = self.report.place(&tool.range)?;
+        let span = self.report.span(&tool.range)?;
         let mut value = |yaml: &Yaml| value_of(&mut self.report, yaml, &Type::Any);
         let input = match section.get("input") {
             Some(yaml) => value(yaml)?,
@@ -94,11 +94,11 @@ impl Reading<'_> {
             (result, _) => {
                 let both = if result.is_some() { "a result, and it fails" } else { "no result" };
                 let message = format!("the call of `{}` has {both}", tool.text);
-                let diagnostic = Diagnostic::error("GR081", message).at(Some(place), "this call");
+                let diagnostic = Diagnostic::error("GR081", message).at(Some(span), "this call");
                 self.report.push(diagnostic.help("give it a `result`, or the message of a `fail`"));
                 return None;
             }
         };
-        Some(ScriptedCall { place, tool: tool.text, input, result })
+        Some(ScriptedCall { span, tool: tool.text, input, result })
     }
 }

@@ -32,16 +32,16 @@ impl Reading<'_> {
         let section = Section::read::<ExpectKeys>(&mut self.report, yaml, "`expect`")?;
         if section.keys().next().is_none() {
             let message = "`expect` names nothing that the run must show";
-            let place = self.report.place(&yaml.range);
-            let diagnostic = Diagnostic::error("GR005", message).at(place, "empty");
+            let span = self.report.span(&yaml.range);
+            let diagnostic = Diagnostic::error("GR005", message).at(span, "empty");
             self.report.push(diagnostic.help("write `expect: { status: done }`"));
             return None;
         }
-        let place = section.keys().next().and_then(|it| self.report.place(&it.range))?;
+        let span = section.keys().next().and_then(|it| self.report.span(&it.range))?;
         let status = match section.get("status") {
             Some(status) => self.status(status)?,
-            None if until.is_empty() => Expected { value: Status::Done, place },
-            None => Expected { value: Status::Paused, place },
+            None if until.is_empty() => Expected { value: Status::Done, span },
+            None => Expected { value: Status::Paused, span },
         };
         let reason = section.get("reason").and_then(|it| self.report.word(it, "`reason`"));
         let reason = reason.and_then(|it| self.at(&it, it.text.clone()));
@@ -59,7 +59,7 @@ impl Reading<'_> {
     }
 
     fn at<T>(&self, word: &SpannedText, value: T) -> Option<Expected<T>> {
-        Some(Expected { value, place: self.report.place(&word.range)? })
+        Some(Expected { value, span: self.report.span(&word.range)? })
     }
 
     fn status(&mut self, yaml: &Yaml) -> Option<Expected<Status>> {
@@ -89,7 +89,7 @@ impl Reading<'_> {
             nodes.sort();
             stages.push(Stage::Step(nodes));
         }
-        Some(Expected { value: stages, place: self.report.place(&yaml.range)? })
+        Some(Expected { value: stages, span: self.report.span(&yaml.range)? })
     }
 
     fn state(&mut self, yaml: &Yaml) -> Vec<Expected<(Vec<String>, Value)>> {
@@ -112,8 +112,8 @@ impl Reading<'_> {
             }
             let Some(field) = ty.field(part) else {
                 let message = format!("`{ty}` has no field `{part}`");
-                let place = self.report.place(&key.range);
-                let diagnostic = Diagnostic::error("GR021", message).at(place, "no such field");
+                let span = self.report.span(&key.range);
+                let diagnostic = Diagnostic::error("GR021", message).at(span, "no such field");
                 let known = match ty.required() {
                     graphrun_core::state::Type::Record(it) => {
                         it.fields.iter().map(|it| it.name.as_str()).collect()
@@ -191,8 +191,8 @@ impl Reading<'_> {
                 continue;
             }
             let message = format!("no node emits `{}`", word.text);
-            let place = self.report.place(&word.range);
-            let diagnostic = Diagnostic::error("GR084", message).at(place, "never emitted");
+            let span = self.report.span(&word.range);
+            let diagnostic = Diagnostic::error("GR084", message).at(span, "never emitted");
             let help = suggestion(&word.text, told.iter().map(String::as_str));
             let help = help.unwrap_or_else(|| "give the node `emits: NAME`".to_owned());
             self.report.push(diagnostic.help(help));
@@ -210,7 +210,7 @@ impl Reading<'_> {
                 stop.value,
                 status.value.as_str()
             );
-            found.push((message, &status.place, Some(&stop.place)));
+            found.push((message, &status.span, Some(&stop.span)));
         }
         let route = expect.route.as_ref();
         let runs = |node: &NodeName| {
@@ -224,7 +224,7 @@ impl Reading<'_> {
         for never in &expect.never {
             if runs(&never.value) > 0 {
                 let message = format!("`{}` is in the route and under `never`", never.value);
-                found.push((message, &never.place, route.map(|it| &it.place)));
+                found.push((message, &never.span, route.map(|it| &it.span)));
             }
         }
         for visits in &expect.visits {
@@ -241,11 +241,11 @@ impl Reading<'_> {
                         format!("{number} visits are")
                     }
                 );
-                found.push((message, &visits.place, route.map(|it| &it.place)));
+                found.push((message, &visits.span, route.map(|it| &it.span)));
             }
             if let Some(never) = expect.never.iter().find(|it| it.value == *node && *number > 0) {
                 let message = format!("`{node}` is under `visits` and under `never`");
-                found.push((message, &visits.place, Some(&never.place)));
+                found.push((message, &visits.span, Some(&never.span)));
             }
         }
         for unset in &expect.unset {
@@ -253,7 +253,7 @@ impl Reading<'_> {
             if let Some(said) = said {
                 let message =
                     format!("`{}` is expected to be unset and to have a value", unset.value);
-                found.push((message, &unset.place, Some(&said.place)));
+                found.push((message, &unset.span, Some(&said.span)));
             }
         }
         // The reason is the limit that led to `exhausted`.
@@ -262,11 +262,11 @@ impl Reading<'_> {
             (expect.status.value, &expect.reason, may_have_reason)
         {
             let message = "a run that is done has no reason".to_owned();
-            found.push((message, &reason.place, Some(&expect.status.place)));
+            found.push((message, &reason.span, Some(&expect.status.span)));
         }
-        for (message, place, other) in found {
+        for (message, span, other) in found {
             let diagnostic = Diagnostic::error("GR083", message);
-            let diagnostic = diagnostic.at(Some(place.clone()), "cannot hold");
+            let diagnostic = diagnostic.at(Some(span.clone()), "cannot hold");
             let diagnostic = diagnostic.at(other.cloned(), "together with this");
             self.report.push(diagnostic.help("remove one of the two"));
         }

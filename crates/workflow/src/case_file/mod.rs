@@ -20,7 +20,7 @@ use std::{
 };
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
+    diagnostic::{Diagnostic, Diagnostics, SourceFile, SourceSpan},
     event::Status,
     graph::Failure,
     id::{ChannelName, NodeName},
@@ -75,7 +75,7 @@ pub struct Case {
     /// The name of the case: the claim that it tests.
     pub name: String,
     /// The place where it begins.
-    pub place: Place,
+    pub span: SourceSpan,
     /// The input of the run.
     pub input: Update,
     /// The start of the run, apart from its input.
@@ -98,7 +98,7 @@ pub struct Case {
 #[derive(Clone, Debug)]
 pub struct Answers {
     /// The place in the file.
-    pub place: Place,
+    pub span: SourceSpan,
     /// Whether they are for every case of the file. Then a case may need fewer of them.
     pub is_common: bool,
     /// The visits they are for.
@@ -165,7 +165,7 @@ pub struct Expected<T> {
     /// The value.
     pub value: T,
     /// The place in the file.
-    pub place: Place,
+    pub span: SourceSpan,
 }
 
 /// A part of a route.
@@ -224,8 +224,8 @@ impl Draft {
             let line = self.report.file.text.get(start..).unwrap_or_default();
             let end = start + line.find('\n').unwrap_or(line.len());
             let message = format!("`{}` does not load: {reason}", self.workflow().display());
-            let place = self.report.place(&(start..end));
-            let diagnostic = Diagnostic::error("GR080", message).at(place, "the cases are for it");
+            let span = self.report.span(&(start..end));
+            let diagnostic = Diagnostic::error("GR080", message).at(span, "the cases are for it");
             self.report.push(diagnostic.help("name another with `workflow: FILE.yaml`, or fix it"));
         }
         self.report.into_diagnostics()

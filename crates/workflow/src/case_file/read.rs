@@ -75,10 +75,10 @@ impl Reading<'_> {
         if let Some(version) = top.require(&mut self.report, "graphrun_test", help)
             && !is_version(version, VERSION)
         {
-            let place = self.report.place(&version.range);
+            let span = self.report.span(&version.range);
             let diagnostic = Diagnostic::error("GR008", "the version of the format is not known");
             self.report
-                .push(diagnostic.at(place, "here").help("this program reads `graphrun_test: 1`"));
+                .push(diagnostic.at(span, "here").help("this program reads `graphrun_test: 1`"));
         }
         for key in ["workflow", "about"] {
             if let Some(yaml) = top.get(key) {
@@ -137,7 +137,7 @@ impl Reading<'_> {
         let mut answers = common.answers.clone();
         answers.extend(own);
         Some(Case {
-            place: self.report.place(&name.range)?,
+            span: self.report.span(&name.range)?,
             name: name.text,
             input: input?,
             beginning,
@@ -157,8 +157,8 @@ impl Reading<'_> {
     ) {
         if let Some(first) = names.get(&name.text) {
             let diagnostic = Diagnostic::error("GR002", "two cases have the same name");
-            let diagnostic = diagnostic.at(self.report.place(&name.range), "again");
-            let diagnostic = diagnostic.at(self.report.place(&first.range), "first");
+            let diagnostic = diagnostic.at(self.report.span(&name.range), "again");
+            let diagnostic = diagnostic.at(self.report.span(&first.range), "first");
             self.report.push(diagnostic.help("give each case its own name"));
         } else {
             names.insert(name.text.clone(), name.clone());
@@ -209,8 +209,8 @@ impl Reading<'_> {
             if fits && is_needed && !update.writes.iter().any(|(it, _)| *it == name) {
                 let message = format!("the case has no input `{name}`");
                 let start = case.range.start;
-                let place = self.report.place(&(start..start + 1));
-                let diagnostic = Diagnostic::error("GR006", message).at(place, "this case");
+                let span = self.report.span(&(start..start + 1));
+                let diagnostic = Diagnostic::error("GR006", message).at(span, "this case");
                 self.report.push(diagnostic.help(format!("add `input: {{ {name}: … }}`")));
                 fits = false;
             }
@@ -228,9 +228,9 @@ impl Reading<'_> {
         match checked.and_then(|()| Replay::load(&path).map_err(|it| it.to_string())) {
             Ok(_) => Some(path),
             Err(error) => {
-                let place = self.report.place(&word.range);
+                let span = self.report.span(&word.range);
                 let diagnostic = Diagnostic::error("GR085", error);
-                let diagnostic = diagnostic.at(place, "not a recording");
+                let diagnostic = diagnostic.at(span, "not a recording");
                 let help = "a path starts at the folder of this file; `execute --record` makes one";
                 self.report.push(diagnostic.help(help));
                 None
@@ -246,8 +246,8 @@ impl Reading<'_> {
         if let Some(branches) = self.workflow.groups.get(word.text.as_str()) {
             let names: Vec<&str> = branches.iter().map(NodeName::as_str).collect();
             let message = format!("`{}` is a parallel, which is no node of a run", word.text);
-            let place = self.report.place(&word.range);
-            let diagnostic = Diagnostic::error("GR010", message).at(place, "does not run itself");
+            let span = self.report.span(&word.range);
+            let diagnostic = Diagnostic::error("GR010", message).at(span, "does not run itself");
             self.report.push(diagnostic.help(format!("name its branches: {}", names.join(", "))));
             return None;
         }

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, ops::Range, path::Path, sync::Arc};
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
+    diagnostic::{Diagnostic, Diagnostics, SourceFile, SourceSpan},
     graph::Graph,
     state::read_json,
 };
@@ -33,7 +33,7 @@ pub struct Row {
     /// The expectation; without one, the run should be done.
     pub expect: Option<Expectation>,
     /// The line in the file.
-    pub place: Place,
+    pub span: SourceSpan,
 }
 
 /// Reads a table for a workflow and its graph. The returned diagnostics are warnings.
@@ -65,7 +65,7 @@ pub fn read_table(
     if rows.is_empty() && !reading.report.has_errors() {
         let diagnostic = Diagnostic::error("GR006", "the table has no rows");
         let help = "write one JSON object a line, as in `{\"input\": {}}`";
-        reading.report.push(diagnostic.at(reading.report.place(&(0..0)), "here").help(help));
+        reading.report.push(diagnostic.at(reading.report.span(&(0..0)), "here").help(help));
     }
     reading.report.into_diagnostics().or_ok(rows).map_err(LoadError::Invalid)
 }
@@ -82,8 +82,8 @@ impl Reading<'_> {
             Ok(value) => value,
             Err(error) => {
                 let message = format!("the line is not a JSON object: {error}");
-                let place = self.report.place(range);
-                let diagnostic = Diagnostic::error("GR001", message).at(place, "this line");
+                let span = self.report.span(range);
+                let diagnostic = Diagnostic::error("GR001", message).at(span, "this line");
                 self.report.push(diagnostic.help("write each row as one JSON object in one line"));
                 return None;
             }
@@ -108,21 +108,16 @@ impl Reading<'_> {
             }
             None => None,
         };
-        Some(Row {
-            name: name.text,
-            input: input.clone(),
-            expect,
-            place: self.report.place(range)?,
-        })
+        Some(Row { name: name.text, input: input.clone(), expect, span: self.report.span(range)? })
     }
 
     /// A run keeps no prompts, so only a case can expect parts of them.
     fn refuse_prompts(&mut self, expect: &Yaml) {
         if let Some(prompts) = expect.get("prompts") {
-            let place = self.report.place(&prompts.range);
+            let span = self.report.span(&prompts.range);
             let diagnostic = Diagnostic::error("GR003", "a row of a table expects no `prompts`");
             let help = "test prompts in a case of `WORKFLOW.test.yaml`";
-            self.report.push(diagnostic.at(place, "in this row").help(help));
+            self.report.push(diagnostic.at(span, "in this row").help(help));
         }
     }
 }

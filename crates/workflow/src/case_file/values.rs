@@ -43,8 +43,8 @@ impl Reading<'_> {
             Ok(value) => Some(value),
             Err(problem) => {
                 let message = format!("no value for `{name}` can be generated: {problem}");
-                let place = self.report.place(at);
-                let diagnostic = Diagnostic::error("GR081", message).at(place, "it is not given");
+                let span = self.report.span(at);
+                let diagnostic = Diagnostic::error("GR081", message).at(span, "it is not given");
                 self.report.push(diagnostic.help(format!("give it: `{name}: …`")));
                 None
             }
@@ -123,9 +123,9 @@ impl Reading<'_> {
             Ok(_) => None,
             Err(problem) => {
                 let message = format!("`{}` cannot be completed: {problem}", channel.name());
-                let place = self.report.place(at);
+                let span = self.report.span(at);
                 let diagnostic =
-                    Diagnostic::error("GR081", message).at(place, "something is missing");
+                    Diagnostic::error("GR081", message).at(span, "something is missing");
                 self.report.push(diagnostic.help("give the whole value"));
                 None
             }
@@ -137,7 +137,7 @@ impl Reading<'_> {
         let what = "the route of the run depends on";
         let message = format!("{what} `{name}`, and the case does not set it");
         let diagnostic = Diagnostic::error("GR081", message);
-        let diagnostic = diagnostic.at(self.report.place(at), format!("no `{name}`"));
+        let diagnostic = diagnostic.at(self.report.span(at), format!("no `{name}`"));
         self.report.push(diagnostic.help("only values that no route reads may be omitted"));
     }
 
@@ -156,8 +156,8 @@ impl Reading<'_> {
             }
             (Data::Scalar { text, .. }, Type::Enum(values)) if !values.contains(text) => {
                 let message = format!("\"{text}\" is never a value here");
-                let place = self.report.place(&yaml.range);
-                let diagnostic = Diagnostic::error("GR081", message).at(place, "no such value");
+                let span = self.report.span(&yaml.range);
+                let diagnostic = Diagnostic::error("GR081", message).at(span, "no such value");
                 let help = suggestion(text, values.iter().map(String::as_str));
                 self.report.push(Diagnostic { help, ..diagnostic });
                 false
@@ -185,17 +185,17 @@ impl Reading<'_> {
             return self.check_shape(value, &field.ty, channel);
         }
         let help = suggestion(&key.text, record.fields.iter().map(|it| it.name.as_str()));
-        let place = self.report.place(&key.range);
+        let span = self.report.span(&key.range);
         let message = format!("`{channel}` has no field `{}`", key.text);
-        let diagnostic = Diagnostic::error("GR081", message).at(place, "no such field");
+        let diagnostic = Diagnostic::error("GR081", message).at(span, "no such field");
         self.report.push(Diagnostic { help, ..diagnostic });
         false
     }
 
     fn misfit(&mut self, at: &Range<usize>, message: &str, wanted: &Type) -> bool {
-        let place = self.report.place(at);
+        let span = self.report.span(at);
         let diagnostic =
-            Diagnostic::error("GR081", message).at(place, format!("expected `{wanted}`"));
+            Diagnostic::error("GR081", message).at(span, format!("expected `{wanted}`"));
         self.report.push(diagnostic);
         false
     }
@@ -211,9 +211,9 @@ impl Reading<'_> {
             let range = inner(yaml, &path).range.clone();
             let shown = if path.is_empty() { String::new() } else { format!(" at `{path}`") };
             let message = format!("this does not fit `{}`{shown}: {error}", channel.name());
-            let place = self.report.place(&range);
+            let span = self.report.span(&range);
             let diagnostic = Diagnostic::error("GR081", message);
-            self.report.push(diagnostic.at(place, format!("not a `{}`", channel.ty())));
+            self.report.push(diagnostic.at(span, format!("not a `{}`", channel.ty())));
         }
         false
     }

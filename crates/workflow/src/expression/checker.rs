@@ -138,15 +138,15 @@ impl ExpressionChecker<'_> {
     pub(super) fn value_as(&mut self, node: &Node, expected: Option<&Type>) -> Type {
         let ty = self.ty(node, expected);
         let Type::Optional(inner) = ty else { return ty };
-        let place = node.place();
-        let guarded = place.as_ref().is_some_and(|it| self.is_guarded(it));
+        let span = node.span();
+        let guarded = span.as_ref().is_some_and(|it| self.is_guarded(it));
         if matches!(node.kind, NodeKind::Literal(Value::Null)) {
             let message = "null is the value of an absent field, but a value is needed here";
             self.problem("GR022", &node.range, message.to_owned(), "no value").help =
                 Some("`has(x)` asks whether a value is there".to_owned());
         } else if !guarded && !self.asking {
             let is_nullable = node.container().is_some_and(|it| self.is_map_with_nulls(it));
-            let shown = place.unwrap_or_else(|| "this".to_owned());
+            let shown = span.unwrap_or_else(|| "this".to_owned());
             let what = if is_nullable { "absent or null" } else { "absent" };
             self.unguarded.push(Unguarded {
                 problem: self.problems.len(),
@@ -185,7 +185,7 @@ impl ExpressionChecker<'_> {
             }
             _ => self.ty(node, expected),
         };
-        let is_guarded = node.place().is_some_and(|it| self.is_guarded(&it));
+        let is_guarded = node.span().is_some_and(|it| self.is_guarded(&it));
         if is_guarded { ty.required().clone() } else { ty }
     }
 
@@ -384,22 +384,22 @@ impl ExpressionChecker<'_> {
         self.field_of(of, &ty, name, range.end - name.len()..range.end)
     }
 
-    fn field_of(&mut self, of: &Node, ty: &Type, name: &str, place: Range<usize>) -> Type {
+    fn field_of(&mut self, of: &Node, ty: &Type, name: &str, span: Range<usize>) -> Type {
         match ty {
             Type::Any => Type::Any,
             Type::Map(value) => Type::clone(value).optional(),
             Type::Record(record) => ty.field(name).cloned().unwrap_or_else(|| {
                 let help = suggestion(name, record.fields.iter().map(|it| it.name.as_str()));
                 let message = format!("{} has no field `{name}`", describe(ty));
-                self.problem("GR021", &place, message, "no such field").help = help;
+                self.problem("GR021", &span, message, "no such field").help = help;
                 if self.asking {
-                    self.misasked.extend(of.place());
+                    self.misasked.extend(of.span());
                 }
                 Type::Any
             }),
             _ => {
                 let message = format!("{} has no fields", describe(ty));
-                self.problem("GR021", &place, message, "no field");
+                self.problem("GR021", &span, message, "no field");
                 Type::Any
             }
         }

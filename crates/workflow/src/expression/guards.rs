@@ -111,7 +111,7 @@ impl ExpressionChecker<'_> {
             Proof::Present(path) => {
                 let mut part = Some(path);
                 while let Some(node) = part {
-                    self.present.extend(node.place());
+                    self.present.extend(node.span());
                     self.present.extend(size_of_groups(node));
                     part = node.container();
                 }

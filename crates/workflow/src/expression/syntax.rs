@@ -95,7 +95,7 @@ impl Node {
 
     /// The canonical text of a value that a guard may prove present: a field, an item, or the result of a call. An
     /// expression has no side effects, so equal texts have equal values.
-    pub(super) fn place(&self) -> Option<String> {
+    pub(super) fn span(&self) -> Option<String> {
         match &self.kind {
             NodeKind::Name(_) | NodeKind::Field(..) | NodeKind::Index(..) | NodeKind::Call(..) => {
                 Some(self.to_string())

@@ -41,7 +41,7 @@ pub(crate) struct Paths {
     pub(super) own_visits: Vec<OnceLock<OwnVisitFields>>,
     pub(super) names: Vec<NodeName>,
     /// The place of the name of each node.
-    pub(super) places: Vec<Range<usize>>,
+    pub(super) spans: Vec<Range<usize>>,
     pub(super) start: Range<usize>,
     pub(super) limit: Range<usize>,
 }
@@ -170,7 +170,7 @@ impl Paths {
     }
 
     fn cleared(&self, by: usize) -> Without {
-        Without { place: self.places[by].clone(), text: "cleared here".to_owned() }
+        Without { span: self.spans[by].clone(), text: "cleared here".to_owned() }
     }
 
     /// How the run may reach a node.
@@ -194,7 +194,7 @@ impl Paths {
         let name = |it: usize| &self.names[it];
         let to = name(gap.to);
         let Some(from) = gap.from else {
-            let (place, text) = match gap.kind {
+            let (span, text) = match gap.kind {
                 GapKind::Cleared(by) => return Some(self.cleared(by)),
                 GapKind::Limit => (&self.limit, format!("a limit may lead to `{to}` before that")),
                 _ if self.net.may_assign_at_start.contains(field) => {
@@ -202,10 +202,10 @@ impl Paths {
                 }
                 _ => (&self.start, "not written when the run starts".to_owned()),
             };
-            return Some(Without { place: place.clone(), text });
+            return Some(Without { span: span.clone(), text });
         };
         let whence = format!("not written when the run reaches `{to}` from `{}`", name(from));
-        let (place, text) = match gap.kind {
+        let (span, text) = match gap.kind {
             GapKind::Unwritten(Ending::Finished | Ending::Chosen) | GapKind::Limit => {
                 (from, whence)
             }
@@ -220,6 +220,6 @@ impl Paths {
             }
             GapKind::Cleared(by) => return Some(self.cleared(by)),
         };
-        Some(Without { place: self.places[place].clone(), text })
+        Some(Without { span: self.spans[span].clone(), text })
     }
 }

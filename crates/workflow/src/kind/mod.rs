@@ -20,7 +20,7 @@ mod services;
 use std::{any::Any, collections::BTreeSet, fmt, sync::Arc};
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Place},
+    diagnostic::{Diagnostic, SourceSpan},
     graph::{AccessSet, ErrorKind, Node},
     id::{ChannelName, NodeName},
 };
@@ -354,7 +354,7 @@ pub struct MakeContext<'a> {
     /// The name of the node.
     pub name: &'a NodeName,
     /// Where the node is written.
-    pub place: &'a Place,
+    pub span: &'a SourceSpan,
     /// The external services.
     pub services: &'a Services,
     /// The nodes and tools that the program registers.

@@ -201,8 +201,8 @@ impl NodeReader<'_> {
         if self.schema().channel(name).is_some() {
             let message =
                 format!("the state has a field `{name}`, which means something else here");
-            let place = self.report.place(&yaml.range);
-            let diagnostic = Diagnostic::error("GR016", message).at(place, "two meanings");
+            let span = self.report.span(&yaml.range);
+            let diagnostic = Diagnostic::error("GR016", message).at(span, "two meanings");
             self.report.push(diagnostic.help(format!("give the field `{name}` another name")));
             return None;
         }
@@ -259,7 +259,7 @@ impl NodeReader<'_> {
             }
         };
         let report = self.report();
-        let diagnostic = Diagnostic::error("GR056", message).at(report.place(&yaml.range), "here");
+        let diagnostic = Diagnostic::error("GR056", message).at(report.span(&yaml.range), "here");
         let help = "write `output.dir`, or a path below it, as in `output.dir + \"/docs\"`";
         report.push(diagnostic.help(help));
     }
@@ -275,8 +275,8 @@ impl NodeReader<'_> {
     pub fn files(&mut self, yaml: &Yaml) -> Option<Expression> {
         let files = self.expression(yaml)?;
         if let Some((message, label)) = misfit_of_files(files.ty()) {
-            let place = self.report().place(&yaml.range);
-            let diagnostic = Diagnostic::error("GR022", message).at(place, label);
+            let span = self.report().span(&yaml.range);
+            let diagnostic = Diagnostic::error("GR022", message).at(span, label);
             self.report().push(diagnostic.help("an item is `{ path: …, content: … }`, both texts"));
         }
         Some(files)
@@ -307,8 +307,8 @@ impl NodeReader<'_> {
             }
         };
         if let Some((message, label)) = problem {
-            let place = self.report().place(&yaml.range);
-            let diagnostic = Diagnostic::error("GR022", message).at(place, label);
+            let span = self.report().span(&yaml.range);
+            let diagnostic = Diagnostic::error("GR022", message).at(span, label);
             let help = "an artifact is `{ files: [{ path: …, content: … }] }`";
             self.report().push(diagnostic.help(help));
         }
@@ -349,8 +349,8 @@ impl NodeReader<'_> {
         let message =
             format!("this does not fit the schema of `{channel}`: {}", problems.join("; "));
         let report = self.report();
-        let diagnostic = Diagnostic::error("GR022", message)
-            .at(report.place(&yaml.range), "refused in each run");
+        let diagnostic =
+            Diagnostic::error("GR022", message).at(report.span(&yaml.range), "refused in each run");
         report.push(diagnostic.help("change the value, or the schema of the field"));
     }
 
@@ -382,8 +382,8 @@ impl NodeReader<'_> {
 
     fn report_misfit(&mut self, range: &Range<usize>, misfit: Misfit) {
         let Misfit { code, message, label, help } = misfit;
-        let place = self.report.place(range);
-        let diagnostic = Diagnostic::error(code, message).at(place, label);
+        let span = self.report.span(range);
+        let diagnostic = Diagnostic::error(code, message).at(span, label);
         self.report.push(Diagnostic { help, ..diagnostic });
     }
 
@@ -409,8 +409,8 @@ impl NodeReader<'_> {
         }
         let message = format!("{output} is {}, and `{channel}` is `{declared}`", describe(ty));
         let report = self.report();
-        let place = report.place(&field.range);
-        report.push(Diagnostic::error("GR022", message).at(place, "another type"));
+        let span = report.span(&field.range);
+        report.push(Diagnostic::error("GR022", message).at(span, "another type"));
     }
 
     /// Reports a literal text under the name of a secret.

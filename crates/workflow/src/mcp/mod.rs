@@ -185,7 +185,7 @@ fn unlocked(
     message: String,
 ) -> Diagnostic {
     let (name, flags) = (&report.file.name, flags.into_iter().collect::<String>());
-    Diagnostic::error("GR054", message).at(report.place(&key.range), "not locked").help(format!(
+    Diagnostic::error("GR054", message).at(report.span(&key.range), "not locked").help(format!(
         "run `graphrun mcp lock {name}{flags}`, and read the descriptions that it prints"
     ))
 }

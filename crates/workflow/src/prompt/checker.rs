@@ -87,10 +87,10 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNe
     };
     checker.statement(&template);
     checker.check_uncalled();
-    let mut places = HashSet::new();
+    let mut spans = HashSet::new();
     let mut problems = checker.problems;
     // The body of a macro is checked for each of its calls.
-    problems.retain(|it| places.insert((it.code, it.range.clone())));
+    problems.retain(|it| spans.insert((it.code, it.range.clone())));
     (problems, checker.facts)
 }
 

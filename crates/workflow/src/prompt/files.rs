@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use graphrun_core::diagnostic::{Diagnostic, Place, SourceFile};
+use graphrun_core::diagnostic::{Diagnostic, SourceFile, SourceSpan};
 
 use super::Prompt;
 use crate::{
@@ -52,18 +52,18 @@ impl LoadedPrompt {
     }
 
     /// The place of some bytes of its text.
-    pub(crate) fn place(&self, report: &Report, problem: &Problem) -> Option<Place> {
-        self.origin.place(report, problem)
+    pub(crate) fn span(&self, report: &Report, problem: &Problem) -> Option<SourceSpan> {
+        self.origin.span(report, problem)
     }
 }
 
 impl Origin {
-    fn place(&self, report: &Report, problem: &Problem) -> Option<Place> {
+    fn span(&self, report: &Report, problem: &Problem) -> Option<SourceSpan> {
         match self {
             Self::File(file) => {
-                Some(Place { file: Arc::clone(file), range: problem.range.clone() })
+                Some(SourceSpan { file: Arc::clone(file), range: problem.range.clone() })
             }
-            Self::Inline(yaml) => report.place(&yaml.within(&report.file.text, &problem.range)),
+            Self::Inline(yaml) => report.span(&yaml.within(&report.file.text, &problem.range)),
         }
     }
 }
@@ -97,7 +97,7 @@ impl PromptFiles {
             candidates.iter().find_map(|it| self.nearby(it, relative))
         };
         let diagnostic = Diagnostic::error("GR013", format!("there is no prompt `{}`", path.text));
-        let diagnostic = diagnostic.at(report.place(&path.range), "no such file");
+        let diagnostic = diagnostic.at(report.span(&path.range), "no such file");
         report.push(diagnostic.help(near.unwrap_or_else(|| self.folder.help().to_owned())));
         None
     }
@@ -113,7 +113,7 @@ impl PromptFiles {
             return self.load_once(report, &found, node);
         }
         let diagnostic = Diagnostic::error("GR013", format!("`{}` has no prompt", node.text));
-        let diagnostic = diagnostic.at(report.place(&node.range), "without `prompt`");
+        let diagnostic = diagnostic.at(report.span(&node.range), "without `prompt`");
         report.push(
             diagnostic.help(format!("write it to `{path}`, or give its path with `prompt:`")),
         );
@@ -141,8 +141,10 @@ impl PromptFiles {
         match self.folder.read(found) {
             Ok(text) => {
                 let file = Arc::new(SourceFile { name: name.clone(), text });
-                report
-                    .refuse_secret_in(&file.text, |range| Place { file: Arc::clone(&file), range });
+                report.refuse_secret_in(&file.text, |range| SourceSpan {
+                    file: Arc::clone(&file),
+                    range,
+                });
                 let text = Arc::clone(&file);
                 compiled(report, &name, &text.text, Origin::File(file))
             }
@@ -150,7 +152,7 @@ impl PromptFiles {
                 let help = self.folder.help_for(&error);
                 let message = format!("the prompt `{name}` cannot be read: {error}");
                 let diagnostic = Diagnostic::error("GR013", message);
-                let diagnostic = diagnostic.at(report.place(&named.range), "named here");
+                let diagnostic = diagnostic.at(report.span(&named.range), "named here");
                 report.push(Diagnostic { help, ..diagnostic });
                 None
             }
@@ -175,8 +177,8 @@ fn compiled(report: &mut Report, name: &str, text: &str, origin: Origin) -> Opti
     match Prompt::compile(name, text) {
         Ok(prompt) => Some(LoadedPrompt { prompt, origin }),
         Err(problem) => {
-            let place = origin.place(report, &problem);
-            report.push_problem(problem, place);
+            let span = origin.span(report, &problem);
+            report.push_problem(problem, span);
             None
         }
     }

@@ -144,14 +144,14 @@ impl<'t> PromptChecker<'_, 't> {
         let names: Vec<&str> = callee.declaration.args.iter().filter_map(name_of).collect();
         let mut types: Vec<Option<Type>> = vec![None; names.len()];
         for (at, argument) in given.iter().enumerate() {
-            let place = argument.expression.span();
+            let span = argument.expression.span();
             let at = match argument.name {
                 None => at,
                 Some(wanted) => {
                     let Some(at) = names.iter().position(|it| *it == wanted) else {
                         let help = suggestion(wanted, names.iter().copied());
                         let message = format!("the macro `{name}` has no argument `{wanted}`");
-                        self.problem("GR041", place, message, "no such argument").help = help;
+                        self.problem("GR041", span, message, "no such argument").help = help;
                         continue;
                     };
                     at
@@ -161,12 +161,12 @@ impl<'t> PromptChecker<'_, 't> {
                 Some(ty @ None) => *ty = Some(argument.ty.clone()),
                 Some(Some(_)) => {
                     let message = format!("the macro `{name}` gets `{}` twice", names[at]);
-                    self.problem("GR041", place, message, "again");
+                    self.problem("GR041", span, message, "again");
                 }
                 None => {
                     let count = names.len();
                     let message = format!("the macro `{name}` takes {count} arguments");
-                    self.problem("GR041", place, message, "one too many").help =
+                    self.problem("GR041", span, message, "one too many").help =
                         Some(format!("it is declared as `{name}({})`", names.join(", ")));
                     return Type::String;
                 }

@@ -267,7 +267,7 @@ mod tests {
             ("nodes:\n  s:\n    max_visits:3\n    then: end", 4, "no entry", "a blank after"),
         ] {
             let diagnostic = diagnostic_on(lines);
-            let found = diagnostic.labels[0].place.line_and_column().0;
+            let found = diagnostic.labels[0].span.line_and_column().0;
             assert_eq!(found, line, "{lines}: {diagnostic:?}");
             assert!(diagnostic.message.contains(message), "{lines}: {diagnostic:?}");
             assert!(

@@ -48,8 +48,8 @@ impl Kind for Custom {
             .unwrap_or_else(|| "a Rust program registers nodes; none is registered".to_owned());
         let message = format!("no node `{}` is registered", name.text);
         let report = reader.report();
-        let place = report.place(&name.range);
-        report.push(Diagnostic::error("GR010", message).at(place, "not registered").help(help));
+        let span = report.span(&name.range);
+        report.push(Diagnostic::error("GR010", message).at(span, "not registered").help(help));
         None
     }
 }
@@ -60,7 +60,7 @@ impl NodeSettings for CustomSettings {
         ctx.registry.custom(name).ok_or_else(|| {
             let message = format!("node `{node}` names `{name}`, which is not registered");
             Diagnostic::error("GR010", message)
-                .at(Some(ctx.place.clone()), "no such node in Rust")
+                .at(Some(ctx.span.clone()), "no such node in Rust")
                 .help("register it with `Registry::node`, in the program that loads the file")
         })
     }

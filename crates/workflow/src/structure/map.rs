@@ -130,8 +130,8 @@ impl Kind for Map {
         for (key, help) in REFUSED {
             if let Some(key) = reader.key(key) {
                 let message = format!("a node that is `map` takes no key `{}`", key.text);
-                let place = reader.report().place(&key.range);
-                let diagnostic = Diagnostic::error("GR003", message).at(place, "not a key here");
+                let span = reader.report().span(&key.range);
+                let diagnostic = Diagnostic::error("GR003", message).at(span, "not a key here");
                 reader.report().push(diagnostic.help(*help));
             }
         }
@@ -179,10 +179,10 @@ fn check_failed(reader: &mut NodeReader<'_>, word: &SpannedText, item: &Type) {
     if !grows || !takes_it {
         let message = format!("`{name}` is not a list to which failed items can be appended");
         let diagnostic = Diagnostic::error("GR022", message);
-        let place = reader.report().place(&word.range);
+        let span = reader.report().span(&word.range);
         let help = "declare it as `{ type: \"[Lost]\", merge: append, default: [] }` with \
                     `Lost: { index: int, kind: string, message: string }`";
-        reader.report().push(diagnostic.at(place, "cannot take them").help(help));
+        reader.report().push(diagnostic.at(span, "cannot take them").help(help));
     }
 }
 
@@ -282,7 +282,7 @@ pub(crate) fn warn_of_unread_items(
         let Some(yaml) = section.and_then(|it| it.get(MAP)?.get("do")) else { continue };
         let message = format!("`{node}` never reads its item, so it does the same for each one");
         let diagnostic = Diagnostic::warning("GR138", message);
-        let diagnostic = diagnostic.at(report.place(&yaml.range), "does not depend on the item");
+        let diagnostic = diagnostic.at(report.span(&yaml.range), "does not depend on the item");
         let names = names_of_item(Some((&item.name, &item.ty)), &env.schema);
         let names: Vec<String> = names.iter().rev().map(|(it, _)| format!("`{it}`")).collect();
         let names = names.join(" or ");
@@ -298,8 +298,8 @@ fn item_type(report: &mut Report, yaml: &Yaml, over: &Expression) -> Type {
         Type::Any => Type::Any,
         other => {
             let message = format!("a map needs a list, and this is `{other}`");
-            let place = report.place(&yaml.range);
-            report.push(Diagnostic::error("GR022", message).at(place, "no list"));
+            let span = report.span(&yaml.range);
+            report.push(Diagnostic::error("GR022", message).at(span, "no list"));
             Type::Any
         }
     }

@@ -50,7 +50,7 @@ impl KeyedOrder {
                     ("`after` names items by their `key`", "add `key`, such as `key: item.id`")
                 };
                 let diagnostic = Diagnostic::error("GR006", message);
-                let diagnostic = diagnostic.at(report.place(&yaml.range), "one of two");
+                let diagnostic = diagnostic.at(report.span(&yaml.range), "one of two");
                 report.push(diagnostic.help(help));
                 return None;
             }
@@ -62,8 +62,8 @@ impl KeyedOrder {
         if !is_name {
             let shown = describe(key_read.ty());
             let message = format!("a key is a text or a whole number, and this is {shown}");
-            let place = report.place(&key.range);
-            report.push(Diagnostic::error("GR022", message).at(place, "no key"));
+            let span = report.span(&key.range);
+            report.push(Diagnostic::error("GR022", message).at(span, "no key"));
         }
         let are_keys = match after_read.ty() {
             Type::List(item) => comparable(item, key_read.ty()),
@@ -72,8 +72,8 @@ impl KeyedOrder {
         if !are_keys {
             let (wanted, shown) = (key_read.ty(), describe(after_read.ty()));
             let message = format!("`after` is a list of keys (`[{wanted}]`), and this is {shown}");
-            let place = report.place(&after.range);
-            report.push(Diagnostic::error("GR022", message).at(place, "no such list"));
+            let span = report.span(&after.range);
+            report.push(Diagnostic::error("GR022", message).at(span, "no such list"));
         }
         let is_valid = is_name && are_keys;
         let order = Self { item: item.clone(), key: key_read, after: after_read };
@@ -99,7 +99,7 @@ fn read_part(
         let other = reads.first().map_or("facts of the run".to_owned(), |it| format!("`{it}`"));
         let message = format!("{what} depends on {other}, and may depend on the item only");
         let diagnostic = Diagnostic::error("GR039", message);
-        let diagnostic = diagnostic.at(report.place(&yaml.range), "not the item");
+        let diagnostic = diagnostic.at(report.span(&yaml.range), "not the item");
         report.push(diagnostic.help("let an earlier node write it into the items"));
     }
     Some(part)
@@ -109,9 +109,9 @@ impl ItemOrder for KeyedOrder {
     fn needs(&self, items: &[&Value], view: &RouteView<'_>) -> Result<ItemNeeds, RouteError> {
         let keys: Vec<String> =
             items.iter().map(|it| self.key_of(view, it)).collect::<Result<_, _>>()?;
-        let mut places = HashMap::new();
+        let mut spans = HashMap::new();
         for (at, key) in keys.iter().enumerate() {
-            if places.insert(key.as_str(), at).is_some() {
+            if spans.insert(key.as_str(), at).is_some() {
                 let reason = format!("two items have the key {}", shown(key));
                 return Err(failed(&self.key, reason));
             }
@@ -130,7 +130,7 @@ impl ItemOrder for KeyedOrder {
             let mut of_item = Vec::with_capacity(after.len());
             for needed in after {
                 let needed = needed.to_string();
-                match places.get(needed.as_str()) {
+                match spans.get(needed.as_str()) {
                     Some(&at) => of_item.push(at),
                     None if missing.is_none() => {
                         let (key, needed) = (shown(key), shown(&needed));
@@ -189,13 +189,13 @@ fn cycle(needs: &[Vec<usize>]) -> Option<Vec<usize>> {
     }
     // Every item that is left needs another one that is left, so this path comes back to itself.
     let mut item = unmet.iter().position(|&it| it > 0)?;
-    let (mut path, mut places) = (Vec::new(), HashMap::new());
-    while !places.contains_key(&item) {
-        places.insert(item, path.len());
+    let (mut path, mut spans) = (Vec::new(), HashMap::new());
+    while !spans.contains_key(&item) {
+        spans.insert(item, path.len());
         path.push(item);
         item = needs[item].iter().copied().find(|&it| unmet[it] > 0)?;
     }
-    let mut cycle = path.split_off(places[&item]);
+    let mut cycle = path.split_off(spans[&item]);
     cycle.push(item);
     Some(cycle)
 }

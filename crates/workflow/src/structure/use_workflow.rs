@@ -151,8 +151,8 @@ impl Kind for Use {
         for (key, help) in refused {
             if let Some(key) = reader.key(key) {
                 let message = format!("a node that is `use` takes no key `{}`", key.text);
-                let place = reader.report().place(&key.range);
-                let diagnostic = Diagnostic::error("GR003", message).at(place, "not a key here");
+                let span = reader.report().span(&key.range);
+                let diagnostic = Diagnostic::error("GR003", message).at(span, "not a key here");
                 reader.report().push(diagnostic.help(*help));
             }
         }
@@ -215,7 +215,7 @@ impl NodeSettings for NestedUse {
     /// The node needs the graph of the workflow: see [`NodeFactory::make_nested`](crate::NodeFactory::make_nested).
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         let message = format!("the workflow `{}` of `{}` was not loaded", self.workflow, ctx.name);
-        Err(Diagnostic::error("GR070", message).at(Some(ctx.place.clone()), "used here"))
+        Err(Diagnostic::error("GR070", message).at(Some(ctx.span.clone()), "used here"))
     }
 
     fn detail(&self) -> Option<String> {
@@ -232,18 +232,18 @@ fn read_worktrees(
 ) -> Vec<String> {
     let Some(yaml) = parts.get(WORKTREES) else { return Vec::new() };
     if is_part {
-        let place = reader.report().place(&yaml.range);
+        let span = reader.report().span(&yaml.range);
         let message = "only nested runs have separate worktrees";
-        let diagnostic = Diagnostic::error("GR006", message).at(place, "without `nested`");
+        let diagnostic = Diagnostic::error("GR006", message).at(span, "without `nested`");
         reader.report().push(diagnostic.help("add `nested: true`, or use the workflow in a `map`"));
     }
     let mut folders = Vec::new();
     for word in reader.report().words(yaml, "`worktrees`") {
-        let place = reader.report().place(&word.range);
+        let span = reader.report().span(&word.range);
         let Some(folder) = reader.run_folder_of(word) else { continue };
         if !used.folders.contains_key(&folder) {
             let message = format!("`{}` works in no folder `{folder}`", used.name);
-            let diagnostic = Diagnostic::error("GR077", message).at(place, "not used there");
+            let diagnostic = Diagnostic::error("GR077", message).at(span, "not used there");
             reader
                 .report()
                 .push(diagnostic.help(format!("declare `{folder}` under `folders` there")));
@@ -265,8 +265,8 @@ fn read_model(
     if let Some(key) = parts.key("model").filter(|_| !asks) {
         let message =
             format!("`model` has no effect here: no node of `{}` asks a model", used.name);
-        let place = reader.report.place(&key.range);
-        let diagnostic = Diagnostic::warning("GR134", message).at(place, "without effect");
+        let span = reader.report.span(&key.range);
+        let diagnostic = Diagnostic::warning("GR134", message).at(span, "without effect");
         reader.report.push(diagnostic.help("remove it"));
     }
     models
@@ -274,13 +274,13 @@ fn read_model(
 
 /// Warns about limits of a used workflow, which do not apply to a part of another run.
 fn warn_of_limits(reader: &mut NodeReader<'_>, parts: &Section<'_>, used: &Workflow) {
-    let (Some(_), Some(key)) = (&used.limits.place, parts.key(NESTED)) else { return };
+    let (Some(_), Some(key)) = (&used.limits.span, parts.key(NESTED)) else { return };
     let message = format!(
         "the `limits` of `{}` have no effect here: `nested: false` makes it a part of this run",
         used.name
     );
-    let place = reader.report().place(&key.range);
-    let diagnostic = Diagnostic::warning("GR134", message).at(place, "without its limits");
+    let span = reader.report().span(&key.range);
+    let diagnostic = Diagnostic::warning("GR134", message).at(span, "without its limits");
     let help = "remove `nested: false`, so that they hold for each call, or put `limits` on the nodes there";
     reader.report().push(diagnostic.help(help));
 }
@@ -295,7 +295,7 @@ fn check_nested(reader: &mut NodeReader<'_>, used: &Workflow, nesting: Nesting) 
         used.name
     );
     let key = reader.name_key;
-    let place = reader.report().place(&key.range);
+    let span = reader.report().span(&key.range);
     let (label, help) = match nesting {
         Nesting::IfLimited => (
             "its calls are nested runs, because it has `limits`",
@@ -303,7 +303,7 @@ fn check_nested(reader: &mut NodeReader<'_>, used: &Workflow, nesting: Nesting) 
         ),
         _ => ("its tasks are nested runs", "remove `inbox` there, or ask the person with `ask`"),
     };
-    reader.report().push(Diagnostic::error("GR074", message).at(place, label).help(help));
+    reader.report().push(Diagnostic::error("GR074", message).at(span, label).help(help));
 }
 
 impl NodeSettings for LeaveNode {
@@ -400,8 +400,8 @@ impl NodeReader<'_> {
             if used.schema.channel(input.as_str()).is_some_and(Channel::is_needed_as_input) {
                 let message = format!("`{}` needs the input `{input}`", used.name);
                 let key = parts.key("in").unwrap_or(self.name_key);
-                let place = self.report().place(&key.range);
-                let diagnostic = Diagnostic::error("GR071", message).at(place, "not given");
+                let span = self.report().span(&key.range);
+                let diagnostic = Diagnostic::error("GR071", message).at(span, "not given");
                 self.report().push(diagnostic.help(format!("add `in: {{ {input}: … }}`")));
             }
         }
@@ -442,9 +442,9 @@ impl NodeReader<'_> {
         known: impl Iterator<Item = &'n str>,
     ) {
         let message = format!("the workflow `{}` {what} `{}`", used.name, word.text);
-        let place = self.report().place(&word.range);
+        let span = self.report().span(&word.range);
         let help = suggestion(&word.text, known);
-        let diagnostic = Diagnostic::error("GR072", message).at(place, "not known there");
+        let diagnostic = Diagnostic::error("GR072", message).at(span, "not known there");
         self.report().push(Diagnostic { help, ..diagnostic });
     }
 }

@@ -35,8 +35,7 @@ fn warn_of_texts(report: &mut Report, field: &str, value: &Yaml, schema: &Schema
     let Some((start, placeholder)) = first_placeholder(text, schema) else { return };
     let message = format!("`{placeholder}` is a part of the default of `{field}`");
     let range = value.within(&report.file.text, &(start..start + placeholder.len()));
-    let diagnostic =
-        Diagnostic::warning("GR042", message).at(report.place(&range), "not filled in");
+    let diagnostic = Diagnostic::warning("GR042", message).at(report.span(&range), "not filled in");
     let help = format!(
         "a default is a constant; compute the field with `set: {{ {field}: … }}` in the first node"
     );

@@ -208,8 +208,8 @@ impl<'y> TypeReader<'_, 'y> {
             let help = suggestion(&name.text, self.registry.states())
                 .unwrap_or_else(|| "no type is registered; declare the fields here".to_owned());
             let message = format!("no state `{}` is registered", name.text);
-            let place = self.report.place(&name.range);
-            let diagnostic = Diagnostic::error("GR014", message).at(place, "no such type");
+            let span = self.report.span(&name.range);
+            let diagnostic = Diagnostic::error("GR014", message).at(span, "no such type");
             self.report.push(diagnostic.help(help));
             return None;
         };
@@ -301,9 +301,9 @@ impl<'y> TypeReader<'_, 'y> {
         let value = value_of(self.report, default, &ty)?;
         if let Err(problems) = channel.validate(&value) {
             let message = format!("the default of `{name}` does not fit: {}", problems.join("; "));
-            let place = self.report.place(&default.range);
+            let span = self.report.span(&default.range);
             let label = format!("not a `{ty}`");
-            self.report.push(Diagnostic::error("GR022", message).at(place, label));
+            self.report.push(Diagnostic::error("GR022", message).at(span, label));
         }
         Some(channel.with_default(value))
     }
@@ -325,8 +325,8 @@ pub(super) fn refuse_private(report: &mut Report, yaml: &Yaml, what: &str, schem
     for word in yaml.items().iter().chain([yaml]).filter_map(Yaml::word) {
         if schema.channel(&word.text).is_some_and(Channel::is_private) {
             let message = format!("{what} names `{}`, which is private", word.text);
-            let place = report.place(&word.range);
-            let diagnostic = Diagnostic::error("GR112", message).at(place, "for the nodes alone");
+            let span = report.span(&word.range);
+            let diagnostic = Diagnostic::error("GR112", message).at(span, "for the nodes alone");
             report.push(diagnostic.help("remove it here, or remove `private` from the field"));
         }
     }
@@ -373,8 +373,8 @@ fn refuse_reserved(report: &mut Report, field: &str, at: &SpannedText) -> bool {
     let reserved = RESERVED.contains(&field);
     if reserved {
         let message = format!("`{field}` means something else in expressions and prompts");
-        let place = report.place(&at.range);
-        report.push(Diagnostic::error("GR016", message).at(place, "reserved"));
+        let span = report.span(&at.range);
+        report.push(Diagnostic::error("GR016", message).at(span, "reserved"));
     }
     reserved
 }

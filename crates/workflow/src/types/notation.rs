@@ -49,8 +49,8 @@ impl<'y> TypeReader<'_, 'y> {
             let name = entry.key.text.as_str();
             if let Err(message) = check_type_name(name) {
                 if TYPES.contains(&name) || name == "map" {
-                    let place = self.report.place(&entry.key.range);
-                    let diagnostic = Diagnostic::error("GR016", message).at(place, "reserved");
+                    let span = self.report.span(&entry.key.range);
+                    let diagnostic = Diagnostic::error("GR016", message).at(span, "reserved");
                     self.report.push(diagnostic.help("choose another name"));
                 } else {
                     let help = "letters, digits and `_`, starting with a letter";
@@ -109,7 +109,7 @@ impl<'y> TypeReader<'_, 'y> {
             return Some(());
         }
         let message = format!("this type is nested deeper than {DEPTH_MAX} levels");
-        let diagnostic = Diagnostic::error("GR014", message).at(self.report.place(at), "too deep");
+        let diagnostic = Diagnostic::error("GR014", message).at(self.report.span(at), "too deep");
         self.report.push(diagnostic.help("declare an inner part as `json`"));
         None
     }
@@ -137,8 +137,8 @@ impl<'y> TypeReader<'_, 'y> {
                 let word = SpannedText { text: text.clone(), range: yaml.range.clone() };
                 let (schema, rest) = self.notation(&word, text.trim())?;
                 if !rest.is_empty() {
-                    let place = self.report.place(&word.range);
-                    self.report.push(unreadable(&word, rest).at(place, "here"));
+                    let span = self.report.span(&word.range);
+                    self.report.push(unreadable(&word, rest).at(span, "here"));
                     return None;
                 }
                 Some(schema)
@@ -157,8 +157,8 @@ impl<'y> TypeReader<'_, 'y> {
         let others = spec.entries().iter().map(|it| &it.key);
         for key in { others }.filter(|it| !keys.contains(&it.text.as_str())) {
             let message = format!("`{}` is for fields of the state, not inside one", key.text);
-            let place = self.report.place(&key.range);
-            let diagnostic = Diagnostic::error("GR003", message).at(place, "not here");
+            let span = self.report.span(&key.range);
+            let diagnostic = Diagnostic::error("GR003", message).at(span, "not here");
             self.report.push(match key.text.as_str() {
                 "default" => {
                     diagnostic.help("only a record with `lenient: true` has such defaults")
@@ -173,9 +173,9 @@ impl<'y> TypeReader<'_, 'y> {
                 .and_then(|it| it.validate(&value).err().map(|it| it.to_string()));
             if let Some(problem) = problem {
                 let message = format!("the default does not fit: {problem}");
-                let place = self.report.place(&default.range);
+                let span = self.report.span(&default.range);
                 let label = format!("not a `{}`", Type::of_schema(&schema));
-                self.report.push(Diagnostic::error("GR022", message).at(place, label));
+                self.report.push(Diagnostic::error("GR022", message).at(span, label));
             }
             schema.as_object_mut()?.insert("default".to_owned(), value);
         }
@@ -227,7 +227,7 @@ impl<'y> TypeReader<'_, 'y> {
             let (item, rest) = self.nested(&word.range, read)?;
             let Some(rest) = rest.strip_prefix(']') else {
                 let diagnostic = Diagnostic::error("GR014", format!("`{}` lacks a `]`", word.text));
-                self.report.push(diagnostic.at(self.report.place(&word.range), "not closed"));
+                self.report.push(diagnostic.at(self.report.span(&word.range), "not closed"));
                 return None;
             };
             (json!({"type": "array", "items": item}), rest.trim_start())
@@ -253,7 +253,7 @@ impl<'y> TypeReader<'_, 'y> {
         let form = |reading: &mut Self, label: &str| {
             let message = format!("`{}` is not a map from texts to values of a type", word.text);
             let diagnostic = Diagnostic::error("GR014", message);
-            let diagnostic = diagnostic.at(reading.report.place(&word.range), label);
+            let diagnostic = diagnostic.at(reading.report.span(&word.range), label);
             reading.report.push(diagnostic.help("write `map[string, T]`"));
         };
         let value = text.strip_prefix("string").map(str::trim_start);
@@ -282,8 +282,8 @@ impl<'y> TypeReader<'_, 'y> {
                 values.iter().enumerate().find(|(at, it)| values[..*at].contains(it))
             {
                 let message = format!("the value `{again}` of this enum is given twice");
-                let place = self.report.place(&word.range);
-                self.report.push(Diagnostic::error("GR002", message).at(place, "given twice"));
+                let span = self.report.span(&word.range);
+                self.report.push(Diagnostic::error("GR002", message).at(span, "given twice"));
                 return None;
             }
             return Some(json!({"type": "string", "enum": values}));
@@ -324,15 +324,15 @@ impl<'y> TypeReader<'_, 'y> {
                 .or_else(|| suggestion(named, known))
                 .unwrap_or_default();
             let message = format!("there is no type `{named}`");
-            let place = self.report.place(&word.range);
-            let diagnostic = Diagnostic::error("GR014", message).at(place, "no such type");
+            let span = self.report.span(&word.range);
+            let diagnostic = Diagnostic::error("GR014", message).at(span, "no such type");
             self.report.push(diagnostic.help(help));
             return None;
         };
         if self.open.contains(&name) {
             let message = format!("the type `{name}` contains itself");
-            let place = self.report.place(&word.range);
-            let diagnostic = Diagnostic::error("GR111", message).at(place, "endless from here on");
+            let span = self.report.span(&word.range);
+            let diagnostic = Diagnostic::error("GR111", message).at(span, "endless from here on");
             let help = "keep a list of all parts, each with the name of the one it belongs to";
             self.report.push(diagnostic.help(help));
             return None;

@@ -20,9 +20,9 @@ impl TypeReader<'_, '_> {
         let (merge, by) = (section.get("merge"), section.get("by"));
         let is_best = merge.and_then(Yaml::text) == Some("best");
         if let (Some(key), false) = (section.key("by"), is_best) {
-            let place = self.report.place(&key.range);
+            let span = self.report.span(&key.range);
             let diagnostic = Diagnostic::error("GR003", "`by` belongs to `merge: best`");
-            self.report.push(diagnostic.at(place, "not a key here"));
+            self.report.push(diagnostic.at(span, "not a key here"));
         }
         let Some(merge) = merge else { return Some(Reducer::Replace) };
         if merge.get("best").is_some() {
@@ -44,8 +44,8 @@ impl TypeReader<'_, '_> {
         if !found.is_some_and(|it| it.required().is_number() || *it == Type::Any) {
             let message =
                 format!("`best` needs a number, and `{}` of `{ty}` is not one", path.text);
-            let place = self.report.place(&path.range);
-            self.report.push(Diagnostic::error("GR019", message).at(place, "not a number"));
+            let span = self.report.span(&path.range);
+            self.report.push(Diagnostic::error("GR019", message).at(span, "not a number"));
             return None;
         }
         Some(Reducer::Best { by })
@@ -59,17 +59,17 @@ impl TypeReader<'_, '_> {
             let known = Reducer::BUILT_IN.iter().map(Reducer::name).chain(own);
             let help = suggestion(&name.text, known).unwrap_or_default();
             let message = format!("there is no reducer `{}`", name.text);
-            let place = self.report.place(&name.range);
-            let diagnostic = Diagnostic::error("GR019", message).at(place, "no such reducer");
+            let span = self.report.span(&name.range);
+            let diagnostic = Diagnostic::error("GR019", message).at(span, "no such reducer");
             self.report.push(diagnostic.help(help));
             return None;
         };
         if !reducer.fits(ty) {
             let needed = reducer.needs();
             let message = format!("`{reducer}` needs {needed}, and this field is `{ty}`");
-            let place = self.report.place(&name.range);
+            let span = self.report.span(&name.range);
             let label = format!("needs {needed}");
-            self.report.push(Diagnostic::error("GR019", message).at(place, label));
+            self.report.push(Diagnostic::error("GR019", message).at(span, label));
             return None;
         }
         Some(reducer)

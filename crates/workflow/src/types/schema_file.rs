@@ -75,8 +75,8 @@ impl<'y> TypeReader<'_, 'y> {
     pub(super) fn unusable_schema(&mut self, file: &Yaml, reason: &str) {
         let name = file.text().unwrap_or_default();
         let message = format!("the JSON Schema `{name}` cannot be used: {reason}");
-        let place = self.report.place(&file.range);
-        let diagnostic = Diagnostic::error("GR113", message).at(place, "named here");
+        let span = self.report.span(&file.range);
+        let diagnostic = Diagnostic::error("GR113", message).at(span, "named here");
         self.report
             .push(diagnostic.help("it is a file beside the workflow that refers to no other"));
     }

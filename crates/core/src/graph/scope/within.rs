@@ -24,15 +24,15 @@ impl Scope {
     /// Converts an inner edge for the outer graph.
     pub fn edge(&self, edge: Edge) -> Edge {
         match edge {
-            Edge::Then { from, to, place } => {
-                Edge::Then { from: self.node_name(&from), to: self.target(&to), place }
+            Edge::Then { from, to, span } => {
+                Edge::Then { from: self.node_name(&from), to: self.target(&to), span }
             }
-            Edge::Join { from, to, count, place } => {
+            Edge::Join { from, to, count, span } => {
                 let from = from.iter().map(|it| self.node_name(it)).collect();
-                Edge::Join { from, to: self.node_name(&to), count, place }
+                Edge::Join { from, to: self.node_name(&to), count, span }
             }
-            Edge::Route { from, route, place } => {
-                Edge::Route { from: self.node_name(&from), route: self.route(route), place }
+            Edge::Route { from, route, span } => {
+                Edge::Route { from: self.node_name(&from), route: self.route(route), span }
             }
             Edge::May { from, to } => {
                 let to = to.iter().map(|it| self.target(it)).collect();

@@ -277,12 +277,12 @@ fn is_path(node: &Node) -> bool {
 
 /// Records the paths of a part. `always` means that the term needs them to have a value.
 fn look(node: &Node, always: bool, into: &mut Term) {
-    if let Some(place) = node.place() {
-        if always && !into.needs.contains(&place) {
-            into.needs.push(place.clone());
+    if let Some(span) = node.span() {
+        if always && !into.needs.contains(&span) {
+            into.needs.push(span.clone());
         }
-        if !into.reads.contains(&place) {
-            into.reads.push(place);
+        if !into.reads.contains(&span) {
+            into.reads.push(span);
         }
         if is_path(node) {
             return;

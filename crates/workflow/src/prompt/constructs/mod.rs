@@ -174,9 +174,9 @@ fn problems(schema: &Schema, template: &str) -> Vec<String> {
     let problems = check(schema, &prompt).into_iter();
     problems
         .map(|it| {
-            let place = template.get(it.range.clone()).unwrap_or("?");
+            let span = template.get(it.range.clone()).unwrap_or("?");
             let help = it.help.unwrap_or_default();
-            format!("{} `{place}` {} ({help})", it.code, it.message)
+            format!("{} `{span}` {} ({help})", it.code, it.message)
         })
         .collect()
 }
