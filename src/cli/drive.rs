@@ -377,14 +377,15 @@ impl<'r> Drive<'r> {
         loop {
             tokio::select! {
                 biased;
+                // First: an engine that is faster than the terminal always has a next event.
+                signal = signals.next() => self.stop(signal),
+                _ = ticks.tick() => self.views.tick(),
                 event = self.events.recv(), if is_open => match event {
                     Some(event) => self.show(&event),
                     None => is_open = false,
                 },
                 // After its last event.
                 result = &mut task, if !is_open => return result.unwrap_or_else(unwind),
-                signal = signals.next() => self.stop(signal),
-                _ = ticks.tick() => self.views.tick(),
                 // After all events that wait: a report shows the last of their steps.
                 () = std::future::ready(()), if self.is_due => {
                     self.is_due = false;

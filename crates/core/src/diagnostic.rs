@@ -1,4 +1,4 @@
-//! The mistakes of a workflow's author: each with a code, a place, a message and a fix.
+//! The mistakes of a workflow's author: each with a code, a span, a message and a fix.
 //!
 //! A check does not stop at its first diagnostic; it adds the diagnostic to a [`Diagnostics`] and
 //! continues. The caller draws them.
@@ -9,7 +9,7 @@ use std::{fmt, ops::Range, sync::Arc};
 
 pub use self::codes::{CODES, Code};
 
-/// A text that places point into: a workflow, a prompt.
+/// A text that spans point into: a workflow, a prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SourceFile {
     /// The path or other name it is shown under.
@@ -67,7 +67,7 @@ pub enum Severity {
     Error,
 }
 
-/// A marked place with a few words about it.
+/// A marked span with a few words about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Where.
@@ -85,7 +85,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// The problem, in one line.
     pub message: String,
-    /// The places, the most important first; none for a graph built in Rust.
+    /// The spans, the most important first; none for a graph built in Rust.
     pub labels: Vec<Label>,
     /// What to do about it.
     pub help: Option<String>,
@@ -108,14 +108,14 @@ impl Diagnostic {
         Self { severity: Severity::Hint, ..Self::error(code, message) }
     }
 
-    /// Adds a place.
+    /// Adds a label at a span, if there is one.
     #[must_use]
     pub fn at(mut self, span: Option<SourceSpan>, text: impl Into<String>) -> Self {
         self.labels.extend(span.map(|span| Label { span, text: text.into() }));
         self
     }
 
-    /// Says what to do about it.
+    /// Adds what to do about it.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

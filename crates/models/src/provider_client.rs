@@ -262,15 +262,15 @@ impl ProviderClient {
         headers: HeaderMap,
         wire: &Wire,
     ) -> Result<Value, ModelError> {
-        let (client, body) = (&self.client, wire.body.clone());
+        let client = |transport| self.client.clone().with_http_service(transport);
         let sent = match self.profile.protocol {
             Protocol::Chat => {
-                let client = client.clone().with_http_service(transport);
-                client.chat().headers(headers).create_byot(body).await
+                let client = client(transport);
+                client.chat().headers(headers).create_byot(wire.body.clone()).await
             }
             Protocol::Responses => {
-                let client = client.clone().with_http_service(transport);
-                client.responses().headers(headers).create_byot(body).await
+                let client = client(transport);
+                client.responses().headers(headers).create_byot(wire.body.clone()).await
             }
             Protocol::Anthropic | Protocol::Gemini => {
                 return self.post(&transport, headers, wire).await;

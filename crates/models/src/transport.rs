@@ -58,6 +58,9 @@ pub fn client_builder(url: &str) -> Result<reqwest::ClientBuilder, rustls::Error
 /// How long the usage of a whole answer may take to arrive. Some servers keep the connection open without a sign of the end.
 const USAGE_WAIT_MAX: Duration = Duration::from_secs(3);
 
+/// The longest time for a request: ten years, for nodes whose timeout is as good as none.
+const TOTAL_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
 /// The most bytes of an error's body that are read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
@@ -114,7 +117,8 @@ impl Transport {
     /// Returns a transport for one request.
     pub(super) fn for_request(&self, timeout: Option<Duration>, gate: &Arc<Gate>) -> Self {
         let mut transport = self.clone();
-        transport.limits.total = timeout.unwrap_or(self.limits.total);
+        // Adding a much longer time to an `Instant` could panic.
+        transport.limits.total = timeout.unwrap_or(self.limits.total).min(TOTAL_MAX);
         transport.gate = Some(Arc::clone(gate));
         transport
     }

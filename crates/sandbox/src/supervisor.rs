@@ -328,7 +328,8 @@ fn keep(kept: &mut Vec<u8>, bytes: &[u8], bytes_max: usize) {
 /// The missing program, as reported by the script inside.
 fn missing(word: &[u8]) -> String {
     let text = String::from_utf8_lossy(word);
-    text.trim_end().trim_start_matches("missing ").to_owned()
+    let text = text.trim_end();
+    text.strip_prefix("missing ").unwrap_or(text).to_owned()
 }
 
 /// The reading end of a pipe or a socket whose other end is inside.

@@ -86,7 +86,7 @@ impl<W, R> Group<W, R> {
         mem::replace(&mut waiting.jobs, rest)
     }
 
-    /// Fails the jobs that wait, because their writer panicked. The next one starts another writer.
+    /// Fails the jobs that wait, because their writer has ended too early. The next one starts another writer.
     pub(crate) fn abandon(&self) {
         *self.waiting() = GroupQueue::default();
     }

@@ -84,6 +84,12 @@ pub enum RegistryError {
         /// The problem.
         problem: String,
     },
+    /// Its token cannot be sent.
+    #[error("the token in `{variable}` has characters that no token has")]
+    Token {
+        /// The variable or the file.
+        variable: String,
+    },
     /// The file of certificates cannot be read.
     #[error("the certificates in `{}` cannot be read", path.display())]
     Certificates {
@@ -294,16 +300,20 @@ impl<F: Fn(&str) -> Option<String>> Variables<'_, F> {
         let url = format!("{}/", url.trim_end_matches('/'));
         let mut registry = self.registry((place, url), certificates)?;
         let in_variable = name.to_uppercase().replace('-', "_");
-        let token = self.get(&format!("CARGO_REGISTRIES_{in_variable}_TOKEN"));
-        let token = match token {
-            None => read("credentials.toml")?.and_then(|(_, text)| token_of(&text, &name)),
-            some => some,
+        let variable = format!("CARGO_REGISTRIES_{in_variable}_TOKEN");
+        let token = match self.get(&variable) {
+            None => match read("credentials.toml")? {
+                Some((path, text)) => {
+                    token_of(&path, &text, &name)?.map(|it| (path.display().to_string(), it))
+                }
+                None => None,
+            },
+            Some(token) => Some((variable, token)),
         };
-        if let Some(token) = token {
+        if let Some((variable, token)) = token {
             // It becomes a part of a file for curl.
             if token.contains(|it: char| it.is_control() || "\"\\".contains(it)) {
-                let problem = format!("the token of `{name}` has characters that no token has");
-                return Err(RegistryError::Settings { path, problem });
+                return Err(RegistryError::Token { variable });
             }
             learn(&token);
             registry.credentials = token;
@@ -343,10 +353,13 @@ fn mirror_of(path: &Path, text: &str) -> Result<Option<(String, String)>, Regist
     }
 }
 
-fn token_of(text: &str, name: &str) -> Option<String> {
-    let document = Document::parse(text).ok()?;
-    let token = document.get("registries")?.get(name)?.get("token")?;
-    token.as_str().map(str::to_owned)
+fn token_of(path: &Path, text: &str, name: &str) -> Result<Option<String>, RegistryError> {
+    let document = Document::parse(text).map_err(|error| RegistryError::Settings {
+        path: path.to_owned(),
+        problem: error.message().to_owned(),
+    })?;
+    let token = document.get("registries").and_then(|it| it.get(name)?.get("token")?.as_str());
+    Ok(token.map(str::to_owned))
 }
 
 /// Without the address and the credentials, because they may contain a password.
@@ -509,6 +522,19 @@ mod tests {
         }
         let of_git = config.replace("sparse+https", "https");
         assert!(of(&of_git, &[]).is_err());
+
+        let file = home.path().join("credentials.toml").display().to_string();
+        for (credentials, problem) in [
+            ("[registries.my-mirror]\ntoken = 'a\"b'\n", "has characters that no token has"),
+            ("[registries", "cannot be read"),
+        ] {
+            std::fs::write(home.path().join("credentials.toml"), credentials).unwrap();
+            let error = of(config, &[]).unwrap_err().to_string();
+            assert!(error.contains(problem) && error.contains(&file), "{credentials}: {error}");
+        }
+        let variable = "CARGO_REGISTRIES_MY_MIRROR_TOKEN";
+        let error = of(config, &[(variable, "a\nb")]).unwrap_err().to_string();
+        assert_eq!(error, format!("the token in `{variable}` has characters that no token has"));
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(super) async fn save(
     write: Write<'_>,
 ) -> Result<LeaseToken, CheckpointError> {
     let start = || {
-        let writer = Writer(Arc::clone(database));
+        let writer = Writer { database: Arc::clone(database), is_finished: false };
         tokio::task::spawn_blocking(move || writer.write_all());
     };
     if database.lone_run().note_next(write.run(), write.stops_run())
@@ -67,15 +67,19 @@ fn save_here(database: &Database, write: Write<'_>) -> Option<Result<LeaseToken,
 }
 
 /// The thread that writes.
-struct Writer(Arc<Database>);
+struct Writer {
+    database: Arc<Database>,
+    /// Whether no job was left. Another writer may be at work by now.
+    is_finished: bool,
+}
 
 impl Writer {
-    fn write_all(self) {
-        let mut jobs = self.0.group().next();
+    fn write_all(mut self) {
+        let mut jobs = self.next();
         while !jobs.is_empty() {
-            let results = save_all(&self.0, &jobs);
+            let results = save_all(&self.database, &jobs);
             let replies = jobs.into_iter().map(|it| it.done).zip(results);
-            jobs = self.0.group().next();
+            jobs = self.next();
             if jobs.is_empty() {
                 // A storage that is dropped after the last reply closes its database at once.
                 drop(self);
@@ -84,12 +88,19 @@ impl Writer {
             replies.for_each(|(done, result)| done.send(result));
         }
     }
+
+    fn next(&mut self) -> Vec<Job<GroupedWrite, LeaseToken>> {
+        let jobs = self.database.group().next();
+        self.is_finished = jobs.is_empty();
+        jobs
+    }
 }
 
 impl Drop for Writer {
+    /// Lets the next save start another writer, if this one panicked, or never ran because its runtime ended.
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.group().abandon();
+        if !self.is_finished {
+            self.database.group().abandon();
         }
     }
 }

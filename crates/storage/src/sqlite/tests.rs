@@ -104,6 +104,32 @@ async fn a_locked_database_is_a_named_error() {
     storage.append(&token, &commit(1, "x")).await.unwrap();
 }
 
+#[test]
+fn a_writer_that_never_ran_blocks_no_later_save() {
+    let folder = TempDir::new().unwrap();
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().max_blocking_threads(1).build().unwrap()
+    };
+    let first = runtime();
+    let (storage, token) = first.block_on(storage_with_a_run(&folder));
+    let (release, is_released) = std::sync::mpsc::channel::<()>();
+    first.spawn_blocking(move || is_released.recv());
+    let entry = commit(1, "x");
+    first.block_on(async {
+        let mut save = std::pin::pin!(storage.append(&token, &entry));
+        assert!(is_pending(save.as_mut()).await, "its writer waits for the only thread");
+    });
+    first.shutdown_background();
+    drop(release);
+
+    let save = async { tokio::time::timeout(LONG, storage.append(&token, &entry)).await };
+    runtime().block_on(save).expect("a writer was started").unwrap();
+}
+
+/// Much longer than any save.
+const LONG: Duration = Duration::from_secs(60);
+
 /// A name that no other thread of this process has; the system keeps its first 15 bytes.
 const WAITERS: &str = "lone-run-waiter";
 
