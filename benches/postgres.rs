@@ -15,8 +15,8 @@ use std::{
 
 use graphrun::{
     checkpoint::{
-        Claim, Commit, Entry, LeaseToken, Outcome, Position, Presence, RunInfo, RunJournal as _,
-        RunList as _, RunStatus, TaskRecord,
+        Commit, Entry, LeaseRequest, LeaseToken, Outcome, Position, Presence, RunInfo,
+        RunJournal as _, RunList as _, RunStatus, TaskRecord,
     },
     event::{Status, Usage},
     id::{ChannelName, NodeName, Step, TaskId},
@@ -111,7 +111,7 @@ async fn whole_run(storage: &PostgresStorage) {
 
 async fn accept(storage: &PostgresStorage) -> (Presence, LeaseToken) {
     let presence = Presence::new();
-    let claim = Claim {
+    let claim = LeaseRequest {
         owner: presence.owner().clone(),
         ttl: Duration::from_secs(15),
         replaces_fence: None,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use graphrun::{
     checkpoint::{Checkpointer, RunHistory as _, RunInfo, RunJournal as _},
-    compile::{CompiledGraph, Envelope, compile},
+    compile::{CompiledGraph, WorstCase, compile},
     diagnostic::{Diagnostics, SourceFile},
     draw::{Drawing, Reason},
     engine::{Engine, RunError},
@@ -144,7 +144,7 @@ nodes:
 #[test]
 fn the_worst_case_has_the_largest_bound() {
     let compiled = parsed(GATES).unwrap();
-    let envelope = Envelope::of(&compiled);
+    let envelope = WorstCase::of(&compiled);
     let gate = NodeName::parse("gate").unwrap();
     assert_eq!(envelope.nodes[&gate].visits_max, 10);
 }

@@ -4,7 +4,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use graphrun::{
-    cases::{CaseRun, Effort, Explored, Problem, Suite, explore},
+    cases::{CaseRun, Effort, ExplorationResult, Problem, Suite, explore},
     id::NodeName,
     registry,
     workflow::LoadError,
@@ -262,7 +262,7 @@ fn a_sum_that_may_leave_its_range_is_a_gap() {
     assert!(explored.gaps.iter().any(|it| it == gap), "{explored:?}");
 }
 
-fn explored(path: &str, states_max: usize) -> Explored {
+fn explored(path: &str, states_max: usize) -> ExplorationResult {
     let (definition, compiled) =
         graphrun::cases::load(Path::new(path), &registry()).unwrap_or_else(|it| panic!("{it:?}"));
     explore(&definition, &compiled, Effort { states_max, time_max: None }, |_| ())

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use graphrun::{
-    compile::{Envelope, compile},
+    compile::{WorstCase, compile},
     diagnostic::SourceFile,
     graph::{
         Attempts, Backoff, Bounds, Catch, Command, Contract, GraphBuilder, IntoNode, Node,
@@ -113,7 +113,7 @@ fn the_worst_case_has_the_attempts_after_exit_codes() {
     let attempts = Attempts { retry: retry.on([]), ..Attempts::default() };
     let policies = Policies { attempts, ..Policies::default() };
     let graph = graph().node("a", idle().with_policies(policies)).edge(START, "a").edge("a", "end");
-    let worst = Envelope::of(&graph.compile().unwrap());
+    let worst = WorstCase::of(&graph.compile().unwrap());
     assert_eq!(worst.nodes[&NodeName::parse("a").unwrap()].attempts_max, 9);
 }
 
@@ -449,7 +449,7 @@ nodes:
         Some(Target::Node(NodeName::parse_path("ask.give_up").unwrap()))
     );
     let graph = compile(workflow.into_graph(&factory(Services::offline(), registry()))).unwrap();
-    let envelope = Envelope::of(&graph);
+    let envelope = WorstCase::of(&graph);
     let give_up = &envelope.nodes[&NodeName::parse_path("ask.give_up").unwrap()];
     assert_eq!(give_up.visits_max, 1, "it is reached when the tokens are used up");
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use graphrun::{
-    compile::{Envelope, compile},
+    compile::{WorstCase, compile},
     nodes::{Services, factory},
     registry,
     workflow::{LoadError, json_schema, load},
@@ -56,7 +56,7 @@ fn nodes_of(path: &Path) -> Result<usize, String> {
     if !warnings.is_empty() || !graph.warnings().is_empty() {
         return Err(format!("{warnings}{}", graph.warnings()));
     }
-    let envelope = Envelope::of(&graph);
+    let envelope = WorstCase::of(&graph);
     let unbounded = envelope.nodes.iter().find(|(_, it)| it.visits_max == u64::MAX);
     match unbounded {
         Some((name, _)) => Err(format!("the visits of `{name}` have no worst case")),

@@ -12,7 +12,7 @@ mod when;
 use std::collections::BTreeMap;
 
 use graphrun::{
-    compile::{CompiledGraph, Envelope, NodeEnvelope, Why},
+    compile::{CompiledGraph, NodeWorstCase, VisitBound, WorstCase},
     draw::{Charset, Drawing},
     engine::machine::{Action, AttemptStats, FirstStep, Machine, RunSettings, Task, TaskEvent},
     event::Usage,
@@ -142,7 +142,7 @@ impl Taken {
         counts.get(node).copied().unwrap_or(0)
     }
 
-    fn fits(&self, envelope: &Envelope) -> Result<(), TestCaseError> {
+    fn fits(&self, envelope: &WorstCase) -> Result<(), TestCaseError> {
         prop_assert!(self.steps <= envelope.steps_max, "{} steps: {envelope:#?}", self.steps);
         let visits: u64 = self.visits.values().sum();
         let visits_max = envelope.most(|_, it| Some(it.visits_max));
@@ -164,7 +164,7 @@ proptest! {
     fn no_run_goes_beyond_the_worst_case(recipe in recipe(), seeds in prop::array::uniform8(any::<u64>())) {
         let dice = Dice::default();
         let graph = recipe.compiled(&dice);
-        let envelope = Envelope::of(&graph);
+        let envelope = WorstCase::of(&graph);
         for seed in seeds {
             dice.shake(seed);
             let fits = run(&graph, &dice).fits(&envelope);
@@ -189,7 +189,7 @@ fn runs_reach_every_kind_of_bound() {
     let dice = Dice::default();
     for _ in 0..400 {
         let graph = recipe().new_tree(&mut runner).unwrap().current().compiled(&dice);
-        let envelope = Envelope::of(&graph);
+        let envelope = WorstCase::of(&graph);
         let taken: Vec<Taken> = (0..64)
             .map(|seed| {
                 dice.shake(seed);
@@ -203,17 +203,17 @@ fn runs_reach_every_kind_of_bound() {
         };
         let most = |of: &dyn Fn(&Taken) -> u64| taken.iter().map(of).max().unwrap_or(0);
         count("super-steps", envelope.steps_max, most(&|it| it.steps));
-        for (node, NodeEnvelope { visits_max, attempts_max, why, is_dispatched, .. }) in
+        for (node, NodeWorstCase { visits_max, attempts_max, why, is_dispatched, .. }) in
             &envelope.nodes
         {
             let kind = match why {
-                Why::Last => "last",
-                Why::Rounds { resets, .. } if resets.is_empty() => "one round",
-                Why::Rounds { .. } => "reset rounds",
-                Why::After(causes) if causes.len() == 1 => "after one",
-                Why::After(_) => "after several",
-                Why::Deferred(_) => "deferred",
-                Why::Fails { .. } => "fails",
+                VisitBound::Last => "last",
+                VisitBound::Rounds { resets, .. } if resets.is_empty() => "one round",
+                VisitBound::Rounds { .. } => "reset rounds",
+                VisitBound::After(causes) if causes.len() == 1 => "after one",
+                VisitBound::After(_) => "after several",
+                VisitBound::Deferred(_) => "deferred",
+                VisitBound::Fails { .. } => "fails",
             };
             count(kind, *visits_max, most(&|it| Taken::of(&it.visits, node)));
             if *visits_max < *attempts_max && !is_dispatched {
@@ -269,8 +269,8 @@ fn bounded(max_visits: u32, exhausted: &str, resets: &[&str]) -> Policies {
 
 /// A line for each node, and the super-steps.
 fn worst_case(builder: GraphBuilder) -> String {
-    let envelope = Envelope::of(&builder.compile().unwrap());
-    let node = |(name, it): (&NodeName, &NodeEnvelope)| {
+    let envelope = WorstCase::of(&builder.compile().unwrap());
+    let node = |(name, it): (&NodeName, &NodeWorstCase)| {
         let items = if it.is_dispatched { " × items" } else { "" };
         format!("{name}: {}{items}, {}\n", it.visits_max, it.why)
     };
@@ -400,6 +400,6 @@ fn numbers_beyond_counting_stay_at_the_largest() {
         .route("a", ["a", "b"], |_: &Value| "a")
         .route("b", ["a", "b", "c"], |_: &Value| "a")
         .route("c", ["a", "b", "c"], |_: &Value| "a");
-    let envelope = Envelope::of(&graph.compile().unwrap());
+    let envelope = WorstCase::of(&graph.compile().unwrap());
     assert_eq!((envelope.nodes[&name("c")].visits_max, envelope.steps_max), (u64::MAX, u64::MAX));
 }

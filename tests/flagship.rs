@@ -3,7 +3,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use crate::support::{Recorded, cache_dir};
+use crate::support::{RecordedModels, cache_dir};
 use graphrun::{
     checkpoint::{Checkpointer, RunHistory as _, RunInfo, TaskRecord},
     compile::{CompiledGraph, compile},
@@ -35,7 +35,7 @@ fn compiled(replay: &Arc<Replay>, output_dir: &Path) -> CompiledGraph {
         workflow::load(Path::new("graphs/dev_team.yaml"), &registry()).unwrap();
     assert_eq!(warnings, Diagnostics::default(), "the flagship has no warnings");
     let services = Services {
-        models: Arc::new(Recorded(Arc::clone(replay))),
+        models: Arc::new(RecordedModels(Arc::clone(replay))),
         cache_dir: cache_dir(),
         output_dir: output_dir.to_owned(),
         ..Services::offline()

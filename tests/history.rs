@@ -12,7 +12,9 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Claim, ForkSource, Mapping, Presence, RunInfo},
+    checkpoint::{
+        CheckpointError, Checkpointer, ForkSource, LeaseRequest, Mapping, Presence, RunInfo,
+    },
     compile::CompiledGraph,
     engine::{Answers, Engine, ReviseError, RunEnd, RunError, ShutdownHandle},
     event::{Event, EventSink, Status},
@@ -299,7 +301,7 @@ async fn g6_a_run_with_an_owner_is_not_updated() {
     let run = bench.start(Some("x")).await;
     let presence = Presence::new();
     let ttl = Duration::from_secs(60);
-    let claim = Claim { owner: presence.owner().clone(), ttl, replaces_fence: None };
+    let claim = LeaseRequest { owner: presence.owner().clone(), ttl, replaces_fence: None };
     let token = bench.storage.acquire(&run, &claim).await.unwrap();
     let engine = bench.engine();
     let update = || engine.update(&run, write("verdict", json!("x")), None);

@@ -10,9 +10,9 @@ use std::{
 
 use graphrun::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, ForkSource, Mapping, Message, Outcome, Presence,
-        QuestionOutcome, RunHistory as _, RunInbox as _, RunInfo, RunJournal as _, RunLeases as _,
-        asked_questions,
+        CheckpointError, Checkpointer, ForkSource, LeaseRequest, Mapping, Message, Outcome,
+        Presence, QuestionOutcome, RunHistory as _, RunInbox as _, RunInfo, RunJournal as _,
+        RunLeases as _, asked_questions,
     },
     compile::CompiledGraph,
     engine::{
@@ -493,7 +493,7 @@ async fn owned_and_finished_runs_are_not_migrated() {
     place.start(&place.engine(graph())).await;
     let presence = Presence::new();
     let (owner, ttl) = (presence.owner().clone(), Duration::from_secs(60));
-    let claim = Claim { owner, ttl, replaces_fence: None };
+    let claim = LeaseRequest { owner, ttl, replaces_fence: None };
     let token = place.storage.acquire(&place.run, &claim).await.unwrap();
     let refused = place.migrate(graph(), &Mapping::default()).await;
     let Err(RunError::Checkpoint(CheckpointError::Owned { .. })) = refused else {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use graphrun::{
-    compile::{Envelope, compile},
+    compile::{WorstCase, compile},
     diagnostic::SourceFile,
     graph::{Edge, Graph, Input, RouteView, RunFacts, Trigger, Visits},
     nodes::{Services, factory},
@@ -132,7 +132,7 @@ pub fn load(text: &str) {
             ask_routes(&workflow);
             match compile(workflow.into_graph(factory.as_ref())) {
                 Ok(graph) => {
-                    Envelope::of(&graph);
+                    WorstCase::of(&graph);
                     warnings
                 }
                 Err(findings) => findings,

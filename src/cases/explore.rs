@@ -23,7 +23,7 @@ use super::{
     undecided::{sums_in_a_range, undecided},
 };
 use crate::{
-    checkpoint::{Outcome as Recorded, Position, RunStatus, TaskRecord},
+    checkpoint::{Outcome as RecordedModels, Position, RunStatus, TaskRecord},
     compile::CompiledGraph,
     engine::machine::{Action, AttemptStats, FirstStep, Machine, RunSettings, Task, TaskEvent},
     event::{Status, Usage},
@@ -56,7 +56,7 @@ pub struct Effort {
 
 /// The result of the search.
 #[derive(Clone, Debug, Default)]
-pub struct Explored {
+pub struct ExplorationResult {
     /// The number of different states.
     pub states: usize,
     /// The number of steps from these states.
@@ -96,7 +96,7 @@ struct Waypoint {
 
 /// A run before a step, or between the tasks of a step of which some need others.
 #[derive(Debug)]
-struct Open {
+struct PendingRun {
     machine: Machine,
     tasks: Vec<Task>,
     /// The records of the tasks that are settled in this step.
@@ -116,19 +116,19 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct Group {
     /// In the order in which they were found.
-    states: VecDeque<Open>,
+    states: VecDeque<PendingRun>,
     tried: usize,
 }
 
 impl Waiting {
-    fn push(&mut self, open: Open) {
+    fn push(&mut self, open: PendingRun) {
         let nodes = open.tasks.iter().map(|it| it.node.clone()).collect();
         self.groups.entry(nodes).or_default().states.push_back(open);
         self.count += 1;
     }
 
     /// Returns the first state, or if there are many, one of the group with the fewest tries.
-    fn pop(&mut self) -> Option<Open> {
+    fn pop(&mut self) -> Option<PendingRun> {
         let groups = self.groups.values_mut().filter(|it| !it.states.is_empty());
         let first = |it: &Group| it.states.front().map(|it| it.at);
         let next = if self.count < OPEN_MANY {
@@ -160,16 +160,16 @@ struct Search<'a> {
     waypoints: Vec<Waypoint>,
     open: Waiting,
     /// The runs with untried combinations; they wait until all others are done.
-    begun: VecDeque<Open>,
+    begun: VecDeque<PendingRun>,
     ran: BTreeSet<NodeName>,
-    explored: Explored,
+    explored: ExplorationResult,
     states_max: usize,
     until: Option<Instant>,
 }
 
 impl Suite {
     /// Tries all outcomes of all nodes, see [`explore`].
-    pub fn explore(&self, effort: Effort) -> Explored {
+    pub fn explore(&self, effort: Effort) -> ExplorationResult {
         explore(&self.definition, &self.compiled(), effort, |_| ())
     }
 }
@@ -183,8 +183,8 @@ pub fn explore(
     definition: &Workflow,
     graph: &CompiledGraph,
     effort: Effort,
-    mut watch: impl FnMut(&Explored),
-) -> Explored {
+    mut watch: impl FnMut(&ExplorationResult),
+) -> ExplorationResult {
     let declared = &graph.definition().limits;
     let limits = Limits { exhausted: declared.exhausted.clone(), ..unlimited(declared) };
     let mut search = Search {
@@ -200,7 +200,7 @@ pub fn explore(
         open: Waiting::default(),
         begun: VecDeque::new(),
         ran: BTreeSet::new(),
-        explored: Explored { is_complete: true, ..Explored::default() },
+        explored: ExplorationResult { is_complete: true, ..ExplorationResult::default() },
         states_max: effort.states_max,
         until: effort.time_max.and_then(|it| Instant::now().checked_add(it)),
     };
@@ -242,7 +242,7 @@ impl Search<'_> {
     }
 
     /// Tries the combined outcomes of a step: all of them, or as many as fit into one turn.
-    fn step(&mut self, mut open: Open) {
+    fn step(&mut self, mut open: PendingRun) {
         let mut choices: Vec<Vec<Outcome>> = Vec::new();
         for task in &open.tasks {
             self.ran.insert(task.node.clone());
@@ -274,7 +274,7 @@ impl Search<'_> {
     }
 
     /// Tries each outcome of each task once, and leaves the other combinations for later.
-    fn sample(&mut self, mut open: Open, choices: &[Vec<Outcome>], lengths: &[usize]) {
+    fn sample(&mut self, mut open: PendingRun, choices: &[Vec<Outcome>], lengths: &[usize]) {
         for turn in 0..lengths.iter().copied().max().unwrap_or(0) {
             let chosen: Vec<usize> = lengths.iter().map(|it| turn % it).collect();
             self.go(&open, choices, &chosen);
@@ -292,7 +292,7 @@ impl Search<'_> {
         !self.explored.is_complete
     }
 
-    fn go(&mut self, open: &Open, choices: &[Vec<Outcome>], chosen: &[usize]) {
+    fn go(&mut self, open: &PendingRun, choices: &[Vec<Outcome>], chosen: &[usize]) {
         self.explored.steps += 1;
         let mut machine = open.machine.clone();
         let before = machine.position();
@@ -334,7 +334,7 @@ impl Search<'_> {
     /// update was refused, or its route could not decide. A `catch` handles it, so the run is not stuck.
     fn note_accidents(
         &mut self,
-        open: &Open,
+        open: &PendingRun,
         choices: &[Vec<Outcome>],
         chosen: &[usize],
         actions: &[Action],
@@ -342,7 +342,7 @@ impl Search<'_> {
     ) {
         for action in actions {
             let Action::Record(record) = action else { continue };
-            let TaskRecord { task, node, outcome: Recorded::Caught { failure, .. }, .. } =
+            let TaskRecord { task, node, outcome: RecordedModels::Caught { failure, .. }, .. } =
                 record.as_ref()
             else {
                 continue;
@@ -421,7 +421,7 @@ impl Search<'_> {
         }
         let at = self.waypoints.len();
         self.waypoints.push(Waypoint { before, step });
-        self.open.push(Open { machine, tasks, records, at, next: None });
+        self.open.push(PendingRun { machine, tasks, records, at, next: None });
         Some(at)
     }
 
@@ -459,7 +459,7 @@ impl Search<'_> {
         DeadEnd { reason, path }
     }
 
-    fn finish(self) -> Explored {
+    fn finish(self) -> ExplorationResult {
         let mut explored = self.explored;
         explored.states = self.waypoints.len();
         explored.open = self.open.count + self.begun.len();
@@ -502,18 +502,18 @@ fn fail(
 /// Returns whether a route, a bound or a limit of the workflow leads to failure by design.
 fn asked_to_fail(machine: &Machine, before: &Position, records: &[TaskRecord]) -> bool {
     let fails = |it: &TaskRecord| match &it.outcome {
-        Recorded::Finished { transitions, .. }
-        | Recorded::Skipped { transitions, .. }
-        | Recorded::Caught { transitions, .. } => {
+        RecordedModels::Finished { transitions, .. }
+        | RecordedModels::Skipped { transitions, .. }
+        | RecordedModels::Caught { transitions, .. } => {
             transitions.contains(&Transition::To(Target::Fail))
         }
-        Recorded::Undecided { .. }
-        | Recorded::Failed { .. }
-        | Recorded::Retrying { .. }
-        | Recorded::Aborted
-        | Recorded::MemoSaved { .. }
-        | Recorded::Asked { .. }
-        | Recorded::Answered { .. } => false,
+        RecordedModels::Undecided { .. }
+        | RecordedModels::Failed { .. }
+        | RecordedModels::Retrying { .. }
+        | RecordedModels::Aborted
+        | RecordedModels::MemoSaved { .. }
+        | RecordedModels::Asked { .. }
+        | RecordedModels::Answered { .. } => false,
     };
     let records_of_step: Vec<&TaskRecord> = records.iter().collect();
     let (graph, state) = (machine.graph().definition(), machine.state());

@@ -24,12 +24,12 @@ use std::path::{Path, PathBuf};
 
 pub use self::{
     coverage::{Coverage, Part, PartKind},
-    explore::{DeadEnd, Effort, Explored, explore},
+    explore::{DeadEnd, Effort, ExplorationResult, explore},
     run::CaseRun,
     verdict::{Problem, step_text},
 };
 #[cfg(feature = "cli")]
-pub(crate) use self::{run::Recorded, saved::judge};
+pub(crate) use self::{run::RecordedModels, saved::judge};
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::{Diagnostics, Severity},

@@ -12,8 +12,8 @@ use crate::{
     compile::CompiledGraph,
     engine::machine::Task,
     graph::{
-        Access, Command, ErrorKind, Failure, NodeContext, NodeError, Provided, Question, Reporter,
-        SavedValues, SideEffects,
+        Access, Command, ErrorKind, Failure, NodeContext, NodeError, ProvidedValues, Question,
+        Reporter, SavedValues, SideEffects,
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Type, Update, complete, smallest},
@@ -211,7 +211,7 @@ impl<'a> Outcomes<'a> {
         let reporter = Reporter::default();
         let ctx = NodeContext {
             facts: task.facts.clone(),
-            provided: Provided::default(),
+            provided: ProvidedValues::default(),
             run: run.clone(),
             task: task.id,
             node: task.node.clone(),

@@ -14,7 +14,7 @@ use crate::{
     state::{Channel, NumberRange, Reducer},
     workflow::{
         Workflow,
-        case_file::{Computed, accesses, computed},
+        case_file::{ComputedField, accesses, computed},
     },
 };
 
@@ -67,7 +67,7 @@ impl Relevant {
                 items.insert(name.clone());
             }
         }
-        for Computed { node, to, from, .. } in computed(definition, graph) {
+        for ComputedField { node, to, from, .. } in computed(definition, graph) {
             let is_read = read.iter().any(|it| it.channel == to);
             if is_read || from.may_fail {
                 counted.extend(from.visits.iter().cloned());

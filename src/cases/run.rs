@@ -95,7 +95,7 @@ impl Suite {
         let models: Option<Arc<dyn ModelSource>> = case.replay.as_ref().and_then(|path| {
             // The check of the test case has verified that it can be read.
             let replay = Replay::load(path).ok()?;
-            Some(Arc::new(Recorded::new(replay)) as _)
+            Some(Arc::new(RecordedModels::new(replay)) as _)
         });
         let prompted = case.expect.prompts.iter().map(|it| it.value.0.clone());
         let script = Script::new(case.answers.clone(), models.is_some());
@@ -286,15 +286,15 @@ fn missing(case: &Case, gap: &Gap, traces: &Traces) -> Problem {
 
 /// One recording in place of all models.
 #[derive(Debug)]
-pub(crate) struct Recorded(Arc<Replay>);
+pub(crate) struct RecordedModels(Arc<Replay>);
 
-impl Recorded {
+impl RecordedModels {
     pub(crate) fn new(replay: Replay) -> Self {
         Self(Arc::new(replay))
     }
 }
 
-impl ModelSource for Recorded {
+impl ModelSource for RecordedModels {
     fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         Ok(Arc::clone(&self.0) as Arc<dyn ChatModel>)
     }

@@ -13,7 +13,7 @@ use crate::{
     state::{Channel, NumberRange},
     workflow::{
         Workflow,
-        case_file::{Computed, accesses, computed},
+        case_file::{ComputedField, accesses, computed},
     },
 };
 
@@ -30,7 +30,7 @@ pub(super) fn undecided(definition: &Workflow, graph: &Graph) -> Vec<String> {
     // A field that is computed from a chosen value varies with it.
     loop {
         let known = chosen.len();
-        let varies = |it: &&Computed| it.from.reads_facts || reads(&it.from, &chosen);
+        let varies = |it: &&ComputedField| it.from.reads_facts || reads(&it.from, &chosen);
         for it in computed.iter().filter(varies).cloned().collect::<Vec<_>>() {
             let has_others = it.from.reads_facts || it.from.is_opaque && !it.is_copy;
             if has_others && accesses.iter().any(|read| read.channel == it.to) {
@@ -104,7 +104,7 @@ pub(super) fn sums_in_a_range(definition: &Workflow, graph: &Graph) -> Vec<Strin
 }
 
 /// Returns the fields whose values the exploration chooses: inputs, messages, and what a node writes that does not only compute.
-fn chosen(graph: &Graph, computed: &[Computed]) -> BTreeSet<ChannelName> {
+fn chosen(graph: &Graph, computed: &[ComputedField]) -> BTreeSet<ChannelName> {
     let mut chosen: BTreeSet<ChannelName> =
         graph.input.iter().chain(&graph.inbox).cloned().collect();
     for (name, spec) in &graph.nodes {

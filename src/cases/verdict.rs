@@ -6,7 +6,7 @@ use super::run::Traces;
 use crate::{
     diagnostic::SourceSpan,
     id::NodeName,
-    workflow::case_file::{Expectation, Expected, PromptParts, Stage},
+    workflow::case_file::{Expectation, ExpectedValue, PromptParts, Stage},
 };
 
 /// The number of steps shown before and after the first difference.
@@ -80,7 +80,7 @@ pub(super) fn compare(expect: &Expectation, traces: &Traces) -> Vec<Problem> {
         }
     }
     let count = |node: &NodeName| traces.route.iter().flatten().filter(|it| *it == node).count();
-    for Expected { value: (node, wanted), span } in &expect.visits {
+    for ExpectedValue { value: (node, wanted), span } in &expect.visits {
         let actual = count(node);
         if actual != *wanted {
             let problem = Problem::new(span, format!("`{node}` ran a different number of times"));
@@ -113,7 +113,10 @@ pub fn step_text(nodes: &[NodeName]) -> String {
 }
 
 /// Matches the route against the expected stages, with all interpretations of `…` in parallel.
-fn compare_route(expected: &Expected<Vec<Stage>>, actual: &[Vec<NodeName>]) -> Option<Problem> {
+fn compare_route(
+    expected: &ExpectedValue<Vec<Stage>>,
+    actual: &[Vec<NodeName>],
+) -> Option<Problem> {
     let stages = &expected.value;
     let mut reading = readings(stages, vec![0]);
     for (at, step) in actual.iter().enumerate() {
@@ -148,7 +151,7 @@ fn readings(stages: &[Stage], mut reading: Vec<usize>) -> Vec<usize> {
 }
 
 fn differs_at(
-    expected: &Expected<Vec<Stage>>,
+    expected: &ExpectedValue<Vec<Stage>>,
     reading: &[usize],
     at: usize,
     actual: &[Vec<NodeName>],
@@ -185,7 +188,10 @@ fn excerpt(steps: &[String], at: usize) -> String {
     shown.join(", ")
 }
 
-fn compare_value(expected: &Expected<(Vec<String>, Value)>, traces: &Traces) -> Option<Problem> {
+fn compare_value(
+    expected: &ExpectedValue<(Vec<String>, Value)>,
+    traces: &Traces,
+) -> Option<Problem> {
     let (path, wanted) = &expected.value;
     let held = traces.values.get(path[0].as_str()).unwrap_or(&Value::Null);
     let actual = path[1..].iter().try_fold(held, |value, name| value.get(name));
@@ -217,7 +223,7 @@ fn includes(actual: &Value, wanted: &Value) -> bool {
 
 /// Looks for the expected parts in the prompts of a node.
 fn compare_prompts(
-    Expected { value: (node, parts), span }: &Expected<(NodeName, PromptParts)>,
+    ExpectedValue { value: (node, parts), span }: &ExpectedValue<(NodeName, PromptParts)>,
     traces: &Traces,
 ) -> Vec<Problem> {
     let prompts = traces.prompts.get(node).map_or(&[][..], Vec::as_slice);
@@ -241,7 +247,7 @@ fn compare_prompts(
 }
 
 /// Looks for the expected events in their order; other events may come between them.
-fn compare_events(expected: &[Expected<String>], actual: &[String]) -> Option<Problem> {
+fn compare_events(expected: &[ExpectedValue<String>], actual: &[String]) -> Option<Problem> {
     let mut told = actual.iter();
     let missed = expected.iter().find(|wanted| !told.any(|it| *it == wanted.value))?;
     let names = expected.iter().map(|it| it.value.as_str()).collect::<Vec<_>>().join(", ");

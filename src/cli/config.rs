@@ -13,7 +13,7 @@ mod trust;
 use std::{collections::BTreeMap, sync::Arc};
 
 use self::trust::{Amount, Trust};
-pub(super) use self::{layers::FolderFile, trust::Withheld};
+pub(super) use self::{layers::FolderFile, trust::WithheldSetting};
 use super::{
     database::without_secrets,
     error::CliError,
@@ -92,7 +92,7 @@ pub(super) struct Config {
     /// The files that were read, as they are shown.
     files: Vec<String>,
     /// The ignored settings of an untrusted file.
-    withheld: Vec<Withheld>,
+    withheld: Vec<WithheldSetting>,
 }
 
 /// A value and its source.
@@ -112,7 +112,7 @@ impl Config {
     }
 
     /// Returns the settings that are ignored because the user does not trust the folder.
-    pub(super) fn withheld(&self) -> &[Withheld] {
+    pub(super) fn withheld(&self) -> &[WithheldSetting] {
         &self.withheld
     }
 
@@ -121,9 +121,12 @@ impl Config {
     /// # Errors
     ///
     /// Fails with each of them, its position and the remedies.
-    pub(super) fn check_trust(&self, needs: impl Fn(&Withheld) -> bool) -> Result<(), CliError> {
+    pub(super) fn check_trust(
+        &self,
+        needs: impl Fn(&WithheldSetting) -> bool,
+    ) -> Result<(), CliError> {
         let problems: Vec<String> =
-            self.withheld.iter().filter(|it| needs(it)).map(Withheld::shown).collect();
+            self.withheld.iter().filter(|it| needs(it)).map(WithheldSetting::shown).collect();
         if problems.is_empty() { Ok(()) } else { Err(untrusted(problems)) }
     }
 

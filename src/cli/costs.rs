@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    config::FILE, error::CliError, exit::Exit, models::Connected, options::Settings, words,
+    config::FILE, error::CliError, exit::Exit, models::ConnectedModels, options::Settings, words,
 };
 use crate::{
     id::NodeName,
@@ -18,7 +18,7 @@ use crate::{
 pub(super) fn check(
     workflow: &Workflow,
     settings: &Settings,
-    connected: &Connected,
+    connected: &ConnectedModels,
 ) -> Result<(), CliError> {
     let (problems, models) = (Vec::new(), BTreeSet::new());
     let mut limits = UnenforceableLimits { settings, connected, problems, models };
@@ -29,7 +29,7 @@ pub(super) fn check(
 /// The cost limits that cannot be enforced.
 struct UnenforceableLimits<'a> {
     settings: &'a Settings,
-    connected: &'a Connected,
+    connected: &'a ConnectedModels,
     /// Each limit, with its models.
     problems: Vec<String>,
     /// The models without a price.

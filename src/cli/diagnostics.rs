@@ -27,7 +27,7 @@ const LINE_LENGTH_MAX: usize = 2_000;
 
 /// The result of checking a workflow.
 #[derive(Debug)]
-pub(super) struct Checked {
+pub(super) struct CheckedWorkflow {
     /// The path of the workflow.
     pub(super) workflow: PathBuf,
     /// The diagnostics, including those of its prompts.
@@ -47,7 +47,7 @@ pub(super) fn draw(diagnostics: &Diagnostics, paint: Paint, columns: usize) -> S
     let mut text = String::new();
     for diagnostic in diagnostics.in_order() {
         let before = text.len();
-        if handler.render_report(&mut text, &Drawn::new(diagnostic)).is_err() {
+        if handler.render_report(&mut text, &DrawnDiagnostic::new(diagnostic)).is_err() {
             // A label outside of its file cannot be drawn; the message is still printed.
             text.truncate(before);
             text.extend([diagnostic.code, ": ", &diagnostic.message, "\n"]);
@@ -110,8 +110,8 @@ pub(super) struct Finding {
 
 impl Finding {
     /// Returns all diagnostics, those of each workflow in source order.
-    pub(super) fn all(checked: &[Checked]) -> Vec<Self> {
-        let diagnostics = checked.iter().flat_map(|Checked { workflow, diagnostics }| {
+    pub(super) fn all(checked: &[CheckedWorkflow]) -> Vec<Self> {
+        let diagnostics = checked.iter().flat_map(|CheckedWorkflow { workflow, diagnostics }| {
             diagnostics.in_order().into_iter().map(|it| Self::new(it, workflow))
         });
         diagnostics.collect()
@@ -137,12 +137,12 @@ impl Finding {
 }
 
 /// A diagnostic in the form that miette draws.
-struct Drawn<'a> {
+struct DrawnDiagnostic<'a> {
     diagnostic: &'a Diagnostic,
     source: Option<NamedSource<String>>,
 }
 
-impl<'a> Drawn<'a> {
+impl<'a> DrawnDiagnostic<'a> {
     fn new(diagnostic: &'a Diagnostic) -> Self {
         let can_be_drawn = diagnostic.labels.iter().all(|it| stands_in_short_lines(&it.span));
         let file = diagnostic.labels.first().map(|it| &it.span.file).filter(|_| can_be_drawn);
@@ -169,7 +169,7 @@ fn stands_in_short_lines(SourceSpan { file, range }: &SourceSpan) -> bool {
     text[start..end].lines().all(|it| it.len() <= LINE_LENGTH_MAX)
 }
 
-impl miette::Diagnostic for Drawn<'_> {
+impl miette::Diagnostic for DrawnDiagnostic<'_> {
     fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         Some(Box::new(self.diagnostic.code))
     }
@@ -201,15 +201,15 @@ impl miette::Diagnostic for Drawn<'_> {
     }
 }
 
-impl std::error::Error for Drawn<'_> {}
+impl std::error::Error for DrawnDiagnostic<'_> {}
 
-impl fmt::Display for Drawn<'_> {
+impl fmt::Display for DrawnDiagnostic<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&clean(&self.diagnostic.message))
     }
 }
 
-impl fmt::Debug for Drawn<'_> {
+impl fmt::Debug for DrawnDiagnostic<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -223,8 +223,8 @@ mod tests {
     use crate::diagnostic::SourceFile;
 
     /// Errors and warnings, with labels in two files and without any.
-    pub(super) fn checked() -> Checked {
-        Checked { workflow: "team.yaml".into(), diagnostics: diagnostics() }
+    pub(super) fn checked() -> CheckedWorkflow {
+        CheckedWorkflow { workflow: "team.yaml".into(), diagnostics: diagnostics() }
     }
 
     fn diagnostics() -> Diagnostics {

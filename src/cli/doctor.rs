@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    config::{Config, FILE, Withheld},
+    config::{Config, FILE, WithheldSetting},
     database::Database,
     error::CliError,
     exit::Exit,
@@ -315,7 +315,7 @@ fn configuration(config: Result<&Config, CliError>) -> Check {
         Err(error) => return refused("settings", error),
     };
     if !config.withheld().is_empty() {
-        let list: Vec<String> = config.withheld().iter().map(Withheld::shown).collect();
+        let list: Vec<String> = config.withheld().iter().map(WithheldSetting::shown).collect();
         return Check::bad("settings", format!("`{FILE}` is not trusted: {}", list.join("; ")))
             .help(Some("remove it from the file, or read the file and run `graphrun trust`"));
     }

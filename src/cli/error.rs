@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_repeated_cause_is_printed_once() {
         let source = io::Error::other("Error code 13: disk is full");
-        let source = Caused { text: "disk is full", source };
+        let source = CausedError { text: "disk is full", source };
         let error = CliError::usage("cannot save").because(source);
         assert_eq!(
             error.draw(Paint::new(false), 80),
@@ -175,7 +175,7 @@ mod tests {
     /// An error with a cause.
     #[derive(Debug, thiserror::Error)]
     #[error("{text}")]
-    struct Caused {
+    struct CausedError {
         text: &'static str,
         source: io::Error,
     }

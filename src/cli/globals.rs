@@ -5,7 +5,7 @@ use std::{cell::OnceCell, io, sync::Arc, time::Duration};
 use clap::{Args, ValueEnum};
 
 use super::{
-    config::{Config, Withheld},
+    config::{Config, WithheldSetting},
     database::Database,
     error::CliError,
     exit::Exit,
@@ -178,7 +178,7 @@ impl Globals {
     /// # Errors
     ///
     /// Also fails when one of the settings needs trust and the user denies it.
-    fn config_for(&self, uses: impl Fn(&Withheld) -> bool) -> Result<&Config, CliError> {
+    fn config_for(&self, uses: impl Fn(&WithheldSetting) -> bool) -> Result<&Config, CliError> {
         let config = self.config()?;
         let Err(refused) = config.check_trust(uses) else { return Ok(config) };
         if !self.can_ask() || !trust::ask(config.withheld())? {

@@ -8,7 +8,7 @@ use std::{
 
 use super::{config::Config as UserConfig, error::CliError, exit::Exit, options::Settings};
 use crate::{
-    cases::Recorded,
+    cases::RecordedModels,
     graph::{ErrorKind, Failure},
     id::NodeName,
     models::{
@@ -22,13 +22,13 @@ use crate::{
 
 /// The models of a run, and which of them may cost money.
 #[derive(Debug)]
-pub(super) struct Connected {
+pub(super) struct ConnectedModels {
     pub(super) source: Arc<dyn ModelSource>,
     /// The usable models; none for a recording.
     usable: BTreeSet<String>,
 }
 
-impl Connected {
+impl ConnectedModels {
     /// The usable models; none for a recording.
     pub(super) fn usable(&self) -> &BTreeSet<String> {
         &self.usable
@@ -52,12 +52,12 @@ pub(super) fn connect<'a>(
     embeddings: impl Iterator<Item = (&'a NodeName, BTreeSet<&'a str>)>,
     mut programs: impl Iterator<Item = &'a Program>,
     settings: &Settings,
-) -> Result<Connected, CliError> {
+) -> Result<ConnectedModels, CliError> {
     if let Some(path) = &settings.options.replay {
         let replay = Replay::load(path)
             .map_err(|error| CliError::usage("the recording cannot be replayed").because(error))?;
-        let source = Arc::new(Recorded::new(replay));
-        return Ok(Connected { source, usable: BTreeSet::new() });
+        let source = Arc::new(RecordedModels::new(replay));
+        return Ok(ConnectedModels { source, usable: BTreeSet::new() });
     }
     let mut providers = Providers::default();
     if let (Some(path), Some(_)) = (&settings.options.record, programs.next()) {
@@ -84,7 +84,7 @@ pub(super) fn connect<'a>(
         let usable = providers.models.iter().filter(|(_, it)| it.is_ok());
         let usable = usable.map(|(name, _)| name).chain(providers.embeddings.keys());
         let usable = usable.cloned().collect();
-        return Ok(Connected { source: Arc::new(providers), usable });
+        return Ok(ConnectedModels { source: Arc::new(providers), usable });
     }
     let problems = unusable.into_iter().flat_map(|(failures, agents)| {
         // Each on its own line, because a long line is cut.

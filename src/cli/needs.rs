@@ -7,7 +7,7 @@ use super::{
     error::CliError,
     exit::Exit,
     hosts,
-    models::{self, Connected},
+    models::{self, ConnectedModels},
     network,
     options::Settings,
     web,
@@ -99,7 +99,7 @@ impl<'w> Needs<'w> {
     /// # Errors
     ///
     /// Fails when an agent has no usable model, when a model for embeddings cannot be used, or a cost limit cannot be enforced.
-    pub(super) fn connect_models(&self) -> Result<Connected, CliError> {
+    pub(super) fn connect_models(&self) -> Result<ConnectedModels, CliError> {
         let agents = self.nodes.iter();
         let agents = agents.filter_map(|(name, it)| Some((name, it.settings.models()?.models)));
         let embeddings = self.nodes.iter();

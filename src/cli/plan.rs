@@ -20,7 +20,7 @@ use super::{
     words::{clean, cost, duration, quoted_list, table, tokens},
 };
 use crate::{
-    compile::{CompiledGraph, Envelope, NodeEnvelope},
+    compile::{CompiledGraph, NodeWorstCase, WorstCase},
     draw::Drawing,
     graph::Limits,
     id::NodeName,
@@ -134,7 +134,7 @@ impl Plan {
 
     fn planned(compiled: &CompiledGraph, rates: &Rates) -> Self {
         let graph = compiled.definition();
-        let envelope = Envelope::of(compiled);
+        let envelope = WorstCase::of(compiled);
         let (steps_max, time_max) = (envelope.steps_max, envelope.time_max);
         let order = Drawing::of(graph).nodes;
         let nodes: Vec<PlannedNode> = order
@@ -261,7 +261,7 @@ impl Plan {
 }
 
 impl KnownTotals {
-    fn of(envelope: &Envelope, nodes: &[PlannedNode]) -> Self {
+    fn of(envelope: &WorstCase, nodes: &[PlannedNode]) -> Self {
         let nodes: BTreeMap<&NodeName, &PlannedNode> =
             nodes.iter().map(|it| (&it.node, it)).collect();
         let cost = |it: &PlannedNode| it.cost_usd_max.map(parts_of_usd);
@@ -293,8 +293,8 @@ impl LargestNodes {
 }
 
 impl PlannedNode {
-    fn new(node: NodeName, kind: &'static str, envelope: &NodeEnvelope, rates: &Rates) -> Self {
-        let NodeEnvelope { visits_max, is_dispatched, attempts_max, calls_max, time_max, why } =
+    fn new(node: NodeName, kind: &'static str, envelope: &NodeWorstCase, rates: &Rates) -> Self {
+        let NodeWorstCase { visits_max, is_dispatched, attempts_max, calls_max, time_max, why } =
             envelope;
         let (tokens_max, cost_usd_max) = match calls_max {
             Some(0) => (Some(0), Some(0.0)),

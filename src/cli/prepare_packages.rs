@@ -58,7 +58,7 @@ pub(super) struct Args {
 
 /// A folder of the cache that was removed.
 #[derive(Debug, Serialize)]
-struct Removed {
+struct RemovedFolder {
     location: PathBuf,
     bytes: u64,
 }
@@ -120,8 +120,10 @@ fn prune(unused_for: Duration, globals: &Globals) -> Result<Exit, CliError> {
         let message = format!("the cache `{}` cannot be pruned", cache.display());
         CliError::new(Exit::Unusable, message).because(error)
     })?;
-    let removed: Vec<Removed> =
-        pruned.into_iter().map(|it| Removed { location: it.folder, bytes: it.bytes }).collect();
+    let removed: Vec<RemovedFolder> = pruned
+        .into_iter()
+        .map(|it| RemovedFolder { location: it.folder, bytes: it.bytes })
+        .collect();
     let text = if globals.output == Output::Json {
         to_json(&removed)?
     } else {

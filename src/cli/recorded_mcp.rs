@@ -13,14 +13,14 @@ use crate::{
 
 /// Servers whose results are added to a recording.
 #[derive(Debug)]
-struct Recorded {
+struct RecordedServers {
     servers: Arc<dyn McpCaller>,
     file: RecordingFile,
 }
 
 /// The results of a recording, in place of servers.
 #[derive(Debug)]
-struct Replayed(Replay);
+struct ReplayedServers(Replay);
 
 /// Returns servers whose results are recorded.
 ///
@@ -34,7 +34,7 @@ pub(super) fn recorded(
     let file = RecordingFile::open(path).map_err(|error| {
         CliError::usage("the recording cannot be written; nothing was started").because(error)
     })?;
-    Ok(Arc::new(Recorded { servers, file }))
+    Ok(Arc::new(RecordedServers { servers, file }))
 }
 
 /// Returns the recorded results. No server is started.
@@ -45,7 +45,7 @@ pub(super) fn recorded(
 pub(super) fn replayed(path: &Path) -> Result<Arc<dyn McpCaller>, CliError> {
     let replay = Replay::load(path)
         .map_err(|error| CliError::usage("the recording cannot be replayed").because(error))?;
-    Ok(Arc::new(Replayed(replay)))
+    Ok(Arc::new(ReplayedServers(replay)))
 }
 
 /// Returns a call as a recording has it.
@@ -54,7 +54,7 @@ fn question(tool: &ServerTool, input: &Value) -> String {
 }
 
 #[async_trait]
-impl McpCaller for Recorded {
+impl McpCaller for RecordedServers {
     async fn call(
         &self,
         tool: &ServerTool,
@@ -74,7 +74,7 @@ impl McpCaller for Recorded {
 }
 
 #[async_trait]
-impl McpCaller for Replayed {
+impl McpCaller for ReplayedServers {
     async fn call(
         &self,
         tool: &ServerTool,

@@ -21,8 +21,8 @@ use crate::{
     diagnostic::did_you_mean,
     engine::machine::{FirstStep, Machine, RunSettings, Task},
     graph::{
-        Edge, Input, NodeContext, NodeError, Provided, Reporter, RouteView, RunFacts, SavedValues,
-        Target, Transition, Trigger,
+        Edge, Input, NodeContext, NodeError, ProvidedValues, Reporter, RouteView, RunFacts,
+        SavedValues, Target, Transition, Trigger,
     },
     id::{NodeName, RunId, Step, TaskId},
 };
@@ -250,7 +250,7 @@ fn context(run: RunId, graph: &CompiledGraph, task: Task) -> NodeContext {
         memos: SavedValues::default(),
         cancel: reporter.cancel(),
         reporter,
-        provided: Provided::default(),
+        provided: ProvidedValues::default(),
     }
 }
 

@@ -97,7 +97,7 @@ impl ReportFiles {
             return Vec::new();
         }
         let shown = match checkpointer.load(run).await {
-            Ok(saved) => Shown::of(saved, &self.schema, Arc::clone(&self.workflow)),
+            Ok(saved) => ReportState::of(saved, &self.schema, Arc::clone(&self.workflow)),
             Err(error) => Err(with_causes(&error)),
         };
         let mut warnings = Vec::new();
@@ -115,8 +115,8 @@ impl ReportFiles {
         warnings
     }
 
-    async fn write_one(&self, file: &ReportFile, shown: &Shown) -> Result<(), String> {
-        let Shown { state, visits, facts } = shown;
+    async fn write_one(&self, file: &ReportFile, shown: &ReportState) -> Result<(), String> {
+        let ReportState { state, visits, facts } = shown;
         let content = file.render(state, visits, facts).map_err(|it| with_causes(&it))?;
         {
             let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,13 +140,13 @@ impl ReportFiles {
 }
 
 /// What reports can read of a run.
-struct Shown {
+struct ReportState {
     state: State,
     visits: Visits,
     facts: RunFacts,
 }
 
-impl Shown {
+impl ReportState {
     fn of(saved: SavedRun, schema: &Schema, workflow: Arc<str>) -> Result<Self, String> {
         let SavedRun { summary, position, values, .. } = saved;
         let usage = position.total_usage();

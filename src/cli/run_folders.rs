@@ -163,7 +163,7 @@ pub(super) async fn remove(info: &RunInfo, database: &Database) {
 
 /// What runs have left that are no longer in the database.
 #[derive(Debug, Default)]
-pub(super) struct LeftOver {
+pub(super) struct Leftovers {
     pub(super) worktrees: Vec<PathBuf>,
     /// The homes of programs.
     pub(super) homes: Vec<PathBuf>,
@@ -177,8 +177,8 @@ pub(super) struct LeftOver {
 pub(super) async fn left_over(
     database: &Database,
     checkpointer: Option<&dyn Checkpointer>,
-) -> Result<LeftOver, CliError> {
-    let mut found = LeftOver::default();
+) -> Result<Leftovers, CliError> {
+    let mut found = Leftovers::default();
     // Without the folder there are no worktrees.
     for entry in fs::read_dir(place(database)?).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -26,7 +26,7 @@ use super::{
     words::count,
 };
 use crate::{
-    cases::{self, Effort, Explored, Suite, explore},
+    cases::{self, Effort, ExplorationResult, Suite, explore},
     compile::CompiledGraph,
     workflow::{LoadError, Workflow},
 };
@@ -120,7 +120,7 @@ impl Args {
 }
 
 /// `exploring: 1,200 states, 40,000 steps`
-fn how_far(explored: &Explored) -> String {
+fn how_far(explored: &ExplorationResult) -> String {
     let (states, steps) = (explored.states as u64, explored.steps as u64);
     format!("exploring: {}, {}", count(states, "state"), count(steps, "step"))
 }

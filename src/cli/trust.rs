@@ -10,7 +10,7 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    config::{Config, FILE, FolderFile, Withheld},
+    config::{Config, FILE, FolderFile, WithheldSetting},
     database::{MEMORY_DEFAULT, PATH_DEFAULT},
     error::CliError,
     exit::Exit,
@@ -47,7 +47,7 @@ pub(super) struct Args {
 /// A folder or a database in the lists, as it is printed.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Listed {
+enum TrustEntry {
     Folder { folder: String, status: &'static str },
     Database { database: String, status: &'static str },
 }
@@ -168,7 +168,7 @@ fn about_database(path: &Path, kind: DatabaseKind) -> String {
 /// # Errors
 ///
 /// Fails when the list of trusted folders cannot be changed.
-pub(super) fn ask(withheld: &[Withheld]) -> Result<bool, CliError> {
+pub(super) fn ask(withheld: &[WithheldSetting]) -> Result<bool, CliError> {
     let failed = |error| CliError::read(Path::new("."), error);
     let folder = fs::canonicalize(".").map_err(failed)?;
     let Some(file) = FolderFile::read(&folder)? else { return Ok(false) };
@@ -221,22 +221,22 @@ fn list(trusted: &TrustedFolders, globals: &Globals) -> Result<Exit, CliError> {
     };
     let shown = |it: &Path| it.display().to_string();
     let folders =
-        trusted.folders().map(|it| Listed::Folder { folder: shown(it), status: status(it) });
+        trusted.folders().map(|it| TrustEntry::Folder { folder: shown(it), status: status(it) });
     let databases = known_databases::trusted()?.into_iter().map(|it| {
         let status = match UntrustedFile::find(&it) {
             _ if !it.exists() => "gone",
             Ok(None) => "trusted",
             Ok(Some(_)) | Err(_) => "changed",
         };
-        Listed::Database { database: shown(&it), status }
+        TrustEntry::Database { database: shown(&it), status }
     });
-    let listed: Vec<Listed> = folders.chain(databases).collect();
+    let listed: Vec<TrustEntry> = folders.chain(databases).collect();
     let text = if globals.output == Output::Json {
         to_json(&listed)?
     } else {
-        let row = |it: &Listed| match it {
-            Listed::Folder { folder: place, status }
-            | Listed::Database { database: place, status } => {
+        let row = |it: &TrustEntry| match it {
+            TrustEntry::Folder { folder: place, status }
+            | TrustEntry::Database { database: place, status } => {
                 vec![clean(place), (*status).to_owned()]
             }
         };

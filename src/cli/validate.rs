@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    diagnostics::{Checked, Finding, draw, github, hint, sarif},
+    diagnostics::{CheckedWorkflow, Finding, draw, github, hint, sarif},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
@@ -56,7 +56,7 @@ impl Args {
                         diagnostic
                     }
                 };
-            checked.push(Checked { workflow: path.clone(), diagnostics });
+            checked.push(CheckedWorkflow { workflow: path.clone(), diagnostics });
         }
         // Without a working directory, paths stay as they were given.
         let folder = env::current_dir().unwrap_or_default();
@@ -72,7 +72,7 @@ impl Args {
         {
             print_message(&format!("{} {hint}", globals.stderr.command("help:")));
         }
-        let refused = |it: &Checked| {
+        let refused = |it: &CheckedWorkflow| {
             fails(&it.diagnostics, Severity::Error)
                 || self.strict && fails(&it.diagnostics, Severity::Warning)
         };
@@ -81,9 +81,9 @@ impl Args {
     }
 }
 
-fn drawn(checked: &[Checked], globals: &Globals) -> String {
+fn drawn(checked: &[CheckedWorkflow], globals: &Globals) -> String {
     let mut text = String::new();
-    for Checked { workflow, diagnostics } in checked {
+    for CheckedWorkflow { workflow, diagnostics } in checked {
         text += &draw(diagnostics, globals.stdout, columns());
         text.extend([
             workflow.display().to_string(),

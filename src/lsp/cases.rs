@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{
     grammar::{self, Role},
     protocol::{Hover, Location},
-    workspace::{DocumentView, Spot, Tested, Workspace},
+    workspace::{DocumentView, Spot, TestedWorkflow, Workspace},
 };
 use crate::{
     state::{Schema, Type},
@@ -80,7 +80,7 @@ fn about_key(view: &DocumentView<'_>, spot: &Spot) -> Option<String> {
 }
 
 /// Returns the description of a node, or of one of a used workflow.
-fn about_node(workflow: &DocumentView<'_>, tested: &Tested, name: &str) -> Option<String> {
+fn about_node(workflow: &DocumentView<'_>, tested: &TestedWorkflow, name: &str) -> Option<String> {
     workflow.about_node(name).or_else(|| {
         let writes = tested.nodes.get(name)?.as_ref().filter(|it| !it.is_empty());
         let writes = writes.map(|it| format!("\n\n- writes `{}`", it.join("`, `")));

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     cases,
-    expressions::{OF_PROMPTS, Wanted, open_code, type_of, variables, wanted},
+    expressions::{ExpectedKind, OF_PROMPTS, open_code, type_of, variables, wanted},
     grammar::{self, Role},
     positions::LineIndex,
     protocol::{CompletionItem, ItemKind, TextEdit},
@@ -330,23 +330,23 @@ impl Offers<'_, '_> {
         let bound = format!("{}{context}{before}", self.view.items_of(path));
         let ty = |chain| self.view.state.and_then(|it| type_of(chain, &bound, it));
         match wanted {
-            Wanted::ValueOf(of) => {
+            ExpectedKind::ValueOf(of) => {
                 for value in ty(of).as_ref().map(values).unwrap_or_default() {
                     self.add(&value, ItemKind::EnumMember);
                 }
             }
-            Wanted::Node => {
+            ExpectedKind::Node => {
                 self.nodes();
                 for node in self.view.inner_nodes {
                     self.add(node, ItemKind::Function);
                 }
             }
-            Wanted::MemberOf(of) => {
+            ExpectedKind::MemberOf(of) => {
                 if let Some(ty) = ty(of) {
                     self.members(&ty, is_template);
                 }
             }
-            Wanted::Name(compared) => {
+            ExpectedKind::Name(compared) => {
                 let in_quotes = self.written.text[..begin].ends_with('"');
                 let quote = if in_quotes { '\'' } else { '"' };
                 match compared.and_then(ty) {
@@ -377,7 +377,7 @@ impl Offers<'_, '_> {
                     self.functions(|it| !it.is_method());
                 }
             }
-            Wanted::Nothing => (),
+            ExpectedKind::Nothing => (),
         }
     }
 

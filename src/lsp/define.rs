@@ -2,7 +2,7 @@
 
 use super::{
     cases,
-    expressions::{Wanted, chain_at, open_code, quoted_at},
+    expressions::{ExpectedKind, chain_at, open_code, quoted_at},
     grammar::Role,
     protocol::{Location, Position, Range},
     workspace::{DocumentView, Workspace},
@@ -74,7 +74,7 @@ impl DocumentView<'_> {
     fn declared_within(&self, expression: &str, at: usize) -> Option<Location> {
         let expression = expression.replace("\\\"", " \"");
         if let Some((range, wanted)) = quoted_at(&expression, at) {
-            let is_node = wanted == Wanted::Node;
+            let is_node = wanted == ExpectedKind::Node;
             return is_node.then(|| self.declared("nodes", &expression[range])).flatten();
         }
         let chain = &expression[chain_at(&expression, at)?];

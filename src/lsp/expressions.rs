@@ -13,7 +13,7 @@ use crate::{
 
 /// The kind of text that is expected at the end of an incomplete expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted<'t> {
+pub(super) enum ExpectedKind<'t> {
     /// A string that is compared with this, inside the quotes.
     ValueOf(&'t str),
     /// The name of a node, inside the quotes.
@@ -34,23 +34,23 @@ pub(super) const OF_PROMPTS: &[(&str, &str)] = &[
 ];
 
 /// Returns the kind of text that is expected after a text, and where its typed part starts.
-pub(super) fn wanted(before: &str) -> (Wanted<'_>, usize) {
+pub(super) fn wanted(before: &str) -> (ExpectedKind<'_>, usize) {
     if let Some(quote) = open_quote(before) {
         let outer = before[..quote].trim_end();
         let called = outer.strip_suffix('(').map(|it| trailing(it, is_word));
         let wanted = if called.and_then(function).is_some_and(Function::takes_node_name) {
-            Wanted::Node
+            ExpectedKind::Node
         } else {
-            compared(outer).map_or(Wanted::Nothing, Wanted::ValueOf)
+            compared(outer).map_or(ExpectedKind::Nothing, ExpectedKind::ValueOf)
         };
         return (wanted, quote + 1);
     }
     let start = before.len() - trailing(before, is_word).len();
     let outer = &before[..start];
     if let Some(of) = outer.strip_suffix('.') {
-        return (Wanted::MemberOf(trailing_chain(of)), start);
+        return (ExpectedKind::MemberOf(trailing_chain(of)), start);
     }
-    (Wanted::Name(compared(outer.trim_end())), start)
+    (ExpectedKind::Name(compared(outer.trim_end())), start)
 }
 
 /// Returns the value that is compared with the text which follows.
@@ -77,7 +77,7 @@ pub(super) fn chain_at(text: &str, at: usize) -> Option<Range<usize>> {
 }
 
 /// Returns the range of the quoted text around an offset, and the kind of text expected there.
-pub(super) fn quoted_at(text: &str, at: usize) -> Option<(Range<usize>, Wanted<'_>)> {
+pub(super) fn quoted_at(text: &str, at: usize) -> Option<(Range<usize>, ExpectedKind<'_>)> {
     let quote = open_quote(text.get(..at)?)?;
     let (wanted, start) = wanted(&text[..=quote]);
     let end = at + text[at..].find(['"', '\'']).unwrap_or(text.len() - at);
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn the_completion_follows_from_the_typed_text() {
-        use Wanted::{MemberOf, Name, Node, Nothing, ValueOf};
+        use ExpectedKind::{MemberOf, Name, Node, Nothing, ValueOf};
         for (before, expected, start) in [
             ("", Name(None), 0),
             ("rev", Name(None), 0),

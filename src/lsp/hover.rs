@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     cases,
-    expressions::{OF_PROMPTS, Wanted, chain_at, function, open_code, quoted_at, type_of},
+    expressions::{ExpectedKind, OF_PROMPTS, chain_at, function, open_code, quoted_at, type_of},
     grammar::{self, Role},
     protocol::Hover,
     workspace::{DocumentView, Spot, Workspace},
@@ -118,14 +118,14 @@ fn within(
     if let Some((range, wanted)) = quoted_at(&expression, at) {
         let word = &expression[range.clone()];
         return match wanted {
-            Wanted::Node => Some((range, view.about_node(word)?)),
-            Wanted::ValueOf(of) => {
+            ExpectedKind::Node => Some((range, view.about_node(word)?)),
+            ExpectedKind::ValueOf(of) => {
                 let before =
                     format!("{}{context}{}", view.items_of(path), &expression[..range.start]);
                 let ty = type_of(of, &before, view.state?)?;
                 Some((range, format!("a value of `{of}`: `{ty}`")))
             }
-            Wanted::MemberOf(_) | Wanted::Name(_) | Wanted::Nothing => None,
+            ExpectedKind::MemberOf(_) | ExpectedKind::Name(_) | ExpectedKind::Nothing => None,
         };
     }
     let range = chain_at(&expression, at)?;

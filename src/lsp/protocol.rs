@@ -33,11 +33,11 @@ pub(super) struct Diagnostic {
     pub(super) source: &'static str,
     pub(super) message: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) related_information: Vec<Related>,
+    pub(super) related_information: Vec<RelatedInformation>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Related {
+pub(super) struct RelatedInformation {
     pub(super) location: Location,
     pub(super) message: String,
 }

@@ -5,7 +5,7 @@ use std::{ops::Range, path::PathBuf, sync::Arc};
 
 use super::{
     cases::{self, NamedPart},
-    expressions::{Wanted, binds_next, chain_at, is_word, quoted_at, variables},
+    expressions::{ExpectedKind, binds_next, chain_at, is_word, quoted_at, variables},
     grammar::Role,
     positions::LineIndex,
     protocol::{Location, TextEdit, WorkspaceEdit},
@@ -18,7 +18,7 @@ use crate::{
 
 /// A thing that a workflow declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Named {
+struct Declaration {
     /// The section that declares it.
     section: &'static str,
     name: String,
@@ -74,7 +74,7 @@ pub(super) fn rename(
     let (named, _) = named_at(workspace, view, at).ok_or("there is no name of this workflow")?;
     let owner = owner(workspace, view);
     let view = owner.as_ref().unwrap_or(view);
-    let Named { section, name } = &named;
+    let Declaration { section, name } = &named;
     if view.outline.under(&[section, name]).is_none() {
         return Err(format!("`{name}` is not declared in this file"));
     }
@@ -102,9 +102,9 @@ pub(super) fn rename(
 fn refuse_names_elsewhere(
     workspace: &Workspace,
     view: &DocumentView<'_>,
-    named: &Named,
+    named: &Declaration,
 ) -> Result<(), String> {
-    let Named { section, name } = named;
+    let Declaration { section, name } = named;
     let parts = view.outline.parts();
     let text = |it: &Part| it.value.clone().and_then(|it| view.text.get(it));
     if *section == "state" {
@@ -155,11 +155,14 @@ fn named_at(
     workspace: &Workspace,
     view: &DocumentView<'_>,
     at: usize,
-) -> Option<(Named, Range<usize>)> {
+) -> Option<(Declaration, Range<usize>)> {
     if let Some((owner, path)) = workspace.owner(view) {
         let found = in_value(Role::Template, view.text, &owner.items_of(&path));
         let (section, range) = found.into_iter().find(|(_, it)| it.start <= at && at <= it.end)?;
-        return Some((Named { section, name: view.text.get(range.clone())?.to_owned() }, range));
+        return Some((
+            Declaration { section, name: view.text.get(range.clone())?.to_owned() },
+            range,
+        ));
     }
     let spot = view.spot(at)?;
     if view.is_cases {
@@ -168,14 +171,14 @@ fn named_at(
         let part = cases::named_parts(&workflow, spot.role, word).into_iter().next()?;
         let (start, NamedPart { section, range }) = (spot.range.start, part);
         let name = word[range.clone()].to_owned();
-        return Some((Named { section, name }, start + range.start..start + range.end));
+        return Some((Declaration { section, name }, start + range.start..start + range.end));
     }
     if spot.path.len() == 2
         && let [Step::Key(section), Step::Key(name)] = spot.path.as_slice()
         && let Some(section) = SECTIONS.iter().find(|it| *it == section)
         && view.outline.part(&spot.path)?.key.as_ref() == Some(&spot.range)
     {
-        return Some((Named { section, name: name.clone() }, spot.range));
+        return Some((Declaration { section, name: name.clone() }, spot.range));
     }
     let word = view.text.get(spot.range.clone())?;
     let found = in_value(spot.role?, word, &view.items_of(&spot.path));
@@ -184,14 +187,14 @@ fn named_at(
     let (section, range) = here?;
     let name = word.get(range.clone())?.to_owned();
     let start = spot.range.start;
-    Some((Named { section, name }, start + range.start..start + range.end))
+    Some((Declaration { section, name }, start + range.start..start + range.end))
 }
 
 /// The sections whose entries are names.
 const SECTIONS: [&str; 7] = ["nodes", "state", "agents", "models", "sandboxes", "folders", "types"];
 
 /// Returns all places that name something: in the workflow, and in its prompts.
-fn all(workspace: &Workspace, view: &DocumentView<'_>, named: &Named) -> Vec<Reference> {
+fn all(workspace: &Workspace, view: &DocumentView<'_>, named: &Declaration) -> Vec<Reference> {
     let mut found = Vec::new();
     let own: Arc<str> = view.text.into();
     let mut add = |uri: &str, text: &Arc<str>, range: Range<usize>, is_declaration: bool| {
@@ -330,7 +333,7 @@ fn in_expression(text: &str, bound: &str) -> Vec<(&'static str, Range<usize>)> {
     let mut found = Vec::new();
     for word in words(&expression) {
         if let Some((range, wanted)) = quoted_at(&expression, word.start) {
-            if wanted == Wanted::Node && range == word {
+            if wanted == ExpectedKind::Node && range == word {
                 found.push(("nodes", word));
             }
             continue;

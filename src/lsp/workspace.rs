@@ -10,7 +10,7 @@ use std::{
 use super::{
     grammar::{Grammar, Role, role},
     positions::LineIndex,
-    protocol::{self, Location, PublishDiagnostics, Related},
+    protocol::{self, Location, PublishDiagnostics, RelatedInformation},
     uri,
 };
 use crate::{
@@ -54,12 +54,12 @@ struct Document {
     /// The nodes of the used workflows that are a part of it; also of the last state that could be parsed.
     inner_nodes: Vec<String>,
     /// The workflow under test, if it is a file of test cases; also of the last state without errors.
-    tested: Option<Tested>,
+    tested: Option<TestedWorkflow>,
 }
 
 /// The names that a file of test cases can use.
 #[derive(Debug)]
-pub(super) struct Tested {
+pub(super) struct TestedWorkflow {
     /// The URI of the workflow.
     pub(super) uri: String,
     /// Its fields, those of used workflows among them.
@@ -81,7 +81,7 @@ pub(super) struct DocumentView<'w> {
     pub(super) grammar: &'w Grammar,
     /// Whether it is a file of test cases.
     pub(super) is_cases: bool,
-    pub(super) tested: Option<&'w Tested>,
+    pub(super) tested: Option<&'w TestedWorkflow>,
     pub(super) outline: Outline,
     pub(super) lines: LineIndex<'w>,
 }
@@ -398,7 +398,7 @@ impl Workspace {
     }
 
     /// Remembers the workflow under test, and its text if it is not open.
-    fn remember(&mut self, cases: &str, tested: Tested, text: String) {
+    fn remember(&mut self, cases: &str, tested: TestedWorkflow, text: String) {
         if !self.documents.contains_key(&tested.uri) {
             let path = uri::to_path(&tested.uri);
             let state = Some(tested.schema.clone());
@@ -418,7 +418,7 @@ impl Workspace {
         path: &Path,
         text: &str,
         buffers: &Buffers,
-    ) -> (Option<(Tested, String)>, Diagnostics) {
+    ) -> (Option<(TestedWorkflow, String)>, Diagnostics) {
         let file = SourceFile { name: path.display().to_string(), text: text.to_owned() };
         let draft = Draft::of(path, Arc::new(file));
         if let Err(error) = draft.check_workflow() {
@@ -438,7 +438,7 @@ impl Workspace {
             let errors = diagnostics.count(Severity::Error);
             return (None, draft.without_workflow(&format!("it has errors: {errors}")));
         };
-        let tested = Tested::of(uri, &compiled);
+        let tested = TestedWorkflow::of(uri, &compiled);
         let diagnostics = match draft.check(&workflow, compiled.definition()) {
             Ok((_, warnings)) => warnings,
             Err(diagnostics) => diagnostics,
@@ -462,7 +462,7 @@ impl Workspace {
         let help = diagnostic.help.as_ref().map(|it| format!("\nhelp: {it}")).unwrap_or_default();
         let more = format!("\nmore: graphrun explain {}", diagnostic.code);
         let message = format!("{}{help}{more}", diagnostic.message);
-        let related = |it: &Label| Related {
+        let related = |it: &Label| RelatedInformation {
             location: self.location(workflow, &it.span),
             message: it.text.clone(),
         };
@@ -505,7 +505,7 @@ impl Workspace {
     }
 }
 
-impl Tested {
+impl TestedWorkflow {
     fn of(uri: String, compiled: &CompiledGraph) -> Self {
         let graph = compiled.definition();
         let texts = |it: &[ChannelName]| it.iter().map(ToString::to_string).collect::<Vec<_>>();

@@ -3,7 +3,7 @@
 use std::{fs, thread, time::Duration};
 
 use graphrun::{
-    checkpoint::{Checkpointer, Claim, Presence},
+    checkpoint::{Checkpointer, LeaseRequest, Presence},
     storage::SqliteStorage,
 };
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ fn a_due_run_that_another_process_owns_is_skipped() {
     let storage: &dyn Checkpointer =
         &SqliteStorage::open_existing(place.path(".graphrun/runs.db")).unwrap();
     let presence = Presence::new();
-    let claim = Claim {
+    let claim = LeaseRequest {
         owner: presence.owner().clone(),
         ttl: Duration::from_secs(600),
         replaces_fence: None,

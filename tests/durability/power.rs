@@ -15,8 +15,8 @@ use std::{
 
 use graphrun::{
     checkpoint::{
-        Claim, EntryHash, JournalEntry, Presence, RunHistory as _, RunJournal as _, RunLeases as _,
-        RunList as _,
+        EntryHash, JournalEntry, LeaseRequest, Presence, RunHistory as _, RunJournal as _,
+        RunLeases as _, RunList as _,
     },
     engine::{Engine, ShutdownHandle},
     event::EventSink,
@@ -117,7 +117,7 @@ async fn record(folder: &Path, shape: &str) -> (Vec<JournalEntry>, Vec<Write>) {
     let path = folder.join("recorded.db");
     let storage = SqliteStorage::open(&path).unwrap();
     let presence = Presence::new();
-    let claim = Claim {
+    let claim = LeaseRequest {
         owner: presence.owner().clone(),
         ttl: Duration::from_secs(60),
         replaces_fence: None,
@@ -269,7 +269,7 @@ async fn go_on(folder: &Path, shape: &str, storage: SqliteStorage) -> Result<(),
     let presence = Presence::new();
     let (owner, ttl) = (presence.owner().clone(), Duration::ZERO);
     if let Some(holder) = raw {
-        let claim = Claim { owner, ttl, replaces_fence: Some(holder.fence) };
+        let claim = LeaseRequest { owner, ttl, replaces_fence: Some(holder.fence) };
         let token = storage.acquire(&run, &claim).await.map_err(|it| format!("{it:?}"))?;
         storage.release(&token).await.map_err(|it| format!("{it:?}"))?;
     }

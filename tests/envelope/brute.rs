@@ -7,7 +7,7 @@ use std::{
 
 use graphrun::{
     checkpoint::Position,
-    compile::{CompiledGraph, Envelope},
+    compile::{CompiledGraph, WorstCase},
     engine::machine::{Action, FirstStep, Machine, RunSettings, Task, TaskEvent},
     graph::{Command, Edge, ErrorKind, Failure, Goto, Target},
     id::{NodeName, RunId},
@@ -203,7 +203,7 @@ impl Nearness {
             dice.followed();
             return;
         };
-        let envelope = Envelope::of(graph);
+        let envelope = WorstCase::of(graph);
         let most = envelope.most(|_, it| Some(it.visits_max));
         let shown = || format!("{worst:?}\n{envelope:#?}\n{recipe:#?}");
         assert!(envelope.steps_max >= worst.steps, "{}", shown());

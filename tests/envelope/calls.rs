@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use graphrun::{
-    compile::{Envelope, NodeEnvelope, compile},
+    compile::{NodeWorstCase, WorstCase, compile},
     engine::Engine,
     event::Status,
     id::NodeName,
@@ -91,7 +91,7 @@ impl ChatModel for Nonsense {
 }
 
 /// What one agent is said to take at most, and the calls that it made.
-async fn at_worst(workflow: &str, tool_rounds: u32) -> (NodeEnvelope, u64) {
+async fn at_worst(workflow: &str, tool_rounds: u32) -> (NodeWorstCase, u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("calls.yaml");
     std::fs::write(&path, workflow).unwrap();
@@ -102,7 +102,7 @@ async fn at_worst(workflow: &str, tool_rounds: u32) -> (NodeEnvelope, u64) {
     let graph = workflow.into_graph(&factory(services, registry()));
     let graph = compile(graph).unwrap();
 
-    let envelope = Envelope::of(&graph).nodes[&NodeName::parse("count").unwrap()].clone();
+    let envelope = WorstCase::of(&graph).nodes[&NodeName::parse("count").unwrap()].clone();
     let engine = Engine::new(graph);
     let end = engine.run(&BTreeMap::<String, String>::new()).await.unwrap();
     assert_eq!(end.status, Status::Failed);

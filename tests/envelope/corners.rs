@@ -1,7 +1,7 @@
 //! Graphs in which one rule alone keeps the worst case true, too rare to wait for among random ones.
 
 use graphrun::{
-    compile::{Envelope, compile},
+    compile::{WorstCase, compile},
     graph::{
         Bounds, Catch, Defer, Edge, GraphBuilder, IntoNode, Policies, RouteChoice, START, Schedule,
         Spread, Target, UncheckedGraph,
@@ -26,7 +26,7 @@ fn most_of(mut made: UncheckedGraph, routes: &[(&str, &[&str], Spread)], node: &
         made.graph.edges.push(dice.route(name(from), ways, *spread));
     }
     let graph = compile(made).unwrap();
-    let envelope = Envelope::of(&graph);
+    let envelope = WorstCase::of(&graph);
     let (mut visits, mut steps) = (0, 0);
     for seed in 0..512 {
         dice.shake(seed);
@@ -128,7 +128,7 @@ fn a_map_goes_through_its_items_or_past_them() {
         let after = Target::Node(name(after));
         made.graph.edges.push(Edge::Then { from: name(each), to: after, span: None });
     }
-    let envelope = Envelope::of(&compile(made).unwrap());
+    let envelope = WorstCase::of(&compile(made).unwrap());
     assert!(envelope.nodes.values().all(|it| it.visits_max == 1), "{envelope:#?}");
     assert_eq!(envelope.steps_max, 7);
 }

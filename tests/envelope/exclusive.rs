@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use graphrun::{
-    compile::{CompiledGraph, Envelope},
+    compile::{CompiledGraph, WorstCase},
     engine::Engine,
     event::Status,
     state::Update,
@@ -30,7 +30,7 @@ fn node(name: &str, then: &str) -> String {
 /// The most visits of all nodes together.
 fn visits(text: &str) -> u64 {
     let graph = loaded(text).unwrap_or_else(|| panic!("{text}"));
-    Envelope::of(&graph).most(|_, it| Some(it.visits_max))
+    WorstCase::of(&graph).most(|_, it| Some(it.visits_max))
 }
 
 #[test]
@@ -166,7 +166,7 @@ async fn random_branches_are_bounded_near_the_truth() {
             steps_max = steps_max.max(steps);
             visits_max = visits_max.max(visits);
         }
-        let envelope = Envelope::of(&graph);
+        let envelope = WorstCase::of(&graph);
         let most = envelope.most(|_, it| Some(it.visits_max));
         assert!(envelope.steps_max >= steps_max, "{steps_max} steps: {envelope:#?}\n{text}");
         assert!(most >= visits_max, "{visits_max} visits, at most {most}: {envelope:#?}\n{text}");

@@ -27,7 +27,7 @@ fn workflow(nodes: &str) -> CompiledGraph {
 
 /// How many agents' work the worst case has: the calls of all nodes by those of one.
 fn agents(nodes: &str) -> u64 {
-    let envelope = Envelope::of(&workflow(nodes));
+    let envelope = WorstCase::of(&workflow(nodes));
     let sort = &envelope.nodes[&name("sort")];
     let one = sort.calls_max.unwrap() / sort.visits_max;
     let all = envelope.calls_max().unwrap();

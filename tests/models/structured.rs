@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use graphrun::models::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, OutputSchema, RequestSettings,
-    SchemaCheck, Structured, StructuredChat, StructuredError, TokenUsage, strict_schema,
+    SchemaCheck, StructuredAnswer, StructuredChat, StructuredError, TokenUsage, strict_schema,
 };
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ async fn ask(
     model: &Scripted,
     request: ChatRequest,
     repairs_max: u32,
-) -> Result<Structured<Value>, StructuredError> {
+) -> Result<StructuredAnswer<Value>, StructuredError> {
     let schema = colour_schema();
     let check = SchemaCheck::new(&schema.schema).expect("the schema is valid");
     let check = |answer| check.check(answer);

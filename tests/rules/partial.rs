@@ -1,6 +1,6 @@
 //! Joins of some of several nodes: when they run, and what comes too late for them.
 
-use graphrun::{checkpoint::Position, compile::Envelope, graph::END};
+use graphrun::{checkpoint::Position, compile::WorstCase, graph::END};
 
 use super::*;
 
@@ -190,10 +190,10 @@ fn a_join_waits_for_a_number_of_its_nodes() {
 
 #[test]
 fn the_worst_case_of_a_join_without_a_loop_counts_one_round() {
-    let envelope = Envelope::of(&compiled(race(2).edge("answer", "end")));
+    let envelope = WorstCase::of(&compiled(race(2).edge("answer", "end")));
     assert_eq!(envelope.nodes[&name("answer")].visits_max, 1, "late arrivals are absorbed");
     let twice = race(2).node("again", Decided).edge("answer", "again").edge("again", "ask");
-    let envelope = Envelope::of(&compiled(twice.max_visits("ask", 2, END)));
+    let envelope = WorstCase::of(&compiled(twice.max_visits("ask", 2, END)));
     assert!(envelope.nodes[&name("answer")].visits_max >= 2);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Claim, Entry, LeaseToken},
+    checkpoint::{CheckpointError, Checkpointer, Entry, LeaseRequest, LeaseToken},
     id::Step,
     storage::{PostgresStorage, SqliteStorage},
 };
@@ -241,7 +241,7 @@ async fn a_cached_head_that_is_out_of_date_saves_nothing() {
     let error = ours.append(&token, &commit(2, vec![]).into()).await.unwrap_err();
     assert!(told(&error).contains("expected step 3, got step 2"), "{error:?}");
     ours.append(&token, &commit(3, vec![]).into()).await.unwrap();
-    let over = Claim { replaces_fence: Some(token.fence), ..claim() };
+    let over = LeaseRequest { replaces_fence: Some(token.fence), ..claim() };
     let other = theirs.acquire(&token.run, &over).await.unwrap();
     let error = ours.append(&token, &commit(4, vec![]).into()).await.unwrap_err();
     assert!(told(&error).contains("the run was taken over"), "{error:?}");

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use graphrun::{
-    checkpoint::{CheckpointError, Claim, Entry, Holder, LeaseToken, Presence},
+    checkpoint::{CheckpointError, Entry, LeaseOwner, LeaseRequest, LeaseToken, Presence},
     event::Status,
     id::Step,
 };
@@ -65,7 +65,7 @@ async fn state(home: &Home) -> String {
 async fn an_active_owner_keeps_its_run_with_any_clock(home: Home) {
     let (storage, presence) = (home.open(), Presence::new());
     let owner = presence.owner().clone();
-    let over = short(Claim { owner, ..claim() });
+    let over = short(LeaseRequest { owner, ..claim() });
     let first = commit(0, vec![]).into();
     storage.create(&info("R1", "a"), &over, &first).await.unwrap();
     let error = storage.acquire(&run("R1"), &claim()).await.unwrap_err();
@@ -97,7 +97,7 @@ async fn assert_powerless(home: &Home, token: &LeaseToken, why: &str) {
     assert_eq!(before, state(home).await, "the earlier owner did something");
 }
 
-async fn holder(home: &Home) -> Option<Holder> {
+async fn holder(home: &Home) -> Option<LeaseOwner> {
     home.open().load(&run("R1")).await.unwrap().summary.holder
 }
 
@@ -185,7 +185,7 @@ async fn of_several_that_see_an_owner_gone_one_gets_its_run(home: Home) {
     let gone = create(&home.open(), "R1").await;
     race(&home, |pid| {
         let storage = home.open();
-        let claim = Claim { replaces_fence: Some(gone.fence), ..claim_of(pid) };
+        let claim = LeaseRequest { replaces_fence: Some(gone.fence), ..claim_of(pid) };
         async move { storage.acquire(&run("R1"), &claim).await }
     })
     .await;
@@ -236,7 +236,7 @@ async fn an_owner_with_an_expired_lease_continues_if_no_other_took_it(home: Home
 }
 
 async fn a_claim_replaces_only_the_lease_that_it_names(home: Home) {
-    let replacing = |pid, fence| Claim { replaces_fence: Some(fence), ..claim_of(pid) };
+    let replacing = |pid, fence| LeaseRequest { replaces_fence: Some(fence), ..claim_of(pid) };
     let first = create(&home.open(), "R1").await;
     for other in [first.fence - 1, first.fence + 1, u64::MAX] {
         let claim = replacing(8, other);
@@ -341,7 +341,8 @@ async fn a_lease_may_be_as_long_as_one_likes(home: Home) {
         assert_eq!(home.open().list().await.unwrap().len(), 1, "{ttl:?}");
         home.open().append(&token, &Entry::default()).await.unwrap();
         home.open().release(&token).await.unwrap();
-        token = home.open().acquire(&run("R1"), &Claim { ttl, ..claim_of(8) }).await.unwrap();
+        token =
+            home.open().acquire(&run("R1"), &LeaseRequest { ttl, ..claim_of(8) }).await.unwrap();
         assert_owned(&home, "8@box8").await;
     }
 }

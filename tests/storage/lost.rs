@@ -96,7 +96,8 @@ async fn g10_a_claim_whose_commit_lost_its_answer_is_one_claim() {
         it.storage.release(&token).await.unwrap();
         it.proxy.lose(loss);
         let presence = Presence::new();
-        let wish = graphrun::checkpoint::Claim { owner: presence.owner().clone(), ..claim() };
+        let wish =
+            graphrun::checkpoint::LeaseRequest { owner: presence.owner().clone(), ..claim() };
         let token = it.storage.acquire(&run("R1"), &wish).await.unwrap();
         assert_eq!((token.fence, it.proxy.lost()), (2, 3), "{loss:?}");
         it.storage.append(&token, &commit(1, vec![]).into()).await.unwrap();

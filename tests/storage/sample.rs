@@ -4,9 +4,9 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use graphrun::{
     checkpoint::{
-        Activation, CheckpointError, Checkpointer, Claim, Commit, Conversation, EarlierTurns,
-        Entry, ExhaustedLimits, InboxMessage, LeaseToken, Message, NodeUsage, Outcome, Owner,
-        Position, Presence, Round, RunInfo, RunStatus, TaskRecord, UsedBudget,
+        Activation, CheckpointError, Checkpointer, Commit, Conversation, EarlierTurns, Entry,
+        ExhaustedLimits, InboxMessage, LeaseRequest, LeaseToken, Message, NodeUsage, Outcome,
+        Owner, Position, Presence, Round, RunInfo, RunStatus, TaskRecord, UsedBudget,
     },
     event::{EVENT_VERSION, Event, RunEvent, Status, Usage},
     graph::{Dispatch, Failure, Goto, Input, OriginalTask, Question, Target, Transition, Trigger},
@@ -108,20 +108,20 @@ pub(crate) fn info(id: &str, name: &str) -> RunInfo {
 }
 
 /// Returns the claim of an owner in this process.
-pub(crate) fn claim() -> Claim {
-    Claim { owner: Presence::new().owner().clone(), ttl: TTL, replaces_fence: None }
+pub(crate) fn claim() -> LeaseRequest {
+    LeaseRequest { owner: Presence::new().owner().clone(), ttl: TTL, replaces_fence: None }
 }
 
 /// Returns the claim of an owner by its process id: `7@box7` for seven.
-pub(crate) fn claim_of(pid: u32) -> Claim {
+pub(crate) fn claim_of(pid: u32) -> LeaseRequest {
     let owner = json!({"pid": pid, "host": format!("box{pid}"), "token": pid});
     let owner: Owner = serde_json::from_value(owner).unwrap();
-    Claim { owner, ttl: TTL, replaces_fence: None }
+    LeaseRequest { owner, ttl: TTL, replaces_fence: None }
 }
 
 /// Returns the same claim for a lease that expires immediately.
-pub(crate) fn short(claim: Claim) -> Claim {
-    Claim { ttl: Duration::ZERO, ..claim }
+pub(crate) fn short(claim: LeaseRequest) -> LeaseRequest {
+    LeaseRequest { ttl: Duration::ZERO, ..claim }
 }
 
 /// Creates a run whose step zero changes nothing.

@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use graphrun::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Detail, Entry, InboxMessage, JournalEntry,
+        CheckpointError, Checkpointer, Detail, Entry, InboxMessage, JournalEntry, LeaseRequest,
         LeaseToken, Message, Presence, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases,
         RunList, RunListItem, RunMaintenance, RunSummary, SavedCheckpoint, SavedRun,
     },
@@ -90,8 +90,11 @@ impl Disturbed {
     async fn steal(&self, token: &LeaseToken) {
         let presence = Presence::new();
         let ttl = Duration::from_secs(60);
-        let claim =
-            Claim { owner: presence.owner().clone(), ttl, replaces_fence: Some(token.fence) };
+        let claim = LeaseRequest {
+            owner: presence.owner().clone(),
+            ttl,
+            replaces_fence: Some(token.fence),
+        };
         // A stopped run has no owner; then this claim has no effect.
         drop(self.inner.acquire(&token.run, &claim).await);
     }
@@ -108,7 +111,7 @@ impl RunJournal for Disturbed {
     async fn create(
         &self,
         info: &RunInfo,
-        claim: &Claim,
+        claim: &LeaseRequest,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
         self.write(None, self.inner.create(info, claim, first)).await
@@ -125,7 +128,11 @@ impl RunJournal for Disturbed {
 
 #[async_trait]
 impl RunLeases for Disturbed {
-    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
+    async fn acquire(
+        &self,
+        run: &RunId,
+        claim: &LeaseRequest,
+    ) -> Result<LeaseToken, CheckpointError> {
         self.write(None, self.inner.acquire(run, claim)).await
     }
 

@@ -65,9 +65,9 @@ impl Ledger {
 
 /// One recording that replaces every model.
 #[derive(Debug)]
-pub(crate) struct Recorded(pub(crate) Arc<Replay>);
+pub(crate) struct RecordedModels(pub(crate) Arc<Replay>);
 
-impl ModelSource for Recorded {
+impl ModelSource for RecordedModels {
     fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         Ok(Arc::clone(&self.0) as Arc<dyn ChatModel>)
     }

@@ -10,8 +10,8 @@
 use std::{cell::LazyCell, collections::BTreeSet};
 
 use crate::flow_model::{
-    Arrow, Astray, Bits, Concurrency, Ending, Exclusions, FlowModel, JoinVerdict, Outcome,
-    Starving, check_join_alone, explore, field_numbers, find_starving_joins,
+    Arrow, Bits, Concurrency, Ending, Exclusions, FlowModel, JoinVerdict, Outcome, StarvedJoin,
+    WrongChoice, check_join_alone, explore, field_numbers, find_starving_joins,
 };
 use crate::network::Ways;
 use graphrun_core::{
@@ -336,8 +336,8 @@ impl ConcurrencyCheck<'_> {
     }
 
     /// Returns `None` if another diagnostic reports the cause.
-    fn starving(&self, starving: &Starving) -> Option<Diagnostic> {
-        let Starving { join, missing, by } = starving;
+    fn starving(&self, starving: &StarvedJoin) -> Option<Diagnostic> {
+        let StarvedJoin { join, missing, by } = starving;
         let name = self.names[self.model.joins[*join].node];
         if !self.model.reached().contains(*missing) {
             return None;
@@ -363,7 +363,7 @@ impl ConcurrencyCheck<'_> {
         Some(diagnostic.help(help))
     }
 
-    fn astray(&self, by: &Astray) -> String {
+    fn astray(&self, by: &WrongChoice) -> String {
         let target = |it: &Arrow| match *it {
             Arrow::Node(to) | Arrow::Tasks(to) => Some(self.names[to]),
             Arrow::Join(join) => Some(self.names[self.model.joins[join].node]),

@@ -98,20 +98,20 @@ const PASSES_MAX: usize = 6;
 /// assert_eq!(envelope.steps_max, 4);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Envelope {
+pub struct WorstCase {
     /// Super-steps.
     pub steps_max: u64,
     /// Elapsed time, counted as for [`Limits::time`](graphrun_core::graph::Limits::time): the longest task
     /// of each step. `None` if a node has no [timeout](graphrun_core::graph::Attempts::timeout).
     pub time_max: Option<Duration>,
     /// The worst case of each node.
-    pub nodes: BTreeMap<NodeName, NodeEnvelope>,
+    pub nodes: BTreeMap<NodeName, NodeWorstCase>,
     flow: TotalFlow,
 }
 
 /// The worst case of one node in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeEnvelope {
+pub struct NodeWorstCase {
     /// Super-steps in which it runs.
     pub visits_max: u64,
     /// Whether several items may be dispatched to it in one step. It runs once for each item, and
@@ -125,12 +125,12 @@ pub struct NodeEnvelope {
     /// and waiting for a person count as zero.
     pub time_max: Option<Duration>,
     /// The bound that limits the visits.
-    pub why: Why,
+    pub why: VisitBound,
 }
 
 /// The bound that limits the visits of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum VisitBound {
     /// The run ends after a visit of it.
     Last,
     /// Its `max_visits`, which apply to each round.
@@ -168,7 +168,7 @@ pub enum Cause {
     Limit,
 }
 
-impl Envelope {
+impl WorstCase {
     /// Computes the worst case of a graph.
     pub fn of(graph: &CompiledGraph) -> Self {
         let found = Self::find(graph.definition(), usize::MAX, |_| true);
@@ -186,7 +186,7 @@ impl Envelope {
     /// each item.
     pub fn calls_max(&self) -> Option<u64> {
         let is_known =
-            |it: &NodeEnvelope| it.calls_max.is_some_and(|calls| calls == 0 || !it.is_dispatched);
+            |it: &NodeWorstCase| it.calls_max.is_some_and(|calls| calls == 0 || !it.is_dispatched);
         let are_known = self.nodes.values().all(is_known);
         are_known.then(|| self.most(|_, it| it.calls_max))
     }
@@ -196,7 +196,7 @@ impl Envelope {
     ///
     /// A run takes one of several alternatives, so the result may be less than the sum. A visit in which the node is skipped
     /// takes nothing. Nodes without a number count as zero.
-    pub fn most(&self, of: impl Fn(&NodeName, &NodeEnvelope) -> Option<u64>) -> u64 {
+    pub fn most(&self, of: impl Fn(&NodeName, &NodeWorstCase) -> Option<u64>) -> u64 {
         let numbers = self.nodes.iter().map(|(name, it)| of(name, it).unwrap_or(0));
         let sum = numbers.clone().fold(0, u64::saturating_add);
         let Some((mut program, work)) = self.flow.program_of_work() else { return sum };
@@ -229,10 +229,10 @@ impl Envelope {
             let is_dispatched = tokens.is_dispatched(number);
             let time_max = steps::task_time(spec).map(|it| steps::times(it, visits_max));
             let envelope =
-                NodeEnvelope { visits_max, is_dispatched, attempts_max, calls_max, time_max, why };
+                NodeWorstCase { visits_max, is_dispatched, attempts_max, calls_max, time_max, why };
             (name.clone(), envelope)
         };
-        let nodes: BTreeMap<NodeName, NodeEnvelope> =
+        let nodes: BTreeMap<NodeName, NodeWorstCase> =
             graph.nodes.iter().enumerate().map(node).collect();
         let visits_max = visits.iter().map(|it| it.most).collect();
         let flow = TotalFlow::of(graph, &tokens, visits_max);
@@ -256,7 +256,7 @@ struct VisitSearch<'a> {
     flows: Flows<'a>,
     /// The current upper bound of the visits of each node; [`u64::MAX`] if unknown.
     visits: Vec<u64>,
-    why: Vec<Why>,
+    why: Vec<VisitBound>,
     /// The nodes whose visits all lead to the end of the run.
     ends_the_run: Vec<bool>,
     /// For each join of some of several nodes that never begins a new round, the nodes and their number.
@@ -276,7 +276,7 @@ struct VisitSearch<'a> {
 #[derive(Debug)]
 struct FoundVisits {
     most: u64,
-    why: Why,
+    why: VisitBound,
     /// The most tokens that can reach it.
     arrivals: u64,
 }
@@ -289,7 +289,7 @@ impl<'a> VisitSearch<'a> {
             tokens,
             flows: Flows::of(tokens, work_max),
             visits: vec![u64::MAX; nodes],
-            why: vec![Why::Last; nodes],
+            why: vec![VisitBound::Last; nodes],
             ends_the_run: ends_the_run(graph),
             one_round: one_round(graph, tokens),
             partial: partial_joins(graph, tokens),
@@ -333,20 +333,20 @@ impl<'a> VisitSearch<'a> {
     }
 
     /// Returns the rule with the lowest number for a node; of equal ones, the first.
-    fn tightest(&mut self, node: usize) -> (u64, Why) {
+    fn tightest(&mut self, node: usize) -> (u64, VisitBound) {
         if !self.is_reached[node] {
             self.arrivals[node] = 0;
-            return (0, Why::After(Vec::new()));
+            return (0, VisitBound::After(Vec::new()));
         }
-        let last = self.ends_the_run[node].then_some((1, Why::Last));
+        let last = self.ends_the_run[node].then_some((1, VisitBound::Last));
         let rounds = self.rounds(node);
         let (arrivals, causes) = self.flows.arrivals(node, &self.visits);
         self.arrivals[node] = arrivals;
-        let arrivals = [(arrivals, Why::After(causes))];
+        let arrivals = [(arrivals, VisitBound::After(causes))];
         let rules = last.into_iter().chain(rounds).chain(self.joined(node)).chain(arrivals);
         let rules = rules.chain(self.shared_arrivals(node)).chain(self.waiting(node));
         let fails = |(visits, after, steps): &(u64, Cause, u64)| {
-            (*visits, Why::Fails { after: after.clone(), steps: *steps })
+            (*visits, VisitBound::Fails { after: after.clone(), steps: *steps })
         };
         let rules = rules.chain(self.certain_ends.of_nodes[node].as_ref().map(fails));
         rules.min_by_key(|(least, _)| *least).expect("there are always arrivals")
@@ -354,36 +354,39 @@ impl<'a> VisitSearch<'a> {
 
     /// Returns the visits of a join of some of several nodes whose arrivals belong to one round: as many as the fewest
     /// that the needed number of its nodes can have.
-    fn joined(&self, node: usize) -> Option<(u64, Why)> {
+    fn joined(&self, node: usize) -> Option<(u64, VisitBound)> {
         let (awaited, count) = self.one_round[node].as_ref()?;
         let mut awaited: Vec<usize> = awaited.clone();
         awaited.sort_by_key(|it| std::cmp::Reverse(self.visits[*it]));
         let last = *awaited.get(count.checked_sub(1)?)?;
         let visits = self.visits[last];
-        Some((visits, Why::After(vec![(Cause::Visit(self.tokens.names[last].clone()), visits)])))
+        Some((
+            visits,
+            VisitBound::After(vec![(Cause::Visit(self.tokens.names[last].clone()), visits)]),
+        ))
     }
 
     /// Returns the visits of a join of some of several nodes: each uses up so many arrivals, each of another visit.
-    fn shared_arrivals(&self, node: usize) -> Option<(u64, Why)> {
+    fn shared_arrivals(&self, node: usize) -> Option<(u64, VisitBound)> {
         let (awaited, count) = self.partial[node].as_ref()?;
         let arrivals = awaited.iter().fold(0_u64, |sum, it| sum.saturating_add(self.visits[*it]));
         let count = u64::try_from(*count).ok().filter(|it| *it > 1 && arrivals < u64::MAX)?;
         let cause = |it: &usize| (Cause::Visit(self.tokens.names[*it].clone()), self.visits[*it]);
-        Some((arrivals / count, Why::After(awaited.iter().map(cause).collect())))
+        Some((arrivals / count, VisitBound::After(awaited.iter().map(cause).collect())))
     }
 
     /// Returns the visits of a node that waits for all others. After one of them, only the deferred nodes that ran with it
     /// can lead to the next one.
-    fn waiting(&self, node: usize) -> Option<(u64, Why)> {
+    fn waiting(&self, node: usize) -> Option<(u64, VisitBound)> {
         let (others, at_once) = self.deferred[node].as_ref()?;
         let named = |it: &usize| (self.tokens.names[*it].clone(), self.visits[*it]);
         let others: Vec<(NodeName, u64)> = others.iter().map(named).collect();
         let most = others.iter().fold(at_once + 1, |sum, (_, it)| sum.saturating_add(*it));
-        Some((most, Why::Deferred(others)))
+        Some((most, VisitBound::Deferred(others)))
     }
 
     /// Returns the visits that the bound of a node allows, if it has one.
-    fn rounds(&self, node: usize) -> Option<(u64, Why)> {
+    fn rounds(&self, node: usize) -> Option<(u64, VisitBound)> {
         let policies = &self.graph.nodes[self.tokens.names[node]].policies;
         let max_visits = policies.bounds.max_visits?;
         let resetters = self.tokens.resetters[node].iter();
@@ -396,7 +399,7 @@ impl<'a> VisitSearch<'a> {
         let rounds = rounds(is_first_free, &resets);
         let after_limit = passage.is_after_limit;
         let most = rounds.saturating_mul(a_round).saturating_add(after_limit.into());
-        Some((most, Why::Rounds { max_visits, is_first_free, resets, after_limit }))
+        Some((most, VisitBound::Rounds { max_visits, is_first_free, resets, after_limit }))
     }
 }
 
@@ -538,7 +541,7 @@ fn choosing(graph: &Graph) -> BTreeSet<&NodeName> {
     from.collect()
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for VisitBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Last => f.write_str("the run ends with it"),

@@ -1,6 +1,6 @@
 //! Checks of the data flow: no node reads a field that may be unwritten.
 
-use crate::flow_model::{Assigned, Ending, FlowModel, Gap, GapKind, field_numbers};
+use crate::flow_model::{DefiniteAssignment, Ending, FlowModel, Gap, GapKind, field_numbers};
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics},
     graph::{Edge, Graph, NodeSpec},
@@ -8,7 +8,7 @@ use graphrun_core::{
 };
 
 /// A field that must be written before a node, its route or its condition reads it.
-pub(super) struct Need {
+pub(super) struct FieldNeed {
     /// The index of the node.
     pub(super) node: usize,
     pub(super) channel: ChannelName,
@@ -26,7 +26,7 @@ enum Reader {
     },
 }
 
-impl Need {
+impl FieldNeed {
     /// Returns all needs of a graph.
     pub(super) fn all(graph: &Graph) -> Vec<Self> {
         let mut all = Vec::new();
@@ -49,7 +49,12 @@ impl Need {
     }
 
     /// Returns whether the field is written on each way to the reader.
-    pub(super) fn is_met(&self, model: &FlowModel, assigned: &Assigned, field: usize) -> bool {
+    pub(super) fn is_met(
+        &self,
+        model: &FlowModel,
+        assigned: &DefiniteAssignment,
+        field: usize,
+    ) -> bool {
         let before = assigned.must_be_assigned_before(self.node).contains(field);
         let node = &model.nodes[self.node];
         match self.reader {
@@ -77,9 +82,9 @@ impl Need {
 /// A node without declared writes counts as writing all fields.
 pub(super) fn run(graph: &Graph, model: &FlowModel, diagnostics: &mut Diagnostics) {
     let fields = field_numbers(&graph.schema);
-    let assigned = Assigned::of(model);
+    let assigned = DefiniteAssignment::of(model);
     let (names, specs): (Vec<&NodeName>, Vec<&NodeSpec>) = graph.nodes.iter().unzip();
-    for need in Need::all(graph) {
+    for need in FieldNeed::all(graph) {
         let (at, channel) = (need.node, &need.channel);
         let Some(&field) = fields.get(channel) else { continue };
         if need.is_met(model, &assigned, field) {

@@ -4,7 +4,7 @@
 //! - [`GraphBuilder`]: builds a graph in Rust.
 //! - [`flow_model`]: the abstract graph on which the checks run, with what may be written where and which nodes may run concurrently.
 //! - `checks`, `bounds`, `flow`, `concurrency`, `limits`: the checks of [`compile`], in their order.
-//! - [`Envelope`]: the worst case of a run.
+//! - [`WorstCase`]: the worst case of a run.
 //!
 //! ```
 //! use graphrun_analysis::GraphBuilder;
@@ -53,7 +53,7 @@ use petgraph::graph::DiGraph;
 pub use petgraph::graph::NodeIndex;
 
 pub use self::builder::{GraphBuilder, Names};
-pub use self::envelope::{Cause, Envelope, NodeEnvelope, Why};
+pub use self::envelope::{Cause, NodeWorstCase, VisitBound, WorstCase};
 pub use self::midway::Midway;
 pub use self::network::{EdgeKind, GraphEdge, GraphNode};
 use self::{
@@ -156,7 +156,7 @@ impl CompiledGraph {
 
     /// Returns the most model calls of a run; `None` if a node does not declare them, or it takes too long to find out.
     pub fn calls_max(&self) -> Option<u64> {
-        Envelope::if_quick(self.definition(), |_| false)?.calls_max()
+        WorstCase::if_quick(self.definition(), |_| false)?.calls_max()
     }
 
     /// Returns an upper bound of the model calls of a retried nested run of this graph; `None` if it is not known.

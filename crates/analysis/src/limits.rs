@@ -7,7 +7,7 @@ use graphrun_core::{
     words::duration,
 };
 
-use super::{Envelope, NodeEnvelope, Why};
+use super::{NodeWorstCase, VisitBound, WorstCase};
 
 /// Warns if a limit stops a run in its worst case.
 ///
@@ -17,8 +17,8 @@ pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
     if graph.limits.exhausted.is_some() {
         return;
     }
-    let is_beyond = |it: &Envelope| !beyond(it, &graph.limits).is_empty();
-    let Some(envelope) = Envelope::if_quick(graph, is_beyond) else { return };
+    let is_beyond = |it: &WorstCase| !beyond(it, &graph.limits).is_empty();
+    let Some(envelope) = WorstCase::if_quick(graph, is_beyond) else { return };
     for message in beyond(&envelope, &graph.limits) {
         let first = graph.entry.first().and_then(|it| graph.nodes[it].span.clone());
         let span = graph.limits.span.clone().or(first);
@@ -30,7 +30,7 @@ pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
     }
 }
 
-fn beyond(envelope: &Envelope, limits: &Limits) -> Vec<String> {
+fn beyond(envelope: &WorstCase, limits: &Limits) -> Vec<String> {
     let (steps, time) = (envelope.steps_max, envelope.time_max);
     let mut beyond = Vec::new();
     if steps > limits.steps {
@@ -50,8 +50,8 @@ fn beyond(envelope: &Envelope, limits: &Limits) -> Vec<String> {
 
 /// Returns a text about the node with the highest number, if there are several nodes; of equal
 /// ones, one with a bound.
-fn most(envelope: &Envelope, all: u64, of: impl Fn(&NodeEnvelope) -> u64) -> String {
-    let has_bound = |it: &NodeEnvelope| matches!(it.why, Why::Rounds { .. });
+fn most(envelope: &WorstCase, all: u64, of: impl Fn(&NodeWorstCase) -> u64) -> String {
+    let has_bound = |it: &NodeWorstCase| matches!(it.why, VisitBound::Rounds { .. });
     let most = envelope.nodes.iter().max_by_key(|(_, it)| (of(it), has_bound(it)));
     let counted = most.filter(|(_, it)| of(it) < all);
     counted.map_or_else(String::new, |(name, it): (&NodeName, _)| {

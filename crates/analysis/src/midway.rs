@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::flow_model::{Assigned, Bits, Draft, FlowModel, field_numbers};
+use crate::flow_model::{Bits, DefiniteAssignment, Draft, FlowModel, field_numbers};
 use graphrun_core::{
     graph::{Edge, Target},
     id::{ChannelName, NodeName},
 };
 
-use super::{CompiledGraph, flow::Need};
+use super::{CompiledGraph, flow::FieldNeed};
 
 /// The part of a run's position that determines which nodes it may still reach.
 #[derive(Clone, Debug, Default)]
@@ -72,9 +72,9 @@ impl CompiledGraph {
             join.awaited.retain(|it| !arrived.contains(it));
             join.count = join.count.saturating_sub(before - join.awaited.len());
         }
-        let assigned = Assigned::of(&model);
+        let assigned = DefiniteAssignment::of(&model);
         let mut found = BTreeMap::new();
-        for need in Need::all(graph) {
+        for need in FieldNeed::all(graph) {
             let Some(&field) = fields.get(&need.channel) else { continue };
             if !need.is_met(&model, &assigned, field) {
                 found.entry(need.channel).or_insert_with(|| names[need.node].clone());

@@ -8,7 +8,7 @@ use std::{
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
-    graph::{Limits, Provided},
+    graph::{Limits, ProvidedValues},
     id::{ChannelName, NodeName, RunId},
     state::Update,
 };
@@ -48,7 +48,7 @@ pub struct Engine {
     pub(super) wait_max: Option<Duration>,
     pub(super) lease_duration: Duration,
     pub(super) clock: Clock,
-    pub(super) provided: Provided,
+    pub(super) provided: ProvidedValues,
     /// The attempt whose nested run it drives, and its node.
     pub(super) outer: Option<nested::OuterAttempt>,
     pub(super) trace_context: Option<TraceContext>,
@@ -98,7 +98,7 @@ impl Engine {
             wait_max: None,
             lease_duration: LEASE_DURATION_DEFAULT,
             clock: Clock::default(),
-            provided: Provided::default(),
+            provided: ProvidedValues::default(),
             outer: None,
             trace_context: None,
         }

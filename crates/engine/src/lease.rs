@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::checkpoint::{
-    CheckpointError, Checkpointer, Claim, Entry, LeaseToken, Presence, RunInfo,
+    CheckpointError, Checkpointer, Entry, LeaseRequest, LeaseToken, Presence, RunInfo,
 };
 
 /// How many times a lease is renewed during its duration.
@@ -90,7 +90,7 @@ impl Lease {
         ttl: Duration,
     ) -> Result<Self, CheckpointError> {
         let presence = Presence::new();
-        let claim = Claim { owner: presence.owner().clone(), ttl, replaces_fence: None };
+        let claim = LeaseRequest { owner: presence.owner().clone(), ttl, replaces_fence: None };
         let token = storage.create(info, &claim, first).await?;
         Ok(Self::keep(storage, token, ttl, presence))
     }
@@ -102,11 +102,11 @@ impl Lease {
         ttl: Duration,
     ) -> Result<Self, CheckpointError> {
         let presence = Presence::new();
-        let claim = Claim { owner: presence.owner().clone(), ttl, replaces_fence: None };
+        let claim = LeaseRequest { owner: presence.owner().clone(), ttl, replaces_fence: None };
         let token = match storage.acquire(run, &claim).await {
             Err(CheckpointError::Owned { holder, .. }) if holder.owner.is_dead() => {
                 // Of several processes that see the dead owner, only one replaces exactly this lease.
-                let claim = Claim { replaces_fence: Some(holder.fence), ..claim };
+                let claim = LeaseRequest { replaces_fence: Some(holder.fence), ..claim };
                 storage.acquire(run, &claim).await?
             }
             result => result?,

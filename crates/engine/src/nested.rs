@@ -12,7 +12,7 @@ use graphrun_core::{
     event::Status,
     graph::{
         ErrorKind, Failure, GRANT_MEMO, NestedAsker, NodeContext, NodeDescription, NodeError,
-        Provided, Question, Reporter, SavedValues, SideEffects,
+        ProvidedValues, Question, Reporter, SavedValues, SideEffects,
     },
     id::{NodeName, RunId},
     state::{State, Update},
@@ -121,7 +121,7 @@ pub(super) fn provided(
     engine: &Engine,
     journal: &JournalWriter,
     shutdown: &ShutdownHandle,
-) -> Provided {
+) -> ProvidedValues {
     let mut provided = engine.provided.clone();
     if engine.graph.has_nested_runs() {
         let stream = journal.updates_stream().cloned();

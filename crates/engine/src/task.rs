@@ -16,7 +16,8 @@ use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     fault::{self, Point},
     graph::{
-        Command, DriverLink, ErrorKind, Failure, Node, NodeContext, NodeError, Provided, Reporter,
+        Command, DriverLink, ErrorKind, Failure, Node, NodeContext, NodeError, ProvidedValues,
+        Reporter,
     },
     id::{RunId, TaskId},
     state::panic_text,
@@ -57,7 +58,7 @@ pub(super) struct AttemptContext {
     /// Ends all supervision; unfinished attempts leave no result.
     pub(super) discard: CancellationToken,
     pub(super) clock: Clock,
-    pub(super) provided: Provided,
+    pub(super) provided: ProvidedValues,
 }
 
 /// An attempt that has no Tokio task yet.
@@ -311,7 +312,7 @@ struct ContextParts {
     timeout: Option<Duration>,
     idle_timeout: Option<Duration>,
     reporter: Reporter,
-    provided: Provided,
+    provided: ProvidedValues,
 }
 
 impl ContextParts {

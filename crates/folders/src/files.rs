@@ -83,9 +83,9 @@ fn is_plain(root: &Path) -> Result<bool, FolderError> {
         let data = entry.metadata().map_err(FolderError::io("read the folder"))?;
         if (is_git && path != Path::new(".git")) || data.uid() != user || data.gid() != group {
             is_plain = false;
-            return Ok(Visited::Last);
+            return Ok(AfterVisit::Last);
         }
-        Ok(if is_git { Visited::Whole } else { Visited::Open })
+        Ok(if is_git { AfterVisit::Whole } else { AfterVisit::Open })
     })?;
     Ok(is_plain)
 }
@@ -94,12 +94,12 @@ fn paths_of_files(root: &Path) -> Result<Vec<PathBuf>, FolderError> {
     let mut paths = Vec::new();
     walk(root, MOUNTED_ENTRIES_MAX, |_, path, entry| {
         if entry.file_name().eq_ignore_ascii_case(".git") {
-            return Ok(Visited::Whole);
+            return Ok(AfterVisit::Whole);
         }
         if entry.file_type().map_err(FolderError::io("read the folder"))?.is_file() {
             paths.push(path.to_owned());
         }
-        Ok(Visited::Open)
+        Ok(AfterVisit::Open)
     })?;
     paths.sort();
     Ok(paths)
@@ -109,11 +109,11 @@ fn read_all(root: &Path) -> Result<Vec<FolderFile>, FolderError> {
     let (mut files, mut bytes_left) = (Vec::new(), BYTES_MAX);
     walk(root, ENTRIES_MAX, |folder, path, entry| {
         if entry.file_name().eq_ignore_ascii_case(".git") {
-            return Ok(Visited::Whole);
+            return Ok(AfterVisit::Whole);
         }
         let kind = entry.file_type().map_err(FolderError::io("read the folder"))?;
         if kind.is_dir() {
-            return Ok(Visited::Open);
+            return Ok(AfterVisit::Open);
         }
         let content = if kind.is_symlink() {
             FolderContent::Link(folder.link_target(path).map_err(unreadable(path))?)
@@ -129,14 +129,14 @@ fn read_all(root: &Path) -> Result<Vec<FolderFile>, FolderError> {
             FolderContent::File { bytes: bytes.into(), is_executable }
         };
         files.push(FolderFile { path: path.to_owned(), content });
-        Ok(Visited::Whole)
+        Ok(AfterVisit::Whole)
     })?;
     files.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(files)
 }
 
 /// What follows after an entry of a folder.
-enum Visited {
+enum AfterVisit {
     /// The entries below it, if it is a folder.
     Open,
     /// The next entry beside it.
@@ -149,7 +149,7 @@ enum Visited {
 fn walk(
     root: &Path,
     entries_max: usize,
-    mut visit: impl FnMut(&Folder, &Path, &DirEntry) -> Result<Visited, FolderError>,
+    mut visit: impl FnMut(&Folder, &Path, &DirEntry) -> Result<AfterVisit, FolderError>,
 ) -> Result<(), FolderError> {
     let folder = Folder::open(root).map_err(unreadable(root))?;
     let (mut open, mut visited) = (vec![PathBuf::new()], 0);
@@ -162,13 +162,13 @@ fn walk(
             }
             let path = parent.join(entry.file_name());
             match visit(&folder, &path, &entry)? {
-                Visited::Last => return Ok(()),
-                Visited::Open
+                AfterVisit::Last => return Ok(()),
+                AfterVisit::Open
                     if entry.file_type().map_err(FolderError::io("read the folder"))?.is_dir() =>
                 {
                     open.push(path);
                 }
-                Visited::Open | Visited::Whole => (),
+                AfterVisit::Open | AfterVisit::Whole => (),
             }
         }
     }

@@ -92,9 +92,9 @@ pub use secret::Secret;
 pub use settings::RequestSettings;
 pub use stated::{STATED_COST_USD_MAX, STATED_TOKENS_MAX, StatedUsage};
 pub use structured::{
-    AnswerCheck, Extracted, SchemaCheck, Structured, StructuredChat, StructuredError, Wanted,
-    answer_instruction, answer_schema, extract_json, repair_messages, strict_schema,
-    with_doubled_max_tokens,
+    AnswerCheck, ExpectedKind, ExtractedValue, SchemaCheck, StructuredAnswer, StructuredChat,
+    StructuredError, answer_instruction, answer_schema, extract_json, repair_messages,
+    strict_schema, with_doubled_max_tokens,
 };
 pub use tools::{ToolCall, ToolChoice, ToolSpec};
 pub use vocabulary::count_tokens;

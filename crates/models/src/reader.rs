@@ -37,7 +37,7 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
     let Some(choice) = choice else {
         return Err(ModelError::EmptyResponse { usage });
     };
-    let rest = Rest {
+    let rest = ReplyMetadata {
         usage,
         cost_usd,
         stated,
@@ -49,7 +49,7 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
 
 /// What a reply has beside its answer.
 #[derive(Debug, Default)]
-pub(super) struct Rest {
+pub(super) struct ReplyMetadata {
     pub(super) usage: TokenUsage,
     pub(super) cost_usd: Option<f64>,
     pub(super) stated: StatedUsage,
@@ -103,7 +103,7 @@ impl Answer {
     }
 
     /// Returns the reply, if its answer is known to be whole.
-    pub(super) fn conclude(self, rest: Rest) -> Result<ChatReply, ModelError> {
+    pub(super) fn conclude(self, rest: ReplyMetadata) -> Result<ChatReply, ModelError> {
         let (cost_usd, characters) = (rest.cost_usd, self.characters());
         self.classify(rest).map_err(|error| {
             let usage = usage_of_part(error.usage(), characters);
@@ -111,8 +111,8 @@ impl Answer {
         })
     }
 
-    fn classify(self, rest: Rest) -> Result<ChatReply, ModelError> {
-        let (answer, Rest { usage, cost_usd, stated, finish, model }) = (self, rest);
+    fn classify(self, rest: ReplyMetadata) -> Result<ChatReply, ModelError> {
+        let (answer, ReplyMetadata { usage, cost_usd, stated, finish, model }) = (self, rest);
         if let Some(text) = answer.refusal {
             return Err(ModelError::Refused { text, usage });
         }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::structured::{Wanted, extract_json};
+use super::structured::{ExpectedKind, extract_json};
 
 /// A tool that a model may call before it answers.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,7 +85,7 @@ impl ToolCall {
         if matches!(self.arguments.trim(), "" | "null") {
             return Ok(Value::Object(Map::new()));
         }
-        let found = extract_json(&self.arguments, Wanted::Object);
+        let found = extract_json(&self.arguments, ExpectedKind::Object);
         found.map(|it| it.value).map_err(|problem| {
             let why = serde_json::from_str::<Value>(&self.arguments);
             let why = why.map_or_else(|it| it.to_string(), |_| problem);

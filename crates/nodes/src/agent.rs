@@ -37,7 +37,7 @@ use tracing::Span;
 use self::history::History;
 use self::{
     answer::AnswerForm,
-    compaction::Compacted,
+    compaction::CompactedHistory,
     cut::FittingModel,
     program::ProgramRunner,
     tools::{ToolUse, Toolbox, WithTools},
@@ -69,7 +69,7 @@ impl Agent {
     fn messages(
         &self,
         ctx: &NodeContext,
-        compacted: Option<&Compacted>,
+        compacted: Option<&CompactedHistory>,
     ) -> Result<Vec<Message>, NodeError> {
         let AgentSettings { system, prompt, prompt_again, .. } = &self.definition;
         let view = PromptView::of(ctx);
@@ -92,7 +92,7 @@ impl Agent {
     fn request(
         &self,
         ctx: &NodeContext,
-        compacted: Option<&Compacted>,
+        compacted: Option<&CompactedHistory>,
     ) -> Result<ChatRequest, NodeError> {
         Ok(ChatRequest {
             caller: ctx.node.to_string(),
@@ -139,7 +139,7 @@ impl Agent {
         &self,
         ctx: &NodeContext,
         calls: &Calls,
-    ) -> Result<Option<Compacted>, NodeError> {
+    ) -> Result<Option<CompactedHistory>, NodeError> {
         let Some(History { field, compaction: Some(compaction), .. }) = &self.definition.history
         else {
             return Ok(None);
@@ -153,7 +153,7 @@ impl Agent {
     fn with_history(
         &self,
         request: &ChatRequest,
-        compacted: Option<Compacted>,
+        compacted: Option<CompactedHistory>,
         answer: Update,
     ) -> Update {
         match (&self.definition.history, request.messages.last()) {

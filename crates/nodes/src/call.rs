@@ -65,7 +65,7 @@ struct CallState {
     /// Whether the attempt has asked a model.
     has_asked: bool,
     /// The last request to each model whose tokens the provider has counted.
-    measured: BTreeMap<String, Measured>,
+    measured: BTreeMap<String, RequestSize>,
 }
 
 /// An answer, or a failure that has cost something, and the name of its call.
@@ -105,7 +105,7 @@ pub(super) fn before_end(time: Duration) -> Duration {
 
 /// The size of a request.
 #[derive(Clone, Copy, Debug, Default)]
-struct Measured {
+struct RequestSize {
     /// The tokens of its texts, as [`text_tokens`] counts them.
     texts: u64,
     /// The tokens that the provider has counted.
@@ -160,7 +160,7 @@ impl Calls {
     /// Notes the tokens of a request with these tokens of texts, unless they are an estimate.
     fn measure(&self, model: &str, texts: u64, usage: &TokenUsage) {
         if !usage.estimated && usage.input_tokens > 0 {
-            let measured = Measured { texts, tokens: usage.input_tokens };
+            let measured = RequestSize { texts, tokens: usage.input_tokens };
             self.state().measured.insert(model.to_owned(), measured);
         }
     }

@@ -15,7 +15,7 @@ use graphrun_workflow::{
     Expression, ExpressionView, Registry,
     kind::{
         CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml,
-        values::{self, Either, FieldName, FolderName, Named, OneOrMany},
+        values::{self, Either, FieldName, FolderName, NamedMap, OneOrMany},
     },
 };
 use schemars::JsonSchema;
@@ -36,7 +36,7 @@ struct CommitKeys {
     /// Commits all changes of a folder to the branch of the run.
     commit: CommitParts,
     /// Which output goes to which field.
-    writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>>,
+    writes: Option<Either<OneOrMany<FieldName>, NamedMap<FieldName, OutputName>>>,
 }
 
 /// The folder and the message of a commit.

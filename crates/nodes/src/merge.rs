@@ -15,7 +15,7 @@ use graphrun_workflow::{
     Expression, ExpressionView, Registry,
     kind::{
         CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Section, Yaml,
-        values::{self, Either, FieldName, FolderName, Named, OneOrMany},
+        values::{self, Either, FieldName, FolderName, NamedMap, OneOrMany},
     },
 };
 use schemars::JsonSchema;
@@ -37,7 +37,7 @@ struct MergeKeys {
     /// Merges the commits of a folder into a branch that is checked out nowhere, or commits of nested runs into the folder.
     merge: MergeParts,
     /// Which output goes to which field.
-    writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>>,
+    writes: Option<Either<OneOrMany<FieldName>, NamedMap<FieldName, OutputName>>>,
 }
 
 /// The folder, and the branch or the commits.

@@ -108,7 +108,7 @@ impl Kind for RecallKind {
         let entry = tier.as_ref().map_or(Type::Any, |(_, it)| it.entry_type());
         let condition = match reader.get("where") {
             None => Ok(None),
-            Some(yaml) => reader.condition_on(yaml, (ENTRY, &entry)).map(Some).ok_or(Reported),
+            Some(yaml) => reader.condition_on(yaml, (ENTRY, &entry)).map(Some).ok_or(ReportedError),
         };
         let limit = reader.get("limit").and_then(|it| read_limit(reader, it));
         let writes = reader.require("writes", "name the field that receives the entries")?;
@@ -138,17 +138,17 @@ impl Kind for RecallKind {
 
 /// A value is invalid, and that is reported.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reported;
+pub(super) struct ReportedError;
 
 /// Reads an optional expression of a text.
 pub(super) fn read_optional(
     reader: &mut NodeReader<'_>,
     key: &str,
     what: &str,
-) -> Result<Option<Expression>, Reported> {
+) -> Result<Option<Expression>, ReportedError> {
     match reader.get(key) {
         None => Ok(None),
-        Some(yaml) => reader.text_expression(yaml, what).map(Some).ok_or(Reported),
+        Some(yaml) => reader.text_expression(yaml, what).map(Some).ok_or(ReportedError),
     }
 }
 

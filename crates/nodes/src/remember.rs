@@ -21,14 +21,14 @@ use graphrun_workflow::{
         Yaml, describe,
         values::{self, TierName},
     },
-    memory::{Remembered, Tier, Tiers},
+    memory::{MemoryWrite, Tier, Tiers},
 };
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use super::{
     memory::{self, failure, task_memory},
-    recall::{Reported, read_optional},
+    recall::{ReportedError, read_optional},
 };
 
 /// The kind `remember`.
@@ -99,7 +99,7 @@ impl Kind for RememberKind {
         let module = read_optional(reader, "module", "a module");
         let confidence = match reader.get("confidence") {
             None => Ok(None),
-            Some(yaml) => read_confidence(reader, yaml).map(Some).ok_or(Reported),
+            Some(yaml) => read_confidence(reader, yaml).map(Some).ok_or(ReportedError),
         };
         let (value, (tier, declared)) = (value?, tier?);
         let ty = value.ty().required();
@@ -171,7 +171,7 @@ impl NodeSettings for RememberSettings {
 }
 
 impl Remember {
-    fn remembered(&self, ctx: &NodeContext) -> Result<Remembered, NodeError> {
+    fn remembered(&self, ctx: &NodeContext) -> Result<MemoryWrite, NodeError> {
         let RememberSettings { value, tier, is_list, module, confidence, .. } = &self.definition;
         let view = ExpressionView::of(ctx);
         let mut values = match value.evaluate_owned(&view)? {
@@ -184,7 +184,7 @@ impl Remember {
         let evaluate = |it: &Option<Expression>| -> Result<Option<Arc<Value>>, NodeError> {
             Ok(it.as_ref().map(|it| it.evaluate(&view)).transpose()?)
         };
-        Ok(Remembered {
+        Ok(MemoryWrite {
             tier: tier.clone(),
             values,
             module: evaluate(module)?.and_then(|it| it.as_str().map(str::to_owned)),

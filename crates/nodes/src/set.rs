@@ -16,7 +16,7 @@ use graphrun_workflow::{
     kind::{
         CacheRefusal, Computation, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings,
         Yaml,
-        values::{self, FieldName, Named},
+        values::{self, FieldName, NamedMap},
     },
 };
 use schemars::JsonSchema;
@@ -30,7 +30,7 @@ pub(super) struct SetKind;
 #[expect(dead_code, reason = "only its schema is used")]
 struct SetKeys {
     /// Computes fields by expressions. All of them read the state before this node.
-    set: Named<FieldName, values::Expression>,
+    set: NamedMap<FieldName, values::Expression>,
 }
 
 /// A node that computes fields of the state by expressions that all read the state before it.

@@ -53,7 +53,7 @@ fn describe_file(header: &mut tar::Header, bytes: usize, is_executable: bool) {
 
 /// The files that came out of a sandbox.
 #[derive(Debug, Default)]
-pub(super) struct Unpacked {
+pub(super) struct UnpackedFiles {
     /// The files with an acceptable name.
     pub(super) collected: BTreeMap<String, Vec<u8>>,
     /// The other files below the declared paths.
@@ -62,7 +62,7 @@ pub(super) struct Unpacked {
 
 /// Unpacks the files from the sandbox: declared names, and regular files at or below declared paths. The program can forge
 /// the stream, so odd entries are left out, and an unreadable rest ends the reading.
-pub(super) fn unpack(stream: &[u8], declared: &[String], below: &[String]) -> Unpacked {
+pub(super) fn unpack(stream: &[u8], declared: &[String], below: &[String]) -> UnpackedFiles {
     let is_below = |path: &[u8]| {
         let is_at = |it: &String| {
             let rest = path.strip_prefix(it.as_bytes());
@@ -70,7 +70,7 @@ pub(super) fn unpack(stream: &[u8], declared: &[String], below: &[String]) -> Un
         };
         below.iter().any(is_at)
     };
-    let mut unpacked = Unpacked::default();
+    let mut unpacked = UnpackedFiles::default();
     let mut archive = tar::Archive::new(stream);
     let Ok(entries) = archive.entries() else { return unpacked };
     for mut entry in entries.map_while(Result::ok) {
@@ -152,7 +152,8 @@ mod tests {
             (tar::EntryType::Symlink, "src/a:b", (false, false)),
             (tar::EntryType::Directory, "src/a.py", (false, false)),
         ] {
-            let Unpacked { collected, refused } = unpack(&stream(kind, name, b""), &[], &below);
+            let UnpackedFiles { collected, refused } =
+                unpack(&stream(kind, name, b""), &[], &below);
             assert_eq!((!collected.is_empty(), !refused.is_empty()), expected, "{kind:?} {name}");
         }
     }

@@ -19,19 +19,19 @@ const VERSION: u32 = 1;
 
 /// The files of earlier deliveries.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Delivered {
+pub(super) struct DeliveredFiles {
     v: u32,
     /// Each path with the hashes of its possible contents.
     files: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Default for Delivered {
+impl Default for DeliveredFiles {
     fn default() -> Self {
         Self { v: VERSION, files: BTreeMap::new() }
     }
 }
 
-impl Delivered {
+impl DeliveredFiles {
     /// Reads a list. A damaged one, and one of another version, counts as empty.
     pub(super) fn parse(text: &[u8]) -> Self {
         let read: Option<Self> = serde_json::from_slice(text).ok();
@@ -70,15 +70,15 @@ mod tests {
 
     #[test]
     fn a_list_that_cannot_be_read_knows_nothing() {
-        let mut list = Delivered::default();
+        let mut list = DeliveredFiles::default();
         list.expect("a", b"1");
         list.expect("a", b"2");
-        assert_eq!(Delivered::parse(&list.to_text()), list);
+        assert_eq!(DeliveredFiles::parse(&list.to_text()), list);
         assert!(list.knows("a", b"1") && list.knows("a", b"2") && !list.knows("b", b"1"));
         list.settle("a", b"2");
         assert!(!list.knows("a", b"1") && list.knows("a", b"2"));
         for text in ["", "{}", "[1", r#"{"v": 2, "files": {}}"#] {
-            assert_eq!(Delivered::parse(text.as_bytes()), Delivered::default(), "{text}");
+            assert_eq!(DeliveredFiles::parse(text.as_bytes()), DeliveredFiles::default(), "{text}");
         }
     }
 }

@@ -83,7 +83,7 @@ pub enum FilesRefused {
     #[error("the files have {0} bytes together, more than {SET_BYTES_MAX}")]
     TooLarge(usize),
     /// All invalid names and sizes, in the order of the files.
-    #[error("{}", Listed(.0))]
+    #[error("{}", ProblemLines(.0))]
     Files(Vec<FileProblem>),
 }
 
@@ -164,7 +164,7 @@ pub fn check_files(files: &[SourceFile]) -> Result<(), FilesRefused> {
     if bytes > SET_BYTES_MAX {
         return Err(FilesRefused::TooLarge(bytes));
     }
-    let mut taken = Taken::default();
+    let mut taken = UsedNames::default();
     let problems: Vec<FileProblem> = files
         .iter()
         .filter_map(|file| {
@@ -179,12 +179,12 @@ pub fn check_files(files: &[SourceFile]) -> Result<(), FilesRefused> {
 
 /// The used names, without case, with the path that uses them.
 #[derive(Debug, Default)]
-struct Taken<'a> {
+struct UsedNames<'a> {
     files: BTreeMap<String, &'a str>,
     folders: BTreeMap<String, &'a str>,
 }
 
-impl<'a> Taken<'a> {
+impl<'a> UsedNames<'a> {
     fn take(&mut self, path: &'a str) -> Result<(), PathError> {
         let folded = path.to_lowercase();
         if let Some(other) = self.files.get(&folded) {
@@ -252,9 +252,9 @@ fn reserved(components: &[&str]) -> Option<String> {
 }
 
 /// Problems, one a line.
-struct Listed<'a>(&'a [FileProblem]);
+struct ProblemLines<'a>(&'a [FileProblem]);
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for ProblemLines<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, FileProblem { path, error }) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };

@@ -25,7 +25,7 @@ use nix::{
 use tokio::sync::oneshot;
 
 use super::{
-    archive::{self, COLLECT_BYTES_MAX, Unpacked},
+    archive::{self, COLLECT_BYTES_MAX, UnpackedFiles},
     error::SandboxError,
     job::{Channel, Job, JobResult, ProgramEnd},
     launch::{Launch, StartedSandbox},
@@ -242,8 +242,8 @@ impl Supervisor<'_> {
         while self.read() {}
         let collected_bytes = mem::take(&mut self.collected_bytes);
         let is_too_large = collected_bytes.len() > COLLECT_BYTES_MAX;
-        let Unpacked { collected, refused } = if is_too_large {
-            Unpacked::default()
+        let UnpackedFiles { collected, refused } = if is_too_large {
+            UnpackedFiles::default()
         } else {
             let declared: Vec<String> = job.collect.files().cloned().collect();
             archive::unpack(&collected_bytes, &declared, &job.collect.below)

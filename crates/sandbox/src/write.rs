@@ -13,7 +13,7 @@ use graphrun_guard::beneath::{BeneathError, Folder, Kind};
 use thiserror::Error;
 
 use super::{
-    delivered::{self, Delivered},
+    delivered::{self, DeliveredFiles},
     path::{FilesRefused, PathError, check_files, check_path},
     source_file::SourceFile,
 };
@@ -108,7 +108,7 @@ pub fn write_files(
     let (root, folder) = descend(root, &outer, below)?;
     // On a file system without locks, the caller must prevent concurrent deliveries.
     let _ = folder.lock();
-    let mut list = Delivered::parse(&known(&folder).unwrap_or_default());
+    let mut list = DeliveredFiles::parse(&known(&folder).unwrap_or_default());
     let mut places = Vec::new();
     let mut foreign = Vec::new();
     for file in files {
@@ -127,7 +127,7 @@ pub fn write_files(
         return Err(WriteError::Foreign { paths: foreign });
     }
     stage(&places, files)?;
-    let keep = |list: &Delivered| {
+    let keep = |list: &DeliveredFiles| {
         let path = root.join(delivered::LIST);
         put(&folder, delivered::LIST, &list.to_text()).map_err(|it| write_error(&path, it))
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use graphrun_core::id::RunId;
-use graphrun_engine::checkpoint::{CheckpointError, Claim, Holder, Owner};
+use graphrun_engine::checkpoint::{CheckpointError, LeaseOwner, LeaseRequest, Owner};
 use jiff::Timestamp;
 
 use crate::journal::{
@@ -49,7 +49,7 @@ impl Lease {
     }
 
     /// Returns the next lease for this claim; `last` is the last fencing token.
-    pub(crate) fn next(last: u64, claim: &Claim, now_ms: i64) -> serde_json::Result<Self> {
+    pub(crate) fn next(last: u64, claim: &LeaseRequest, now_ms: i64) -> serde_json::Result<Self> {
         let json = serde_json::to_string(&claim.owner)?;
         let (json, owner) = (Some(json), Some(claim.owner.clone()));
         Ok(Self { fence: last + 1, json, owner, until: end_of(now_ms, claim.ttl) })
@@ -61,13 +61,13 @@ impl Lease {
     }
 
     /// Returns the owner; the lease may have expired.
-    pub(crate) fn holder(&self) -> Option<Holder> {
+    pub(crate) fn holder(&self) -> Option<LeaseOwner> {
         let (fence, until) = (self.fence, self.until);
-        self.owner.clone().map(|owner| Holder { owner, fence, until })
+        self.owner.clone().map(|owner| LeaseOwner { owner, fence, until })
     }
 
     /// Returns the owner, if the lease has not expired.
-    pub(crate) fn present_holder(&self, now_ms: i64) -> Option<Holder> {
+    pub(crate) fn present_holder(&self, now_ms: i64) -> Option<LeaseOwner> {
         let now = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::MAX);
         self.holder().filter(|it| it.is_current(now))
     }

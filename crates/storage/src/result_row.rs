@@ -19,7 +19,7 @@ pub(crate) struct ResultRow {
 /// A damaged row. It is ignored: the node runs, and the row is replaced.
 #[derive(Debug, Error)]
 #[error("its content does not match its checksum; the next result replaces it")]
-struct Damaged;
+struct DamagedRow;
 
 impl ResultRow {
     /// Returns the row of a result that is within the limits.
@@ -41,7 +41,7 @@ impl ResultRow {
         });
         parsed.flatten().ok_or_else(|| CheckpointError::Storage {
             action: "read a cached result".to_owned(),
-            source: Damaged.into(),
+            source: DamagedRow.into(),
         })
     }
 

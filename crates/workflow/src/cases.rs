@@ -6,7 +6,7 @@ use graphrun_core::{diagnostic::Diagnostic, id::NodeName};
 
 use super::{
     Expression,
-    expression::{CaseList, Uncovered},
+    expression::{CaseList, UncoveredState},
     reader::Yaml,
     report::Report,
 };
@@ -43,7 +43,7 @@ pub(super) fn check_cases(
         }
     }
     match (otherwise, uncovered) {
-        (Some(otherwise), Uncovered::No) if all_reached => {
+        (Some(otherwise), UncoveredState::No) if all_reached => {
             let message = "the earlier cases cover everything";
             let span = report.span(&otherwise.range);
             let diagnostic = Diagnostic::warning("GR025", message).at(span, "never reached");
@@ -84,16 +84,16 @@ fn report_taken(
 fn report_uncovered(
     report: &mut Report,
     from: &NodeName,
-    uncovered: &Uncovered,
+    uncovered: &UncoveredState,
     last: &Range<usize>,
 ) {
     let example = match uncovered {
-        Uncovered::No => return,
-        Uncovered::Yes(example) => format!("no case holds when {example}"),
-        Uncovered::Perhaps(example) => {
+        UncoveredState::No => return,
+        UncoveredState::Yes(example) => format!("no case holds when {example}"),
+        UncoveredState::Perhaps(example) => {
             format!("possibly no case holds, for instance when {example}")
         }
-        Uncovered::Unknown => "the check cannot prove that a case always holds".to_owned(),
+        UncoveredState::Unknown => "the check cannot prove that a case always holds".to_owned(),
     };
     let label = format!("no route from `{from}` then");
     let diagnostic = Diagnostic::error("GR024", example).at(report.span(last), label);

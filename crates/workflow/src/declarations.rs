@@ -27,7 +27,7 @@ pub(super) struct Declarations {
     /// The node that each `map` runs for every item.
     pub(super) maps: BTreeMap<NodeName, NodeName>,
     /// What each node with a `join` waits for.
-    pub(super) joins: BTreeMap<NodeName, Awaited>,
+    pub(super) joins: BTreeMap<NodeName, AwaitedNodes>,
     /// The nodes with an invalid part, which is reported: `parallel`s, `map`s, nodes with a `join`,
     /// and nodes of no kind, which may have been any of these. The checks assume that such a part
     /// may do anything, so they report nothing about its consequences.
@@ -38,7 +38,7 @@ pub(super) struct Declarations {
 
 /// What a join waits for.
 #[derive(Clone, Debug)]
-pub(super) struct Awaited {
+pub(super) struct AwaitedNodes {
     pub(super) nodes: Vec<NodeName>,
     /// How many of the nodes.
     pub(super) count: usize,
@@ -178,7 +178,7 @@ impl Declarations {
             if is_vague || nodes.len() < 2 {
                 declarations.vague.insert(name.clone());
             }
-            declarations.joins.insert(name, Awaited { nodes, count });
+            declarations.joins.insert(name, AwaitedNodes { nodes, count });
         }
         declarations
     }

@@ -11,7 +11,7 @@ use graphrun_core::{
 };
 
 use super::{
-    declarations::{Awaited, Declarations, Follows},
+    declarations::{AwaitedNodes, Declarations, Follows},
     draft::{EdgeDraft, RouteDraft},
     reader::{Data, Yaml},
     report::Report,
@@ -206,7 +206,7 @@ impl<'y, 'd> Edges<'y, 'd> {
         name: &NodeName,
         section: &Section<'_>,
     ) {
-        let (Some(yaml), Some(Awaited { nodes: from, count })) =
+        let (Some(yaml), Some(AwaitedNodes { nodes: from, count })) =
             (section.get("join"), self.declarations.joins.get(name).cloned())
         else {
             return;

@@ -12,7 +12,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use graphrun_analysis::flow_model::{Assigned, DraftEdge, DraftNode, FlowModel, field_numbers};
+use graphrun_analysis::flow_model::{
+    DefiniteAssignment, DraftEdge, DraftNode, FlowModel, field_numbers,
+};
 use graphrun_core::{
     graph::{Edge, Limits, NodeDescription, Policies, RouteChoice, Target, TriggerKind},
     id::{ChannelName, NodeName},
@@ -72,7 +74,7 @@ impl Flow {
         let success = sources.success();
         let proved = ProvedFacts::of(sources, &success);
         let net = FlowModel::of(&sources.flow_draft(&proved, &success));
-        let assigned = Assigned::of(&net);
+        let assigned = DefiniteAssignment::of(&net);
         let paths = Paths {
             net,
             assigned,

@@ -12,7 +12,7 @@ use graphrun_core::diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile};
 use pretty_yaml::config::{FormatOptions, LanguageOptions, LayoutOptions, LineBreak};
 use yaml_parser::SyntaxError;
 
-use self::{blanks::Guarded, comments::keep_columns};
+use self::{blanks::GuardedText, comments::keep_columns};
 use super::{
     reader::{self, Data, Yaml},
     report::Report,
@@ -102,7 +102,7 @@ fn lay_out(text: &str) -> Result<String, String> {
         ..LanguageOptions::default()
     };
     let lay_out = || {
-        let guarded = Guarded::new(text)?;
+        let guarded = GuardedText::new(text)?;
         let laid_out =
             pretty_yaml::format_text(&guarded.text, &FormatOptions { layout, language })?;
         let aligned = keep_columns(&guarded.text, &laid_out)?;

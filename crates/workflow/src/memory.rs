@@ -102,7 +102,7 @@ pub trait Embedder: fmt::Debug + Send + Sync {
 
 /// What a task writes to memory.
 #[derive(Clone, Debug, Default)]
-pub struct Remembered {
+pub struct MemoryWrite {
     /// The tier.
     pub tier: String,
     /// The values, an entry each.
@@ -166,8 +166,8 @@ impl TaskMemory {
     /// # Errors
     ///
     /// Fails when there is no such tier or only people write it, when a value does not fit, and when the store fails.
-    pub async fn remember(&self, what: Remembered) -> Result<Vec<EntryId>, TaskMemoryError> {
-        let Remembered { tier: name, values, module, confidence, key } = what;
+    pub async fn remember(&self, what: MemoryWrite) -> Result<Vec<EntryId>, TaskMemoryError> {
+        let MemoryWrite { tier: name, values, module, confidence, key } = what;
         let tier = self.tier(&name)?;
         if tier.is_read_only {
             return Err(TaskMemoryError::ReadOnly(name));

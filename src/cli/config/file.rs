@@ -19,7 +19,7 @@ const HOST_KEYS: [&str; 3] = ["commands", "secrets", "approve"];
 
 /// The content of a file.
 #[derive(Debug, Default)]
-pub(super) struct Parsed {
+pub(super) struct ParsedFile {
     pub(super) settings: BTreeMap<&'static str, ConfigValue>,
     /// The prices and context windows of models, each with its place in the file.
     pub(super) prices: BTreeMap<String, (Price, String)>,
@@ -41,7 +41,7 @@ pub(super) struct ConfiguredProvider {
 /// # Errors
 ///
 /// Returns every mistake, with its position.
-pub(super) fn parse(text: &str, name: &str) -> Result<Parsed, Vec<String>> {
+pub(super) fn parse(text: &str, name: &str) -> Result<ParsedFile, Vec<String>> {
     let mut reading = FileReader { text, name, problems: Vec::new() };
     let document = match Document::parse(text) {
         Ok(document) => document,
@@ -58,7 +58,7 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Parsed, Vec<String>> {
             return Err(reading.problems);
         }
     };
-    let mut config = Parsed::default();
+    let mut config = ParsedFile::default();
     reading.table(document.as_table(), "", &mut config);
     if reading.problems.is_empty() { Ok(config) } else { Err(reading.problems) }
 }
@@ -72,7 +72,7 @@ struct FileReader<'a> {
 
 impl FileReader<'_> {
     /// Reads a table of settings; `above` is the prefix of its keys, with a dot at the end.
-    fn table(&mut self, table: &dyn TableLike, above: &str, config: &mut Parsed) {
+    fn table(&mut self, table: &dyn TableLike, above: &str, config: &mut ParsedFile) {
         for (name, item) in entries(table) {
             let full = format!("{above}{}", name.get());
             if let Some(key) = KEYS.iter().find(|it| it.name == full) {

@@ -35,7 +35,7 @@ pub(super) enum Amount {
 
 /// An ignored setting of an untrusted file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Withheld {
+pub(in crate::cli) struct WithheldSetting {
     /// The key.
     pub(in crate::cli) name: String,
     text: String,
@@ -43,7 +43,7 @@ pub(in crate::cli) struct Withheld {
     reason: String,
 }
 
-impl Withheld {
+impl WithheldSetting {
     /// Returns the setting, its position, and why it requires trust.
     pub(in crate::cli) fn shown(&self) -> String {
         let Self { name, text, place, reason } = self;
@@ -57,7 +57,7 @@ pub(super) fn withhold(
     value: &ConfigValue,
     own: Option<&ConfigValue>,
     folder: &Path,
-) -> Option<Withheld> {
+) -> Option<WithheldSetting> {
     let reason = match key.trust {
         Trust::Harmless => None,
         Trust::Needed(reason) => Some(reason.to_owned()),
@@ -68,7 +68,7 @@ pub(super) fn withhold(
             .map(|own| format!("it raises your limit of `{}` ({})", own.text, own.layer)),
     };
     let (text, place) = (value.text.clone(), value.layer.clone());
-    reason.map(|reason| Withheld { name: key.name.to_owned(), text, place, reason })
+    reason.map(|reason| WithheldSetting { name: key.name.to_owned(), text, place, reason })
 }
 
 /// Returns the settings of a provider that require trust: those that decide where the requests to a known provider, or
@@ -78,14 +78,14 @@ pub(super) fn withhold_provider(
     name: &str,
     configured: &ConfiguredProvider,
     is_known: bool,
-) -> Option<Withheld> {
+) -> Option<WithheldSetting> {
     let settings = &configured.settings;
     let is_harmless = !is_known && settings.key_variable.is_none();
     let destination = settings.destination();
     if is_harmless || destination.is_empty() {
         return None;
     }
-    Some(Withheld {
+    Some(WithheldSetting {
         name: format!("providers.{name}"),
         text: destination.join(", "),
         place: configured.place.clone(),

@@ -5,13 +5,13 @@
 
 use std::path::Path;
 
-use super::{Checked, advice, seen_from};
+use super::{CheckedWorkflow, advice, seen_from};
 use crate::diagnostic::{Diagnostic, Severity};
 
 /// Returns a command for each diagnostic, with paths relative to a folder.
-pub(in crate::cli) fn commands(checked: &[Checked], folder: &Path) -> String {
+pub(in crate::cli) fn commands(checked: &[CheckedWorkflow], folder: &Path) -> String {
     let mut text = String::new();
-    for Checked { workflow, diagnostics } in checked {
+    for CheckedWorkflow { workflow, diagnostics } in checked {
         for diagnostic in diagnostics.in_order() {
             text += &command(diagnostic, workflow, folder);
             text.push('\n');
@@ -83,7 +83,7 @@ mod tests {
                 .at(Some(SourceSpan { file, range: 0..3 }), "")
                 .help("first\r\n::stop-commands::x"),
         );
-        let checked = Checked { workflow: "team.yaml".into(), diagnostics };
+        let checked = CheckedWorkflow { workflow: "team.yaml".into(), diagnostics };
         insta::assert_snapshot!(
             commands(&[checked], Path::new("/repo")),
             @"::error file=a%2Cb%3Ac%25%0A%3A%3Aerror%3A%3Ax.yaml,line=1,endLine=2,title=GR001::100%25: a, b%0Afirst ::stop-commands::x"

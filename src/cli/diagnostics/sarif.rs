@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Checked, advice, seen_from};
+use super::{CheckedWorkflow, advice, seen_from};
 use crate::diagnostic::{CODES, Code, Diagnostic, Label, Severity, SourceSpan};
 
 /// The URL of the schema.
@@ -14,7 +14,7 @@ const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 ///
 /// `is_whole` means that every workflow could be read. Without it, a service that compares logs
 /// would treat missing diagnostics as fixed.
-pub(in crate::cli) fn log(checked: &[Checked], folder: &Path, is_whole: bool) -> Value {
+pub(in crate::cli) fn log(checked: &[CheckedWorkflow], folder: &Path, is_whole: bool) -> Value {
     let results: Vec<Value> = checked.iter().flat_map(|it| results(it, folder)).collect();
     json!({
         "$schema": SCHEMA,
@@ -43,7 +43,7 @@ fn rule(code: &Code) -> Value {
     })
 }
 
-fn results(checked: &Checked, folder: &Path) -> Vec<Value> {
+fn results(checked: &CheckedWorkflow, folder: &Path) -> Vec<Value> {
     let diagnostics = checked.diagnostics.in_order();
     diagnostics.into_iter().map(|it| result(it, &checked.workflow, folder)).collect()
 }
@@ -151,7 +151,7 @@ mod tests {
     fn a_diagnostic_without_a_place_is_about_the_workflow() {
         let mut diagnostics = Diagnostics::default();
         diagnostics.push(Diagnostic::error("GR006", "no node starts the graph"));
-        let checked = Checked { workflow: "team.yaml".into(), diagnostics };
+        let checked = CheckedWorkflow { workflow: "team.yaml".into(), diagnostics };
         let location =
             &log(&[checked], Path::new("/repo"), true)["runs"][0]["results"][0]["locations"][0];
         assert_eq!(

@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::{
     results::{Evaluation, Results},
-    run::{Attempt, Judged, Variant},
+    run::{Attempt, AttemptOutcome, Variant},
     summary::Summary,
 };
 use super::{
@@ -213,7 +213,11 @@ impl EvaluateArgs {
             let is_hopeless = in_a_row.get() >= patience;
             let (storage, stop) = (&storage, stop.clone());
             async move {
-                if is_hopeless { Ok(Judged::NotStarted) } else { attempt.run(storage, stop).await }
+                if is_hopeless {
+                    Ok(AttemptOutcome::NotStarted)
+                } else {
+                    attempt.run(storage, stop).await
+                }
             }
         };
         let mut running = stream::iter(open).map(start).buffer_unordered(usize::from(self.jobs));
@@ -234,7 +238,7 @@ impl EvaluateArgs {
             };
             match judged.transpose()? {
                 None => break,
-                Some(Judged::Result(line)) => {
+                Some(AttemptOutcome::Result(line)) => {
                     in_a_row.set(0);
                     number += 1;
                     if globals.output == Output::Jsonl {
@@ -246,14 +250,14 @@ impl EvaluateArgs {
                     }
                     results.append(*line)?;
                 }
-                Some(Judged::Unsettled { exit, message }) => {
+                Some(AttemptOutcome::Unsettled { exit, message }) => {
                     in_a_row.update(|it| it + 1);
                     unsettled = unsettled.or(Some(exit));
                     if first.is_none() {
                         print_message(&globals.stderr.loud(&message));
                     }
                 }
-                Some(Judged::NotStarted) => left_out += 1,
+                Some(AttemptOutcome::NotStarted) => left_out += 1,
             }
         }
         if left_out > 0 && first.is_none() {

@@ -65,7 +65,7 @@ pub(super) struct Attempt {
 
 /// What became of an attempt.
 #[derive(Debug)]
-pub(super) enum Judged {
+pub(super) enum AttemptOutcome {
     /// It has a result.
     Result(Box<Line>),
     /// Its run can continue, and has no result yet.
@@ -104,9 +104,9 @@ impl Attempt {
         &self,
         storage: &RunStorage<'_>,
         stop: ShutdownHandle,
-    ) -> Result<Judged, CliError> {
+    ) -> Result<AttemptOutcome, CliError> {
         if stop.is_requested() {
-            return Ok(Judged::NotStarted);
+            return Ok(AttemptOutcome::NotStarted);
         }
         let Variant { path, options, loaded, models, .. } = &*self.variant;
         let models = match options.replay {
@@ -146,7 +146,7 @@ impl Attempt {
         self.judge(storage).await
     }
 
-    async fn judge(&self, storage: &RunStorage<'_>) -> Result<Judged, CliError> {
+    async fn judge(&self, storage: &RunStorage<'_>) -> Result<AttemptOutcome, CliError> {
         let Self { row, variant, id, .. } = self;
         let report = RunReport::read(storage.checkpointer.as_ref(), id, storage.database).await?;
         let is_awaited = row.expect.as_ref().is_some_and(|it| it.status.value == Status::Paused);
@@ -161,7 +161,7 @@ impl Attempt {
         if let Some(exit) = exit {
             let reason = report.reason.as_deref().unwrap_or("it was interrupted");
             let message = format!("`{}` has no result yet: {reason}", row.name);
-            return Ok(Judged::Unsettled { exit, message });
+            return Ok(AttemptOutcome::Unsettled { exit, message });
         }
         let saved = storage.checkpointer.load(id).await?;
         let (problems, rounds) =
@@ -180,6 +180,6 @@ impl Attempt {
             usage: report.usage,
             ms: saved.position.used.elapsed_ms,
         };
-        Ok(Judged::Result(Box::new(line)))
+        Ok(AttemptOutcome::Result(Box::new(line)))
     }
 }

@@ -13,7 +13,7 @@ use super::{
         terminal::print_result,
         words::{clean, escaped, table},
     },
-    Allowed, look_at_all,
+    AllowedAccess, look_at_all,
 };
 use crate::workflow::McpServer;
 
@@ -23,7 +23,7 @@ pub(super) struct Args {
     /// The workflow
     workflow: PathBuf,
     #[command(flatten)]
-    allowed: Allowed,
+    allowed: AllowedAccess,
 }
 
 /// A tool, a resource or a prompt of a server.

@@ -16,7 +16,7 @@ use super::{
         terminal::{print_message, print_result},
         words::{count, escaped},
     },
-    Allowed, look_at_all,
+    AllowedAccess, look_at_all,
 };
 use crate::{
     data_limit::{DataLimit, DataLimitReached},
@@ -29,7 +29,7 @@ pub(super) struct Args {
     /// The workflow
     workflow: PathBuf,
     #[command(flatten)]
-    allowed: Allowed,
+    allowed: AllowedAccess,
     /// Write nothing; fail if a tool or a prompt differs from the lock file
     #[arg(long)]
     check: bool,

@@ -42,7 +42,7 @@ impl Args {
 
 /// What the operator allows the servers.
 #[derive(Debug, clap::Args)]
-struct Allowed {
+struct AllowedAccess {
     /// Let this host of the workflow run its servers; can be given several times
     #[arg(long = "allow-host", value_name = "NAME")]
     host: Vec<String>,
@@ -69,7 +69,7 @@ struct Allowed {
 /// Fails if the workflow has no servers, if the operator does not allow one, and if one cannot be asked.
 fn look_at_all(
     path: &Path,
-    allowed: Allowed,
+    allowed: AllowedAccess,
     globals: &Globals,
 ) -> Result<Vec<(McpServer, Offer)>, CliError> {
     let servers = mcp_servers(path).map_err(|it| refuse(path, it))?;

@@ -1,10 +1,14 @@
 use super::*;
-use crate::compile::Why;
+use crate::compile::VisitBound;
 
 fn node(name: &str, is_dispatched: bool, calls_max: Option<u64>) -> PlannedNode {
-    let why =
-        Why::Rounds { max_visits: 2, is_first_free: true, resets: Vec::new(), after_limit: false };
-    let node = NodeEnvelope {
+    let why = VisitBound::Rounds {
+        max_visits: 2,
+        is_first_free: true,
+        resets: Vec::new(),
+        after_limit: false,
+    };
+    let node = NodeWorstCase {
         visits_max: 2,
         is_dispatched,
         attempts_max: u64::MAX,

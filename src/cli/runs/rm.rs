@@ -11,7 +11,7 @@ use super::super::{
     terminal::print_message,
 };
 use crate::{
-    checkpoint::{CheckpointError, Checkpointer, Claim, Presence, RunInfo},
+    checkpoint::{CheckpointError, Checkpointer, LeaseRequest, Presence, RunInfo},
     id::RunId,
 };
 
@@ -36,7 +36,7 @@ pub(super) async fn forget(
             let presence = Presence::new();
             let (owner, replaces_fence) = (presence.owner().clone(), Some(holder.fence));
             // If several processes see that, only one of them replaces this lease.
-            let claim = Claim { owner, ttl: LEASE, replaces_fence };
+            let claim = LeaseRequest { owner, ttl: LEASE, replaces_fence };
             let token = checkpointer.acquire(run, &claim).await?;
             checkpointer.release(&token).await?;
             checkpointer.remove(run).await

@@ -32,7 +32,7 @@ pub(super) struct Args {
 
 /// The result of the update, as JSON.
 #[derive(Debug, Serialize)]
-struct Updated {
+struct UpdateOutput {
     run: RunId,
     name: String,
     step: Step,
@@ -67,7 +67,7 @@ impl Args {
                 node.map_err(|it| CliError::usage("`--as` is not the name of a node").because(it))?;
             let engine = globals.engine(graph, checkpointer)?;
             let position = engine.update(&info.id, update, node.as_ref()).await?;
-            let updated = Updated {
+            let updated = UpdateOutput {
                 run: info.id,
                 step: position.step,
                 next: position.frontier.into_iter().map(|it| it.node).collect(),
@@ -84,7 +84,7 @@ impl Args {
     }
 }
 
-impl Updated {
+impl UpdateOutput {
     fn draw(&self) -> String {
         let Self { name, step, .. } = self;
         if self.next.is_empty() {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::report::shown;
 use crate::{
-    cases::{Coverage, DeadEnd, Explored, Part, PartKind},
+    cases::{Coverage, DeadEnd, ExplorationResult, Part, PartKind},
     cli::{
         terminal::Paint,
         words::{clean, count, table},
@@ -28,8 +28,8 @@ pub(super) fn coverage_to_json((workflow, coverage): &(PathBuf, Coverage)) -> Va
 }
 
 /// Returns the result of an exploration as JSON.
-pub(super) fn explored_to_json((workflow, explored): &(PathBuf, Explored)) -> Value {
-    let Explored {
+pub(super) fn explored_to_json((workflow, explored): &(PathBuf, ExplorationResult)) -> Value {
+    let ExplorationResult {
         states,
         steps,
         is_complete,
@@ -83,7 +83,7 @@ pub(super) fn draw_coverage(
 
 /// Returns the result of an exploration as text.
 pub(super) fn draw_explored(
-    (workflow, explored): &(PathBuf, Explored),
+    (workflow, explored): &(PathBuf, ExplorationResult),
     paint: Paint,
     text: &mut String,
 ) {

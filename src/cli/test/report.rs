@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::found;
 
 use crate::{
-    cases::{CaseRun, Coverage, Explored, Problem, step_text},
+    cases::{CaseRun, Coverage, ExplorationResult, Problem, step_text},
     cli::{
         terminal::Paint,
         words::{clean, count, duration},
@@ -26,7 +26,7 @@ pub(super) struct Report {
     /// The coverage of each workflow.
     coverage: Vec<(PathBuf, Coverage)>,
     /// The results of the exploration.
-    pub(super) explored: Vec<(PathBuf, Explored)>,
+    pub(super) explored: Vec<(PathBuf, ExplorationResult)>,
 }
 
 /// The results of the test cases of a file.
@@ -60,7 +60,7 @@ impl Report {
 
     /// Returns whether no test case failed and the exploration found nothing.
     pub(super) fn is_fine(&self) -> bool {
-        let is_fine = |it: &Explored| it.stuck.is_empty() && it.unreached.is_empty();
+        let is_fine = |it: &ExplorationResult| it.stuck.is_empty() && it.unreached.is_empty();
         self.failed() == 0 && self.explored.iter().all(|(_, it)| is_fine(it))
     }
 

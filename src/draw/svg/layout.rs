@@ -8,10 +8,10 @@
 use super::{
     net::{LayoutGraph, before},
     order, place, route,
-    sheet::{Area, GROUP_SIDE, Piece, Placed, Point, Sheet, Size, TURN, px},
+    sheet::{Area, GROUP_SIDE, LayoutResult, Piece, Point, Sheet, Size, TURN, px},
 };
 
-pub(super) fn layout(sheet: &Sheet) -> Placed {
+pub(super) fn layout(sheet: &Sheet) -> LayoutResult {
     let net = LayoutGraph::of(sheet);
     let ranks = order::order(&net);
     let columns = place::place(&net, &ranks, &|left, right| room(sheet, &net, left, right));
@@ -34,7 +34,7 @@ fn room(sheet: &Sheet, net: &LayoutGraph, left: usize, right: usize) -> f64 {
     f64::midpoint(left.size.width, right.size.width) + apart + leaving + entering
 }
 
-impl Placed {
+impl LayoutResult {
     /// Moves everything so that it starts at x = 0, and computes the total size.
     fn settle(&mut self) {
         let mut left = f64::MAX;

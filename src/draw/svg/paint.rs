@@ -4,7 +4,7 @@ use graphrun_core::words::count;
 
 use super::{
     BOX_PADDING, NAME, Picture, SMALL, STUB_PADDING, Shape, Stroke,
-    sheet::{Area, Line, Piece, Placed, Point, px},
+    sheet::{Area, LayoutResult, Line, Piece, Point, px},
 };
 use crate::draw::edges::{DrawnEdge, Place, width};
 
@@ -50,7 +50,7 @@ const STYLE: &str = "
   }
 ";
 
-pub(super) fn paint(picture: &Picture<'_>, placed: &Placed) -> String {
+pub(super) fn paint(picture: &Picture<'_>, placed: &LayoutResult) -> String {
     let drawing = picture.drawing;
     let heading = TITLE.1 + px(picture.notes.len()) * SMALL.1;
     let widest = picture.notes.iter().map(|it| px(width(it)) * SMALL.0);

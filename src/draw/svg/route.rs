@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{
     net::{LayoutGraph, Vertex, before},
     place::Column,
-    sheet::{Area, GROUP_SIDE, LINE, Line, Piece, Placed, Point, Sheet, Size, TURN, px},
+    sheet::{Area, GROUP_SIDE, LINE, LayoutResult, Line, Piece, Point, Sheet, Size, TURN, px},
 };
 
 /// The minimum space between two layers; lines with a large horizontal distance increase it.
@@ -38,7 +38,7 @@ pub(super) fn route(
     net: &LayoutGraph,
     ranks: &[Vec<usize>],
     columns: &[Column],
-) -> Placed {
+) -> LayoutResult {
     let bands = &Bands::of(sheet, net, ranks, columns);
     let area = |vertex: usize| {
         let Vertex { rank, size, .. } = &net.vertices[vertex];
@@ -71,7 +71,7 @@ pub(super) fn route(
             *group = None;
         }
     }
-    Placed { boxes, links, groups, size: Size::default() }
+    LayoutResult { boxes, links, groups, size: Size::default() }
 }
 
 impl Bands {

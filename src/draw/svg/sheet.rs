@@ -55,7 +55,7 @@ pub(super) struct Area {
 
 /// The result of the layout.
 #[derive(Debug, Default)]
-pub(super) struct Placed {
+pub(super) struct LayoutResult {
     pub(super) boxes: Vec<Area>,
     pub(super) links: Vec<Line>,
     /// `None` if other vertices are between the nodes of a group.

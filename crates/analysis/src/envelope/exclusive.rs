@@ -51,7 +51,7 @@ pub(super) fn find(graph: &Graph, tokens: &Tokens<'_>, visits_max: &[u64]) -> Ve
     if nodes.len() < 2 || all.len() > WAYS_MAX {
         return Vec::new();
     }
-    let mut known = Known::default();
+    let mut known = ExclusiveChoices::default();
     let plain = plain_ways(graph);
     let mut alike: BTreeMap<_, Vec<Way<'_>>> = BTreeMap::new();
     for way in &all {
@@ -119,9 +119,9 @@ fn other_targets(graph: &Graph, name: &NodeName, edge: usize) -> BTreeSet<NodeNa
 
 /// Which choices of routes exclude each other, as far as it is known.
 #[derive(Debug, Default)]
-struct Known(BTreeMap<[(usize, usize); 2], bool>);
+struct ExclusiveChoices(BTreeMap<[(usize, usize); 2], bool>);
 
-impl Known {
+impl ExclusiveChoices {
     fn exclude(&mut self, one: &Way<'_>, other: &Way<'_>) -> bool {
         let shares = one.reads.iter().any(|it| other.reads.contains(it));
         let mut pairs = one.choices.iter().flat_map(|a| other.choices.iter().map(move |b| (a, b)));
@@ -134,7 +134,7 @@ impl Known {
 }
 
 /// Returns lists of ways that all exclude each other, of several nodes.
-fn groups(all: &[Way<'_>], in_each_step: bool, known: &mut Known) -> Vec<ExclusiveWays> {
+fn groups(all: &[Way<'_>], in_each_step: bool, known: &mut ExclusiveChoices) -> Vec<ExclusiveWays> {
     let mut groups: Vec<BTreeSet<usize>> = Vec::new();
     for first in 0..all.len() {
         let mut group = BTreeSet::from([first]);

@@ -11,7 +11,7 @@ use graphrun_core::{
 };
 
 use super::{
-    NodeEnvelope,
+    NodeWorstCase,
     branches::{self, NodeGroup, Part, Parts},
     tokens::Tokens,
     total::{Program, TotalFlow, rounded},
@@ -38,9 +38,9 @@ impl Steps {
     pub(super) fn of(
         graph: &Graph,
         tokens: &Tokens<'_>,
-        nodes: &BTreeMap<NodeName, NodeEnvelope>,
+        nodes: &BTreeMap<NodeName, NodeWorstCase>,
     ) -> Self {
-        let alone = |(name, it): (&NodeName, &NodeEnvelope)| {
+        let alone = |(name, it): (&NodeName, &NodeWorstCase)| {
             let task = if it.visits_max > 0 {
                 task_time(&graph.nodes[name])
             } else {
@@ -155,7 +155,7 @@ fn add_part(program: &mut Program, part: &Part, steps: &[usize]) -> usize {
 }
 
 /// Returns all nodes; those that are always visited in the same steps are together.
-fn alike(graph: &Graph, nodes: &BTreeMap<NodeName, NodeEnvelope>) -> Vec<Vec<usize>> {
+fn alike(graph: &Graph, nodes: &BTreeMap<NodeName, NodeWorstCase>) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = Vec::new();
     let mut alike: BTreeMap<Ways<'_>, Vec<usize>> = BTreeMap::new();
     let ways = plain_ways(graph);

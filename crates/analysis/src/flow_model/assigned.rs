@@ -8,7 +8,7 @@
 //! concurrently may write a field in time, which makes the field possible; or it may clear the
 //! field, which makes it uncertain.
 //!
-//! [`Assigned::since`] is the same analysis of a run in which a node has been visited, which is what a condition on the
+//! [`DefiniteAssignment::since`] is the same analysis of a run in which a node has been visited, which is what a condition on the
 //! number of its visits proves. It begins in the step of the visit: at the node, and at every place that may be occupied
 //! beside it. Each later task descends from one of these, so no way is missed.
 //!
@@ -23,10 +23,10 @@ use super::{Arrow, Bits, Concurrency, Ending, FlowModel, pairs::SourceSpan, reac
 
 /// The fields that are written when each node starts, and the reasons for gaps.
 #[derive(Debug)]
-pub struct Assigned {
+pub struct DefiniteAssignment {
     /// The fields that some way to the node has written (may-assign).
     may_assign: Vec<Bits>,
-    certain: Certain,
+    certain: MustAssign,
     lines: Vec<Line>,
     into: Vec<Vec<usize>>,
     /// The fields that are certainly written along each line.
@@ -38,7 +38,7 @@ pub struct Assigned {
 
 /// The fields that every way has written (must-assign).
 #[derive(Debug)]
-struct Certain {
+struct MustAssign {
     /// When each node starts; all fields, if no way leads to it.
     must_assign: Vec<Bits>,
     is_reached: Vec<bool>,
@@ -48,10 +48,10 @@ struct Certain {
 
 /// The fields that are certainly written when nodes start in the step of a visit of a node, or later.
 #[derive(Debug)]
-pub struct Since {
+pub struct AssignmentAfterVisit {
     /// In the step of the visit, for each other node that may run in it.
     at_once: Vec<Option<Bits>>,
-    later: Certain,
+    later: MustAssign,
 }
 
 /// A place where a field stays unwritten.
@@ -125,7 +125,7 @@ impl Line {
     }
 }
 
-impl Assigned {
+impl DefiniteAssignment {
     /// Computes the sets for each node of a model.
     pub fn of(model: &FlowModel) -> Self {
         let mut reach = Reach::of(model);
@@ -163,12 +163,17 @@ impl Assigned {
     }
 
     /// Computes the fields that are written when nodes start in the step of a visit of `visited`, or later.
-    pub fn since(&self, model: &FlowModel, visited: usize) -> Since {
+    pub fn since(&self, model: &FlowModel, visited: usize) -> AssignmentAfterVisit {
         self.since_visit(model, visited, &self.certain, None)
     }
 
     /// Computes the fields that are written when nodes start in the step of the visit after the one of `since`, or later.
-    pub fn since_next(&self, model: &FlowModel, visited: usize, since: &Since) -> Since {
+    pub fn since_next(
+        &self,
+        model: &FlowModel,
+        visited: usize,
+        since: &AssignmentAfterVisit,
+    ) -> AssignmentAfterVisit {
         self.since_visit(model, visited, &since.later, None)
     }
 
@@ -176,9 +181,9 @@ impl Assigned {
         &self,
         model: &FlowModel,
         visited: usize,
-        before: &Certain,
+        before: &MustAssign,
         within: Option<Bits>,
-    ) -> Since {
+    ) -> AssignmentAfterVisit {
         let mut flow = FieldFlow::new(model, &self.reach, &self.concurrency, &self.effects);
         flow.within = within;
         let mut at_once = vec![None; model.nodes.len()];
@@ -189,7 +194,7 @@ impl Assigned {
             flow.begin_at_visit(visited, before);
             flow.run();
         }
-        Since { at_once, later: flow.found().1 }
+        AssignmentAfterVisit { at_once, later: flow.found().1 }
     }
 
     /// Returns the fields that some way to a node has written.
@@ -288,14 +293,14 @@ impl Assigned {
     }
 }
 
-impl Certain {
+impl MustAssign {
     /// Returns the fields at a node, if some way leads to it.
     fn at(&self, node: usize) -> Option<Bits> {
         self.is_reached[node].then(|| self.must_assign[node].clone())
     }
 }
 
-impl Since {
+impl AssignmentAfterVisit {
     /// Returns the fields that are certainly written when a node starts; `None` if it does not start. For the visited node,
     /// these are the fields at its later visits.
     pub fn must_be_assigned_before(&self, node: usize) -> Option<Bits> {
@@ -436,7 +441,7 @@ impl<'a> FieldFlow<'a> {
 
     /// Draws all lines of a run from the step of a visit. The lines that leave the nodes of this step stand apart from those
     /// that leave later visits of them, so that the fields before a node are those in later steps.
-    fn begin_at_visit(&mut self, visited: usize, before: &Certain) {
+    fn begin_at_visit(&mut self, visited: usize, before: &MustAssign) {
         let beside: Vec<SourceSpan> = self.concurrency.beside_node(visited).collect();
         let mut first = vec![visited];
         first.extend(beside.iter().map(|it| it.node(self.model)));
@@ -517,9 +522,9 @@ impl<'a> FieldFlow<'a> {
     }
 
     /// Returns the fields that may be written, and those that certainly are.
-    fn found(self) -> (Vec<Bits>, Certain) {
+    fn found(self) -> (Vec<Bits>, MustAssign) {
         let Self { may_assign, must_assign, is_reached, surely_arrived: arrived, .. } = self;
-        (may_assign, Certain { must_assign, is_reached, arrived })
+        (may_assign, MustAssign { must_assign, is_reached, arrived })
     }
 
     /// Follows the lines. Returns them, those into each node, and the fields that each carries for certain.

@@ -65,24 +65,24 @@ struct Round {
 #[derive(Debug, Default)]
 pub struct StarvingJoins {
     /// Each with the way that leads there.
-    pub starving: Vec<Starving>,
+    pub starving: Vec<StarvedJoin>,
     /// Whether every situation was explored. If so, no other join waits forever.
     pub is_complete: bool,
 }
 
 /// A join that waits although no task is left to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Starving {
+pub struct StarvedJoin {
     pub(crate) join: usize,
     /// One of the nodes that has not arrived.
     pub(crate) missing: usize,
     /// The last node from which the missing node was reachable, and the targets it chose instead.
-    pub(crate) by: Option<Astray>,
+    pub(crate) by: Option<WrongChoice>,
 }
 
 /// A node that chose targets from which the missing node is unreachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Astray {
+pub struct WrongChoice {
     pub(crate) from: usize,
     pub(crate) ending: Ending,
     pub(crate) to: Vec<Arrow>,
@@ -653,8 +653,8 @@ impl<'a> Exploration<'a> {
         beside
     }
 
-    fn starving_joins(&self) -> Vec<Starving> {
-        let mut starving: Vec<Starving> = Vec::new();
+    fn starving_joins(&self) -> Vec<StarvedJoin> {
+        let mut starving: Vec<StarvedJoin> = Vec::new();
         for &at in &self.stuck {
             let join = self.situations[at].0.arrived.iter().map(|(join, _)| *join).next();
             let new = join.filter(|it| starving.iter().all(|known| known.join != *it));
@@ -664,18 +664,18 @@ impl<'a> Exploration<'a> {
     }
 
     /// Returns how a join waits in a situation, if it does.
-    fn starving_at(&self, at: usize, join: usize) -> Option<Starving> {
+    fn starving_at(&self, at: usize, join: usize) -> Option<StarvedJoin> {
         let arrived = &self.situations[at].0.arrived;
         let awaited = &self.model.joins[join].awaited;
         let (here, missing): (Vec<usize>, Vec<usize>) =
             awaited.iter().partition(|it| arrived.contains(&(join, **it)));
         let missing = *missing.first().filter(|_| !here.is_empty())?;
-        Some(Starving { join, missing, by: self.astray(at, join, missing) })
+        Some(StarvedJoin { join, missing, by: self.astray(at, join, missing) })
     }
 
     /// Returns the last node before a situation that could have led to the missing node, and did
     /// not.
-    fn astray(&self, at: usize, join: usize, missing: usize) -> Option<Astray> {
+    fn astray(&self, at: usize, join: usize, missing: usize) -> Option<WrongChoice> {
         let mut at = at;
         // Nodes that are reachable only through the join itself do not count.
         let waits = self.model.joins[join].node;
@@ -696,7 +696,7 @@ impl<'a> Exploration<'a> {
                     Arrow::End | Arrow::Fail => false,
                 };
                 let is_spent = way.arrows.iter().any(leads);
-                let astray = Astray {
+                let astray = WrongChoice {
                     from: *from,
                     ending: way.ending,
                     to: way.arrows.iter().copied().collect(),

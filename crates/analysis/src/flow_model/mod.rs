@@ -10,7 +10,7 @@
 //! - [`explore`](explore()): the same by exploring all steps, which is exact; only for graphs with few
 //!   situations;
 //! - [`find_starving_joins`]: which joins may wait forever; with too many situations, [`check_join_alone`] decides about one join;
-//! - [`Assigned`]: which fields are written when a node starts, on every way or on some way.
+//! - [`DefiniteAssignment`]: which fields are written when a node starts, on every way or on some way.
 
 mod assigned;
 mod bits;
@@ -26,12 +26,12 @@ mod reach;
 mod revisits;
 
 pub use self::{
-    assigned::{Assigned, Gap, GapKind, Since},
+    assigned::{AssignmentAfterVisit, DefiniteAssignment, Gap, GapKind},
     bits::Bits,
     build::field_numbers,
     draft::{Draft, DraftEdge, DraftNode},
     exclusions::Exclusions,
-    explore::{Astray, Situations, Starving, StarvingJoins, explore, find_starving_joins},
+    explore::{Situations, StarvedJoin, StarvingJoins, WrongChoice, explore, find_starving_joins},
     pairs::Concurrency,
     projection::{JoinVerdict, check_join_alone},
 };

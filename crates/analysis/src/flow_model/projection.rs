@@ -18,7 +18,7 @@
 use super::{
     Arrow, Bits, FlowModel, FlowNode, Join, Outcome,
     choices::failing_nodes,
-    explore::{Starving, check_join},
+    explore::{StarvedJoin, check_join},
 };
 
 /// The result of the check of one join.
@@ -27,7 +27,7 @@ pub enum JoinVerdict {
     /// It never waits forever.
     Completes,
     /// It may wait forever.
-    Starves(Starving),
+    Starves(StarvedJoin),
     /// The situations are too many.
     Unknown,
 }

@@ -17,7 +17,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{NodeError, Provided, Question, RunFacts, SavedValues, Trigger, Visits, memo::Memo};
+use super::{
+    NodeError, ProvidedValues, Question, RunFacts, SavedValues, Trigger, Visits, memo::Memo,
+};
 use crate::{
     event::{MessagePart, Report, Usage},
     id::{NodeName, RunId, TaskId},
@@ -85,7 +87,7 @@ pub struct NodeContext {
     /// The facts of the run at the start of the step.
     pub facts: Arc<RunFacts>,
     /// The values that the engine and the run provide; see [`NodeContext::get`].
-    pub provided: Provided,
+    pub provided: ProvidedValues,
 }
 
 /// Reports a node's actions to watchers, and counts its model usage.

@@ -41,7 +41,7 @@ pub use self::{
         Attempts, Backoff, Bounds, Catch, Defer, ItemPolicy, Limits, NodeLimits, OnFinish,
         Policies, RetriedKinds, Schedule,
     },
-    provided::Provided,
+    provided::ProvidedValues,
     question::{NestedAsker, Question},
     route::{
         IntoChoice, Route, RouteChoice, RouteError, RouteTarget, RouteView, Spread, Starts,

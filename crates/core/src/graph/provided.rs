@@ -9,9 +9,9 @@ use std::{
 
 /// At most one value of each type, shared by the nodes of a run. They are not saved.
 #[derive(Clone, Default)]
-pub struct Provided(Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+pub struct ProvidedValues(Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
-impl Provided {
+impl ProvidedValues {
     /// Adds a value, in place of one of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         Arc::make_mut(&mut self.0).insert(TypeId::of::<T>(), Arc::new(value));
@@ -23,7 +23,7 @@ impl Provided {
     }
 }
 
-impl fmt::Debug for Provided {
+impl fmt::Debug for ProvidedValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Provided({} values)", self.0.len())
     }

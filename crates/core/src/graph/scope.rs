@@ -351,7 +351,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        graph::{Cancel, Input, Provided, Reporter, SavedValues, Trigger, dispatch, route_fn},
+        graph::{
+            Cancel, Input, ProvidedValues, Reporter, SavedValues, Trigger, dispatch, route_fn,
+        },
         id::{RunId, Step, TaskId},
         state::Type,
     };
@@ -396,7 +398,7 @@ mod tests {
             memos: SavedValues::default(),
             reporter: Reporter::default(),
             facts: Arc::default(),
-            provided: Provided::default(),
+            provided: ProvidedValues::default(),
         }
     }
 

@@ -53,7 +53,7 @@ struct Rules {
     /// Whether it folds items into a list, one by one.
     grows_list: bool,
     update: UpdateForm,
-    result: Folded,
+    result: FoldResult,
 }
 
 /// The types of the channels that a reducer can fold.
@@ -85,7 +85,7 @@ impl UpdateForm {
 
 /// The result of a fold, which decides the checks before and after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Folded {
+enum FoldResult {
     /// One of the written values. No write is refused.
     Kept,
     /// The list with all written items. No write is refused.
@@ -112,7 +112,7 @@ impl Rules {
         several_writers: true,
         grows_list: false,
         update: UpdateForm::Whole,
-        result: Folded::Kept,
+        result: FoldResult::Kept,
     };
     /// Folds items into a list.
     const LIST: Self = Self {
@@ -120,11 +120,11 @@ impl Rules {
         start: Some("[]"),
         grows_list: true,
         update: UpdateForm::Items,
-        result: Folded::Selected,
+        result: FoldResult::Selected,
         ..Self::KEEP
     };
     /// Folds numbers.
-    const NUMBER: Self = Self { needs: NUMBER, result: Folded::Selected, ..Self::KEEP };
+    const NUMBER: Self = Self { needs: NUMBER, result: FoldResult::Selected, ..Self::KEEP };
 }
 
 /// A custom reducer of a library user.
@@ -202,7 +202,7 @@ impl Reducer {
             Self::Append => Rules {
                 name: "append",
                 about: "The items are appended.",
-                result: Folded::Extended,
+                result: FoldResult::Extended,
                 ..Rules::LIST
             },
             Self::Union => Rules {
@@ -214,7 +214,7 @@ impl Reducer {
                 name: "sum",
                 about: "The numbers are added.",
                 start: Some("0"),
-                result: Folded::Computed,
+                result: FoldResult::Computed,
                 ..Rules::NUMBER
             },
             Self::Min => {
@@ -229,7 +229,7 @@ impl Reducer {
                 needs: RECORD,
                 start: Some("{}"),
                 update: UpdateForm::Fields,
-                result: Folded::Computed,
+                result: FoldResult::Computed,
                 ..Rules::KEEP
             },
             Self::Messages => Rules {
@@ -237,7 +237,7 @@ impl Reducer {
                 about: "The items are appended, each with an `id`; one with a known `id` replaces the earlier one in its place, and `{ id, remove: true }` removes it (with the id `__remove_all__`, all messages before it).",
                 needs: Needs { noun: "a list of records with a text `id`", includes: has_ids },
                 update: UpdateForm::Part,
-                result: Folded::Computed,
+                result: FoldResult::Computed,
                 ..Rules::LIST
             },
             Self::Best { .. } => Rules {
@@ -250,7 +250,7 @@ impl Reducer {
                 name: "custom",
                 about: "A reducer that the program registers.",
                 update: UpdateForm::Part,
-                result: Folded::Computed,
+                result: FoldResult::Computed,
                 ..Rules::KEEP
             },
         }
@@ -319,12 +319,12 @@ impl Reducer {
 
     /// Returns whether a write of the right type may still be refused because of the value before it.
     pub fn may_refuse(&self) -> bool {
-        matches!(self.rules().result, Folded::Selected | Folded::Computed)
+        matches!(self.rules().result, FoldResult::Selected | FoldResult::Computed)
     }
 
     /// Returns whether a value can result that no task has written, even if each write fits the type.
     pub(super) fn computes(&self) -> bool {
-        self.rules().result == Folded::Computed
+        self.rules().result == FoldResult::Computed
     }
 
     /// Returns whether the result is the sum of the value before and the written number.
@@ -339,7 +339,7 @@ impl Reducer {
 
     /// Returns whether the result is the list before with all written items behind it.
     pub(super) fn extends(&self) -> bool {
-        self.rules().result == Folded::Extended
+        self.rules().result == FoldResult::Extended
     }
 
     /// Returns whether a write simply replaces the value.

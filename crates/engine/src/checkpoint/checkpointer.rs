@@ -10,7 +10,7 @@ use graphrun_core::{
 use serde_json::Value;
 
 use super::{
-    CheckpointError, Claim, Entry, InboxMessage, JournalEntry, LeaseToken, Message, RunInfo,
+    CheckpointError, Entry, InboxMessage, JournalEntry, LeaseRequest, LeaseToken, Message, RunInfo,
     RunListItem, RunSummary, SavedCheckpoint, SavedRun, TaskRecord,
 };
 
@@ -39,7 +39,7 @@ pub trait RunJournal: fmt::Debug + Send + Sync {
     async fn create(
         &self,
         info: &RunInfo,
-        claim: &Claim,
+        claim: &LeaseRequest,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError>;
 
@@ -73,7 +73,11 @@ pub trait RunJournal: fmt::Debug + Send + Sync {
 pub trait RunLeases: fmt::Debug + Send + Sync {
     /// Gives the lease of a run to the claimant. Fails with [`CheckpointError::Owned`] if another
     /// owner has it. Of several simultaneous claimants, one succeeds.
-    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError>;
+    async fn acquire(
+        &self,
+        run: &RunId,
+        claim: &LeaseRequest,
+    ) -> Result<LeaseToken, CheckpointError>;
 
     /// Renews a lease: it lasts `ttl` from now. Fails with [`CheckpointError::Overtaken`] if it has
     /// expired and another owner has the run, or if it was released.

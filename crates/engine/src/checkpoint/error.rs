@@ -9,7 +9,7 @@ use graphrun_core::{
 };
 use thiserror::Error;
 
-use super::Holder;
+use super::LeaseOwner;
 
 /// A run could not be saved or loaded. It stops at its last record.
 #[derive(Debug, Error)]
@@ -68,7 +68,7 @@ pub enum CheckpointError {
         /// The run.
         run: RunId,
         /// The owner and its lease.
-        holder: Box<Holder>,
+        holder: Box<LeaseOwner>,
     },
     /// The journal has entries that this process did not save: another process has continued the
     /// run.

@@ -33,7 +33,7 @@ pub struct Owner {
 
 /// The owner of a run, and when its lease expires unless it is renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct LeaseOwner {
     /// The owner.
     pub owner: Owner,
     /// The number of the lease.
@@ -42,7 +42,7 @@ pub struct Holder {
     pub until: Timestamp,
 }
 
-impl Holder {
+impl LeaseOwner {
     /// Returns whether the owner still has the run: its lease has not expired, or its process certainly
     /// exists.
     pub fn is_current(&self, now: Timestamp) -> bool {
@@ -52,7 +52,7 @@ impl Holder {
 
 /// A request for the lease of a run.
 #[derive(Clone, Debug)]
-pub struct Claim {
+pub struct LeaseRequest {
     /// The process that requests the lease.
     pub owner: Owner,
     /// The duration of the lease unless it is renewed.

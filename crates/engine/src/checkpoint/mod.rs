@@ -27,7 +27,7 @@ pub use self::{
     entry::{Entry, EntryHash, InvalidHash, JournalEntry, RunStatus},
     error::CheckpointError,
     inbox::{InboxMessage, Message},
-    lease::{Claim, Holder, LeaseToken, Owner, Presence},
+    lease::{LeaseOwner, LeaseRequest, LeaseToken, Owner, Presence},
     migration::{Basis, Mapping, Migration},
     outline::{ChannelOutline, GraphOutline, NodeOutline},
     position::{

@@ -23,9 +23,10 @@ use super::{
     },
 };
 use crate::checkpoint::{
-    CheckpointError, Claim, Commit, Detail, Entry, EntryHash, Holder, InboxMessage, JournalEntry,
-    LeaseToken, Message, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList,
-    RunListItem, RunMaintenance, RunStatus, RunSummary, SavedCheckpoint, SavedRun, TaskRecord,
+    CheckpointError, Commit, Detail, Entry, EntryHash, InboxMessage, JournalEntry, LeaseOwner,
+    LeaseRequest, LeaseToken, Message, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases,
+    RunList, RunListItem, RunMaintenance, RunStatus, RunSummary, SavedCheckpoint, SavedRun,
+    TaskRecord,
 };
 
 /// Keeps runs in memory.
@@ -57,7 +58,7 @@ struct StoredRun {
     finished: BTreeSet<TaskId>,
     /// The number of the last lease.
     fence: u64,
-    holder: Option<Holder>,
+    holder: Option<LeaseOwner>,
     inbox: Vec<InboxMessage>,
 }
 
@@ -135,7 +136,7 @@ impl RunJournal for InMemoryStorage {
     async fn create(
         &self,
         info: &RunInfo,
-        claim: &Claim,
+        claim: &LeaseRequest,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
         if let Some(task) = &self.task {
@@ -204,7 +205,11 @@ impl RunJournal for InMemoryStorage {
 
 #[async_trait]
 impl RunLeases for InMemoryStorage {
-    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
+    async fn acquire(
+        &self,
+        run: &RunId,
+        claim: &LeaseRequest,
+    ) -> Result<LeaseToken, CheckpointError> {
         self.with(run, |run| match run.holder() {
             Some(holder) if Some(holder.fence) != claim.replaces_fence => {
                 let holder = Box::new(holder.clone());
@@ -375,14 +380,14 @@ impl StoredRun {
     }
 
     /// Returns the owner, if the lease has not expired.
-    fn holder(&self) -> Option<&Holder> {
+    fn holder(&self) -> Option<&LeaseOwner> {
         self.holder.as_ref().filter(|it| it.is_current(Timestamp::now()))
     }
 
-    fn give(&mut self, claim: &Claim) -> LeaseToken {
+    fn give(&mut self, claim: &LeaseRequest) -> LeaseToken {
         self.fence += 1;
         let (owner, until) = (claim.owner.clone(), end_of(claim.ttl));
-        self.holder = Some(Holder { owner, fence: self.fence, until });
+        self.holder = Some(LeaseOwner { owner, fence: self.fence, until });
         LeaseToken { run: self.info.id.clone(), fence: self.fence }
     }
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::checkpoint::{
-    CheckpointError, Commit, Entry, EntryHash, Holder, Message, RunInbox, RunJournal, RunList,
+    CheckpointError, Commit, Entry, EntryHash, LeaseOwner, Message, RunInbox, RunJournal, RunList,
     RunStatus,
 };
 
@@ -235,7 +235,7 @@ pub fn beginning(run: &RunId, info: &[u8]) -> EntryHash {
 }
 
 /// Checks that the fencing token `fence` is the current one.
-pub fn check_fence(holder: Option<&Holder>, fence: u64) -> Result<(), Refusal> {
+pub fn check_fence(holder: Option<&LeaseOwner>, fence: u64) -> Result<(), Refusal> {
     match holder {
         Some(holder) if holder.fence == fence => Ok(()),
         Some(holder) => Err(Refusal::TakenOver(holder.owner.to_string())),

@@ -12,20 +12,20 @@ const LAYERS_MAX: usize = 4;
 
 /// A folded text, with the range in the original of each of its bytes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Folded {
+pub(super) struct FoldedText {
     pub(super) bytes: Vec<u8>,
     ranges: Vec<(u32, u32)>,
 }
 
 /// What stands at a place of a folded text.
-struct Decoded {
+struct DecodedPart {
     /// The bytes that it stands for.
     bytes: Vec<u8>,
     /// How many bytes of the text it takes.
     length: usize,
 }
 
-impl Folded {
+impl FoldedText {
     /// Folds a text without decoding anything. It must be shorter than 4 GiB, since ranges are kept small.
     pub(super) fn new(text: &[u8]) -> Self {
         let mut folded = Self { bytes: Vec::with_capacity(text.len()), ranges: Vec::new() };
@@ -66,7 +66,7 @@ impl Folded {
         let mut next = Self::default();
         let mut at = 0;
         while at < self.bytes.len() {
-            let Some(Decoded { bytes, length }) = decode(&self.bytes[at..]) else {
+            let Some(DecodedPart { bytes, length }) = decode(&self.bytes[at..]) else {
                 next.push(self.bytes[at], self.original(&(at..at + 1)));
                 at += 1;
                 continue;
@@ -117,18 +117,18 @@ fn hidden_length(text: &[u8]) -> usize {
 }
 
 /// Decodes the escape at the start of a text.
-fn decode(text: &[u8]) -> Option<Decoded> {
+fn decode(text: &[u8]) -> Option<DecodedPart> {
     match text {
-        [b'%', high, low, ..] => Some(Decoded { bytes: vec![hex([*high, *low])?], length: 3 }),
+        [b'%', high, low, ..] => Some(DecodedPart { bytes: vec![hex([*high, *low])?], length: 3 }),
         [b'\\', ..] => Some(decode_backslash(text)),
         [b'&', rest @ ..] => decode_entity(rest),
-        [b'=', b'3', b'd', ..] => Some(Decoded { bytes: vec![b'='], length: 3 }),
+        [b'=', b'3', b'd', ..] => Some(DecodedPart { bytes: vec![b'='], length: 3 }),
         _ => None,
     }
 }
 
 /// Decodes `\u0073`, `\u{73}`, `\x73`, `\163`, `\n`, and any other escaped character, after any number of backslashes.
-fn decode_backslash(text: &[u8]) -> Decoded {
+fn decode_backslash(text: &[u8]) -> DecodedPart {
     let slashes = text.iter().take_while(|it| **it == b'\\').count();
     let rest = &text[slashes..];
     let found = match rest {
@@ -149,11 +149,11 @@ fn decode_backslash(text: &[u8]) -> Decoded {
         _ => None,
     };
     let (bytes, length) = found.unwrap_or_default();
-    Decoded { bytes, length: slashes + length }
+    DecodedPart { bytes, length: slashes + length }
 }
 
 /// Decodes `#115;`, `#x73;` and the names of characters that keys have.
-fn decode_entity(text: &[u8]) -> Option<Decoded> {
+fn decode_entity(text: &[u8]) -> Option<DecodedPart> {
     let end = text.iter().take(12).position(|it| *it == b';')?;
     let bytes = match &text[..end] {
         [b'#', b'x', digits @ ..] => utf8(number(digits, 16)?),
@@ -167,7 +167,7 @@ fn decode_entity(text: &[u8]) -> Option<Decoded> {
         b"equals" => vec![b'='],
         _ => return None,
     };
-    Some(Decoded { bytes, length: end + 2 })
+    Some(DecodedPart { bytes, length: end + 2 })
 }
 
 fn hex(digits: [u8; 2]) -> Option<u8> {
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     fn last(text: &str) -> String {
-        let layer = Folded::new(text.as_bytes()).layers().last().unwrap();
+        let layer = FoldedText::new(text.as_bytes()).layers().last().unwrap();
         String::from_utf8(layer.bytes).unwrap()
     }
 
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_folded_text_knows_where_its_bytes_came_from() {
         let text = "x %73\u{200b}k y";
-        let layer = Folded::new(text.as_bytes()).layers().last().unwrap();
+        let layer = FoldedText::new(text.as_bytes()).layers().last().unwrap();
         assert_eq!(layer.bytes, b"xsky");
         assert_eq!(&text[layer.original(&(1..3))], "%73\u{200b}k");
     }

@@ -6,7 +6,7 @@ use regex::bytes::Regex;
 
 use super::{
     REDACTED,
-    folding::Folded,
+    folding::FoldedText,
     spellings::{Base, spellings},
 };
 
@@ -30,7 +30,7 @@ const OVERLAP_BYTES: usize = 16 * 1024;
 
 /// Secrets, and the pattern that finds every spelling of them in a folded text.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownSecrets {
     secrets: Vec<String>,
     pattern: Option<Regex>,
     /// The texts of the pattern.
@@ -50,14 +50,14 @@ pub struct Cut {
 
 /// Returns whether a text is distinct enough to be searched for.
 pub(super) fn is_searchable(secret: &str) -> bool {
-    let folded = Folded::new(secret.as_bytes()).bytes;
+    let folded = FoldedText::new(secret.as_bytes()).bytes;
     let variety = folded.iter().collect::<BTreeSet<_>>().len();
     let length_min =
         if folded.iter().all(u8::is_ascii_alphabetic) { WORD_LENGTH_MIN } else { LENGTH_MIN };
     folded.len() >= length_min && variety >= VARIETY_MIN
 }
 
-impl Known {
+impl KnownSecrets {
     pub(super) fn new(secrets: Vec<String>) -> Self {
         let in_digits = |it| Base::ALL.into_iter().flat_map(move |base| base.spellings(it));
         let packed: BTreeSet<Vec<u8>> = secrets.iter().flat_map(|it| in_digits(it)).collect();
@@ -100,7 +100,7 @@ impl Known {
 
     /// Returns where a secret begins at the end of a text.
     fn find_beginning(&self, text: &str) -> Option<Range<usize>> {
-        let found = Folded::new(text.as_bytes()).layers().filter_map(|layer| {
+        let found = FoldedText::new(text.as_bytes()).layers().filter_map(|layer| {
             let length = layer.bytes.len();
             // Half of an escape may follow.
             let ends = (length.saturating_sub(ESCAPE_LENGTH_MAX)..=length).rev();
@@ -121,7 +121,7 @@ impl Known {
 
     /// Returns where the rest of a secret is at the start of a text.
     fn find_rest(&self, text: &str) -> Option<Range<usize>> {
-        let found = Folded::new(text.as_bytes()).layers().filter_map(|layer| {
+        let found = FoldedText::new(text.as_bytes()).layers().filter_map(|layer| {
             // Half of an escape may be ahead.
             let starts = 0..=ESCAPE_LENGTH_MAX.min(layer.bytes.len());
             let end = |start: usize| {
@@ -152,7 +152,7 @@ impl Known {
 
     fn find_in_block(&self, block: &[u8], mut take: impl FnMut(Range<usize>)) {
         let Some(pattern) = &self.pattern else { return };
-        for layer in Folded::new(block).layers() {
+        for layer in FoldedText::new(block).layers() {
             for found in pattern.find_iter(&layer.bytes) {
                 let mut range = found.range();
                 if self.packed.contains(found.as_bytes()) {
@@ -192,7 +192,7 @@ fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
 }
 
 /// Extends a part of a base64 or base32 text by the characters at both ends that hold bits of it.
-fn with_neighbours(layer: &Folded, range: Range<usize>) -> Range<usize> {
+fn with_neighbours(layer: &FoldedText, range: Range<usize>) -> Range<usize> {
     let text = &layer.bytes;
     let is_digit = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'+' | b'/' | b'=');
     let ahead = &text[range.start.saturating_sub(ESCAPE_LENGTH_MAX)..range.start];
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_removed_in_every_encoding() {
-        let known = Known::new(vec![KEY.to_owned()]);
+        let known = KnownSecrets::new(vec![KEY.to_owned()]);
         for (name, text) in encodings() {
             let redacted = known.remove_from(&text);
             assert!(redacted.contains(REDACTED), "{name}: {text} -> {redacted}");
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn texts_around_a_secret_stay_as_they_are() {
-        let known = Known::new(vec![KEY.to_owned(), "hunter2-hunter2".to_owned()]);
+        let known = KnownSecrets::new(vec![KEY.to_owned(), "hunter2-hunter2".to_owned()]);
         let text = format!("é 100% \\n {KEY}, {KEY} & hunter2-hunter2 \u{202e}é");
         let expected = "é 100% \\n [redacted], [redacted] & [redacted] \u{202e}é";
         assert_eq!(known.remove_from(&text), expected);
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_secret_in_json_leaves_json() {
-        let known = Known::new(vec![KEY.to_owned()]);
+        let known = KnownSecrets::new(vec![KEY.to_owned()]);
         let secret = base64(KEY.as_bytes());
         for before in ["\n", "\u{1}", "\"", "\\", "a"] {
             let json = serde_json::to_string(&format!("{before}{secret}")).unwrap();
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_secret_at_the_border_of_two_blocks_is_found() {
-        let known = Known::new(vec![KEY.to_owned()]);
+        let known = KnownSecrets::new(vec![KEY.to_owned()]);
         for before in [BLOCK_BYTES - 5, BLOCK_BYTES + OVERLAP_BYTES - 5, 2 * BLOCK_BYTES - 1] {
             let text = format!("{}{KEY}é", "x ".repeat(before / 2));
             assert!(known.remove_from(&text).ends_with(" [redacted]é"), "{before}");
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_secret_that_looks_escaped_is_found_as_well() {
         let secret = "p%41ss\\word-&amp;1";
-        let known = Known::new(vec![secret.to_owned()]);
+        let known = KnownSecrets::new(vec![secret.to_owned()]);
         assert_eq!(known.remove_from(&format!("a {secret} b")), "a [redacted] b");
         assert_eq!(known.remove_from("a pAssword-&1 b"), "a [redacted] b");
     }
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_word_beside_an_encoded_secret_stays() {
-        let known = Known::new(vec![KEY.to_owned()]);
+        let known = KnownSecrets::new(vec![KEY.to_owned()]);
         for (name, encoded) in encodings() {
             let redacted = known.remove_from(&format!("so {encoded} is x")).into_owned();
             let (before, after) = redacted.split_once(REDACTED).unwrap();
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_secret_at_a_cut_is_removed() {
-        let known = Known::new(vec![KEY.to_owned()]);
+        let known = KnownSecrets::new(vec![KEY.to_owned()]);
         let (end, start) = (Cut { start: false, end: true }, Cut { start: true, end: false });
         for kept in 0..KEY.len() {
             for (before, spelling) in

@@ -18,7 +18,7 @@ use std::{
 use serde_json::{Map, Value};
 
 pub use self::known::Cut;
-use self::known::Known;
+use self::known::KnownSecrets;
 pub use self::{forms::find_form, names::names_a_secret};
 
 /// Replaces a key in a text.
@@ -26,7 +26,7 @@ pub const REDACTED: &str = "[redacted]";
 
 /// The secrets of this process. They belong to the process and not to a run: a panic, a log line and the terminal
 /// have no run, and must not show them either.
-static KNOWN: RwLock<Option<Arc<Known>>> = RwLock::new(None);
+static KNOWN: RwLock<Option<Arc<KnownSecrets>>> = RwLock::new(None);
 
 /// Adds a secret of this process: from now on [`redact`] removes it from every text.
 ///
@@ -49,7 +49,7 @@ pub fn learn(secret: &str) {
     let mut secrets = known.as_ref().map_or_else(Vec::new, |it| it.secrets().to_vec());
     if !secrets.iter().any(|it| it == secret) {
         secrets.push(secret.to_owned());
-        *known = Some(Arc::new(Known::new(secrets)));
+        *known = Some(Arc::new(KnownSecrets::new(secrets)));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::folding::Folded;
+use super::folding::FoldedText;
 
 /// Returns the spellings of a secret that folding does not make equal to it, and itself.
 pub(super) fn spellings(secret: &str) -> Vec<Vec<u8>> {
@@ -20,7 +20,7 @@ pub(super) fn spellings(secret: &str) -> Vec<Vec<u8>> {
         secret.chars().map(rot13).collect(),
     ];
     // A secret may itself look escaped, and is then decoded with the text around it.
-    let folded = texts.iter().flat_map(|it| Folded::new(it.as_bytes()).layers());
+    let folded = texts.iter().flat_map(|it| FoldedText::new(it.as_bytes()).layers());
     folded.map(|it| it.bytes).collect()
 }
 
@@ -59,7 +59,7 @@ impl Base {
             let bytes: Vec<u8> = std::iter::repeat_n(0, offset).chain(secret.bytes()).collect();
             let encoded = self.encode(&bytes);
             let (start, end) = ((offset * 8).div_ceil(self.bits), bytes.len() * 8 / self.bits);
-            Folded::new(&encoded.as_bytes()[start..end]).bytes
+            FoldedText::new(&encoded.as_bytes()[start..end]).bytes
         })
     }
 

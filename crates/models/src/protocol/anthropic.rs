@@ -19,7 +19,7 @@ use crate::{
     deltas::AnswerSink,
     failure,
     provider::{OutputMode, Parameter},
-    reader::{Answer, Rest, parts_text, read_usage, text_of},
+    reader::{Answer, ReplyMetadata, parts_text, read_usage, text_of},
     shape::{Shape, add_extra, add_instruction, split_instructions, text_part, wire_schema},
     stated::StatedUsage,
     structured::strict_schema,
@@ -202,7 +202,13 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
         Some(other) => Finish::Other(other.to_owned()),
     };
     let model = text_of(body.get("model"));
-    answer.without_thoughts().conclude(Rest { usage, stated, finish, model, ..Rest::default() })
+    answer.without_thoughts().conclude(ReplyMetadata {
+        usage,
+        stated,
+        finish,
+        model,
+        ..ReplyMetadata::default()
+    })
 }
 
 fn read_content(content: &[Value]) -> Answer {

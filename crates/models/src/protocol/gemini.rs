@@ -18,7 +18,7 @@ use crate::{
     deltas::AnswerSink,
     failure,
     provider::{OutputMode, Parameter},
-    reader::{Answer, Rest, text_of},
+    reader::{Answer, ReplyMetadata, text_of},
     shape::{Shape, add_extra, add_instruction, split_instructions, wire_schema},
     stated::StatedUsage,
     structured::strict_schema,
@@ -217,7 +217,13 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
         Some(other) => Finish::Other(other.to_owned()),
     };
     let model = text_of(body.get("modelVersion"));
-    answer.without_thoughts().conclude(Rest { usage, stated, finish, model, ..Rest::default() })
+    answer.without_thoughts().conclude(ReplyMetadata {
+        usage,
+        stated,
+        finish,
+        model,
+        ..ReplyMetadata::default()
+    })
 }
 
 fn read_candidate(candidate: &Value) -> Answer {

@@ -17,7 +17,7 @@ use crate::{
     deltas::AnswerSink,
     failure,
     provider::{OutputMode, Parameter, SystemRole},
-    reader::{Answer, Rest, parts_text, read_usage, text_of},
+    reader::{Answer, ReplyMetadata, parts_text, read_usage, text_of},
     shape::{Shape, add_extra, add_instruction, wire_schema},
     stated::StatedUsage,
     structured::strict_schema,
@@ -158,7 +158,13 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
         Some(status) => Finish::Other(why.unwrap_or(status).to_owned()),
     };
     let model = text_of(body.get("model"));
-    answer.without_thoughts().conclude(Rest { usage, stated, finish, model, ..Rest::default() })
+    answer.without_thoughts().conclude(ReplyMetadata {
+        usage,
+        stated,
+        finish,
+        model,
+        ..ReplyMetadata::default()
+    })
 }
 
 fn read_items(output: &[Value]) -> Answer {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::extract::{Extracted, Wanted, extract_candidates};
+use super::extract::{ExpectedKind, ExtractedValue, extract_candidates};
 use super::schema::{SchemaCheck, answer_schema};
 use crate::{ChatModel, ChatRequest, Message, ModelError, OutputSchema, TokenUsage};
 
@@ -13,7 +13,7 @@ const RAW_CHARS_MAX: usize = 60_000;
 
 /// An answer that passed its check.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Structured<T> {
+pub struct StructuredAnswer<T> {
     /// The answer, as the check returned it.
     pub value: T,
     /// The text it was read from.
@@ -82,7 +82,10 @@ impl<T> StructuredChat<'_, T> {
     /// # Cancel safety
     ///
     /// Dropping the future abandons the current round.
-    pub async fn ask(&self, mut request: ChatRequest) -> Result<Structured<T>, StructuredError> {
+    pub async fn ask(
+        &self,
+        mut request: ChatRequest,
+    ) -> Result<StructuredAnswer<T>, StructuredError> {
         let Self { model, schema, check, repairs_max } = *self;
         let asked = request.messages.clone();
         let key = request.key.clone();
@@ -107,7 +110,14 @@ impl<T> StructuredChat<'_, T> {
                 Ok(reply) => match reading.read(&reply.text, check) {
                     Ok(ReadAnswer { value, warnings, deviations }) => {
                         let raw = reply.text;
-                        return Ok(Structured { value, raw, usage, repairs, warnings, deviations });
+                        return Ok(StructuredAnswer {
+                            value,
+                            raw,
+                            usage,
+                            repairs,
+                            warnings,
+                            deviations,
+                        });
                     }
                     Err(problems) if may_repair => {
                         request.messages = repair_messages(&asked, &reply.text, &problems);
@@ -186,13 +196,16 @@ struct ReadAnswer<T> {
 
 /// The reader of answers to one schema.
 struct AnswerParser {
-    wanted: Wanted,
+    wanted: ExpectedKind,
     schema: Result<SchemaCheck, String>,
 }
 
 impl AnswerParser {
     fn new(schema: &Value) -> Self {
-        Self { wanted: Wanted::of_schema(&answer_schema(schema)), schema: SchemaCheck::new(schema) }
+        Self {
+            wanted: ExpectedKind::of_schema(&answer_schema(schema)),
+            schema: SchemaCheck::new(schema),
+        }
     }
 
     fn read<T>(
@@ -227,7 +240,7 @@ impl AnswerParser {
 
     fn read_value<T>(
         &self,
-        Extracted { mut value, mut warnings }: Extracted,
+        ExtractedValue { mut value, mut warnings }: ExtractedValue,
         check: &(dyn Fn(Value) -> Result<T, Vec<String>> + Send + Sync),
     ) -> Result<ReadAnswer<T>, Vec<String>> {
         let mut deviations = Vec::new();

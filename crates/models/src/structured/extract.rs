@@ -16,7 +16,7 @@ const CANDIDATES_MAX: usize = 16;
 
 /// A JSON value found in a text.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Extracted {
+pub struct ExtractedValue {
     /// The value.
     pub value: Value,
     /// The repairs that were needed to read it.
@@ -25,7 +25,7 @@ pub struct Extracted {
 
 /// The expected kind of value: decides which one to take if a text contains several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ExpectedKind {
     /// An object.
     Object,
     /// A list.
@@ -34,7 +34,7 @@ pub enum Wanted {
     Any,
 }
 
-impl Wanted {
+impl ExpectedKind {
     /// Returns the kind that a schema expects.
     pub fn of_schema(schema: &Value) -> Self {
         match schema.get("type").and_then(Value::as_str) {
@@ -68,7 +68,7 @@ impl Wanted {
 ///
 /// # Errors
 /// Returns a description of the problem that the model can act on.
-pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
+pub fn extract_json(text: &str, wanted: ExpectedKind) -> Result<ExtractedValue, String> {
     let mut found = extract_candidates(text, wanted)?;
     let is_single = found.len() == 1;
     let mut first = found.swap_remove(0);
@@ -81,7 +81,10 @@ pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
 
 /// Returns the JSON values of the wanted kind in a model's answer, in their order and at least one. A value that repeats
 /// another one is left out.
-pub(super) fn extract_candidates(text: &str, wanted: Wanted) -> Result<Vec<Extracted>, String> {
+pub(super) fn extract_candidates(
+    text: &str,
+    wanted: ExpectedKind,
+) -> Result<Vec<ExtractedValue>, String> {
     let parted = part_text(text.trim_start_matches('\u{feff}'));
     let text = parted.answer.trim();
     if text.is_empty() {
@@ -103,7 +106,7 @@ pub(super) fn extract_candidates(text: &str, wanted: Wanted) -> Result<Vec<Extra
     if let (false, Some(problem)) = (has_fitting, &problem) {
         return Err(problem.clone());
     }
-    let mut candidates: Vec<Extracted> = Vec::new();
+    let mut candidates: Vec<ExtractedValue> = Vec::new();
     for extracted in found {
         if !has_fitting && !candidates.is_empty() || candidates.len() == CANDIDATES_MAX {
             break;
@@ -121,29 +124,29 @@ pub(super) fn extract_candidates(text: &str, wanted: Wanted) -> Result<Vec<Extra
 }
 
 /// Parses a text that contains JSON again, because some models encode a tool's arguments twice.
-fn decode_twice(value: Value, wanted: Wanted) -> Extracted {
+fn decode_twice(value: Value, wanted: ExpectedKind) -> ExtractedValue {
     if let Value::String(inner) = &value
         && let Ok(decoded) = read_json(inner)
         && wanted.fits(&decoded)
         && (decoded.is_object() || decoded.is_array())
     {
-        return Extracted {
+        return ExtractedValue {
             value: decoded,
             warnings: vec!["the JSON was encoded twice".to_owned()],
         };
     }
-    Extracted { value, warnings: Vec::new() }
+    ExtractedValue { value, warnings: Vec::new() }
 }
 
-fn parse_mended(text: &str) -> Result<Extracted, String> {
+fn parse_mended(text: &str) -> Result<ExtractedValue, String> {
     let error = match read_json(text) {
-        Ok(value) => return Ok(Extracted { value, warnings: Vec::new() }),
+        Ok(value) => return Ok(ExtractedValue { value, warnings: Vec::new() }),
         Err(error) if error.is_limit() => return Err(format!("the answer is refused: {error}")),
         Err(error) => error,
     };
     let (mended, warnings) = mend(text);
     read_json(&mended)
-        .map(|value| Extracted { value, warnings })
+        .map(|value| ExtractedValue { value, warnings })
         .map_err(|_| format!("the answer is not valid JSON: {error}"))
 }
 

@@ -8,10 +8,10 @@ mod extract;
 mod schema;
 
 pub use ask::{
-    AnswerCheck, Structured, StructuredChat, StructuredError, repair_messages,
+    AnswerCheck, StructuredAnswer, StructuredChat, StructuredError, repair_messages,
     with_doubled_max_tokens,
 };
-pub use extract::{Extracted, Wanted, extract_json};
+pub use extract::{ExpectedKind, ExtractedValue, extract_json};
 #[cfg(feature = "openai")]
 pub(super) use schema::tool_schema;
 pub use schema::{SchemaCheck, answer_instruction, answer_schema, strict_schema};

@@ -71,7 +71,7 @@ struct Excess<'h> {
 
 /// A conversation after its compaction.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Compacted {
+pub(crate) struct CompactedHistory {
     /// The changed messages, as an update of the field.
     pub(crate) changes: Vec<Value>,
     /// All messages.
@@ -139,7 +139,7 @@ impl Compaction {
         field: &ChannelName,
         summariser: Summariser<'_>,
         calls: &Calls,
-    ) -> Result<Option<Compacted>, NodeError> {
+    ) -> Result<Option<CompactedHistory>, NodeError> {
         let messages = messages_of(&ctx.state, field);
         let Some(excess) = self.excess(messages) else { return Ok(None) };
         let before = tokens_of(messages);
@@ -181,7 +181,11 @@ impl Excess<'_> {
     }
 
     /// Replaces the older messages by a summary.
-    fn replaced_by(&self, summary: &str, field: &ChannelName) -> Result<Compacted, NodeError> {
+    fn replaced_by(
+        &self,
+        summary: &str,
+        field: &ChannelName,
+    ) -> Result<CompactedHistory, NodeError> {
         let mut changes = Vec::new();
         for message in self.older {
             let Some(id) = message.get("id").filter(|it| it.is_string()) else {
@@ -193,7 +197,7 @@ impl Excess<'_> {
         let first = json!({"id": self.older[0]["id"], "role": "user", "content": content});
         changes[0] = first.clone();
         let messages = std::iter::once(first).chain(self.kept.iter().cloned()).collect();
-        Ok(Compacted { changes, messages })
+        Ok(CompactedHistory { changes, messages })
     }
 }
 

@@ -33,14 +33,14 @@ pub(super) struct FittingModel<'a> {
     model: &'a WatchedModel<'a>,
     ctx: &'a NodeContext,
     on_overflow: OnOverflow,
-    question: Question,
+    question: RequestLayout,
     /// The cuts of the last request: a later one of the conversation is longer.
     cuts: Mutex<u32>,
 }
 
 /// The places of the parts of a request that the agent has made.
 #[derive(Clone, Copy, Debug)]
-struct Question {
+struct RequestLayout {
     /// The number of messages of the system.
     system: usize,
     /// The position of the prompt. The history stands before it.
@@ -82,7 +82,7 @@ impl<'a> FittingModel<'a> {
             model,
             ctx,
             on_overflow,
-            question: Question { system, prompt },
+            question: RequestLayout { system, prompt },
             cuts: Mutex::default(),
         }
     }
@@ -149,7 +149,7 @@ impl ChatModel for FittingModel<'_> {
     }
 }
 
-impl Question {
+impl RequestLayout {
     /// Removes at least this many characters from a conversation, as far as the order allows it.
     fn cut(
         self,
@@ -329,7 +329,7 @@ mod tests {
     fn cut(excess: usize) -> (Vec<Message>, RemovedParts) {
         let (mut messages, mut left_out) = (question(), RemovedParts::default());
         let values = [LongValue { name: "code".to_owned(), text: "c".repeat(4_000) }];
-        Question { system: 1, prompt: 5 }.cut(&mut messages, excess, &values, &mut left_out);
+        RequestLayout { system: 1, prompt: 5 }.cut(&mut messages, excess, &values, &mut left_out);
         (messages, left_out)
     }
 
@@ -381,7 +381,12 @@ mod tests {
         let mut messages = vec![Message::user("Go."), failed("1"), failed("2")];
         messages.push(Message::tool("3", "o".repeat(3_000)));
         let (whole, mut left_out) = (messages.clone(), RemovedParts::default());
-        Question { system: 0, prompt: 0 }.cut(&mut messages, usize::MAX, &values, &mut left_out);
+        RequestLayout { system: 0, prompt: 0 }.cut(
+            &mut messages,
+            usize::MAX,
+            &values,
+            &mut left_out,
+        );
         assert_eq!((&messages[0], &messages[2]), (&whole[0], &whole[2]));
         assert_eq!(left_out.results, 2_007 + 2_000);
     }

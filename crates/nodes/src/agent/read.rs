@@ -14,8 +14,8 @@ use graphrun_workflow::{
         Data, EmbeddingUse, Entry, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader,
         NodeSettings, Section, SpannedText, Yaml,
         values::{
-            self, AgentName, Attached, Count, Either, FieldName, FolderName, MatchedValue, Named,
-            OneOrMany, PromptPath, RequestKeys, SomeOf, Template, TemplateKeys, Text,
+            self, AgentName, Attached, Count, Either, FieldName, FolderName, MatchedValue,
+            NamedMap, OneOrMany, PromptPath, RequestKeys, SomeOf, Template, TemplateKeys, Text,
         },
     },
     memory::Tiers,
@@ -79,7 +79,7 @@ struct AgentMatchParts {
     #[serde(rename = "match")]
     on: values::Expression,
     /// One of `agents` for each value.
-    to: Named<MatchedValue, AgentName>,
+    to: NamedMap<MatchedValue, AgentName>,
 }
 
 /// A prompt that is not simply a path.

@@ -114,7 +114,7 @@ pub(super) struct ToolUse<'a> {
 
 /// A call of a model, before it is made.
 #[derive(Debug)]
-enum PlannedCall<'a> {
+enum PlannedToolCall<'a> {
     /// Its result is known without a call.
     Known(String),
     /// It is made.
@@ -214,8 +214,8 @@ impl<'a> WithTools<'a> {
         call: &ToolCall,
         at: usize,
         again: bool,
-    ) -> Result<PlannedCall<'_>, NodeError> {
-        let refuse = |reason: String| Ok(PlannedCall::Known(format!("{ERROR_PREFIX}{reason}")));
+    ) -> Result<PlannedToolCall<'_>, NodeError> {
+        let refuse = |reason: String| Ok(PlannedToolCall::Known(format!("{ERROR_PREFIX}{reason}")));
         if again {
             let reason = "this call was made before; its result is in the conversation";
             return refuse(reason.to_owned());
@@ -237,13 +237,15 @@ impl<'a> WithTools<'a> {
         let hash = blake3::hash(input.to_string().as_bytes()).to_hex();
         let memo = self.calls.count(format!("tool/{}/{}", tool.tool.name(), &hash[..16]));
         if let Ok(Some(known)) = self.ctx.recall_memo::<String>(&memo) {
-            return Ok(PlannedCall::Known(known));
+            return Ok(PlannedToolCall::Known(known));
         }
         let folder = self.use_of_tools.toolbox.folder.as_deref();
         let asked = AskedCall { tool, input: &input, name: &memo, folder };
         Ok(match asked.ask(self.ctx).await? {
-            Decision::Approved => PlannedCall::Call { tool, input, memo, is_changed: false },
-            Decision::Changed(input) => PlannedCall::Call { tool, input, memo, is_changed: true },
+            Decision::Approved => PlannedToolCall::Call { tool, input, memo, is_changed: false },
+            Decision::Changed(input) => {
+                PlannedToolCall::Call { tool, input, memo, is_changed: true }
+            }
             Decision::Rejected(comment) => {
                 let reason = comment.map(|it| format!(": {it}")).unwrap_or_default();
                 return refuse(format!("a person rejected this call{reason}"));
@@ -252,10 +254,10 @@ impl<'a> WithTools<'a> {
     }
 
     /// Returns the result of a call for the model, and its name if it is not saved yet.
-    async fn result(&self, planned: PlannedCall<'_>) -> (String, Option<String>) {
+    async fn result(&self, planned: PlannedToolCall<'_>) -> (String, Option<String>) {
         match planned {
-            PlannedCall::Known(result) => (result, None),
-            PlannedCall::Call { tool, input, memo, is_changed } => {
+            PlannedToolCall::Known(result) => (result, None),
+            PlannedToolCall::Call { tool, input, memo, is_changed } => {
                 self.call(tool, input, memo, is_changed).await
             }
         }

@@ -20,8 +20,8 @@ use graphrun_workflow::{
         ArgumentAdvice, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, Section,
         SpannedText, SuccessForm, Yaml, check_argument, describe, read_arguments,
         values::{
-            self, Either, FieldName, Flag, FolderName, Named, OneOrMany, SandboxName, Scalar, Text,
-            VariableName,
+            self, Either, FieldName, Flag, FolderName, NamedMap, OneOrMany, SandboxName, Scalar,
+            Text, VariableName,
         },
     },
 };
@@ -45,7 +45,7 @@ struct RunKeys {
     #[serde(rename = "in")]
     within: SandboxName,
     /// Variables of the command, by expressions.
-    env: Option<Named<VariableName, values::Expression>>,
+    env: Option<NamedMap<VariableName, values::Expression>>,
     /// The standard input of the command, by an expression: a text, or other values as JSON.
     stdin: Option<values::Expression>,
     /// The files in the command's folder, by an expression.
@@ -58,7 +58,7 @@ struct RunKeys {
     /// Files and folders of `folder` that are written back if the command has changed them.
     changes: Option<OneOrMany<Text>>,
     /// Which output goes to which field.
-    writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>>,
+    writes: Option<Either<OneOrMany<FieldName>, NamedMap<FieldName, OutputName>>>,
 }
 
 /// An argument from the state, for a command on a host.

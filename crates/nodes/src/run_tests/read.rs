@@ -14,7 +14,7 @@ use graphrun_workflow::{
     kind::{
         Keys, Kind, MakeContext, NodeReader, NodeSettings,
         values::{
-            self, Either, FieldName, FolderName, Named, OneOrMany, SandboxName, Scalar, Text,
+            self, Either, FieldName, FolderName, NamedMap, OneOrMany, SandboxName, Scalar, Text,
         },
     },
 };
@@ -39,7 +39,7 @@ struct RunTestsKeys {
     /// One of `folders`: the tests start in a copy of it, with the files of `artifact` above it.
     folder: Option<FolderName>,
     /// Which output goes to which field.
-    writes: Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>,
+    writes: Either<OneOrMany<FieldName>, NamedMap<FieldName, OutputName>>,
 }
 
 /// The tested files and the runner of the tests.

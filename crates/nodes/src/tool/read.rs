@@ -14,7 +14,9 @@ use graphrun_workflow::{
     kind::{
         CacheRefusal, Data, EmbeddingUse, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings,
         SpannedText, Yaml, suggestion,
-        values::{self, ArgumentName, Either, FieldName, FolderName, Named, OneOrMany, ToolName},
+        values::{
+            self, ArgumentName, Either, FieldName, FolderName, NamedMap, OneOrMany, ToolName,
+        },
     },
     memory::Tiers,
     tool::{BuiltIn, DeclaredTool, ToolSignature},
@@ -39,11 +41,11 @@ struct ToolKeys {
     /// Calls a tool: a built-in one, one of `tools`, or one that a Rust program registers.
     tool: ToolName,
     /// Its arguments, by expressions.
-    args: Option<Named<ArgumentName, values::Expression>>,
+    args: Option<NamedMap<ArgumentName, values::Expression>>,
     /// One of `folders`, in which a built-in tool works.
     folder: Option<FolderName>,
     /// A field for the whole output, or which part of it goes to which field.
-    writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputPath>>>,
+    writes: Option<Either<OneOrMany<FieldName>, NamedMap<FieldName, OutputPath>>>,
 }
 
 graphrun_workflow::value_types! {

@@ -12,7 +12,7 @@ use graphrun_workflow::{
     kind::{
         CacheRefusal, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, Section,
         Yaml,
-        values::{self, Either, FileName, FolderName, Named, PromptPath, TemplateKeys},
+        values::{self, Either, FileName, FolderName, NamedMap, PromptPath, TemplateKeys},
     },
 };
 use schemars::JsonSchema;
@@ -42,9 +42,9 @@ struct WriteFilesParts {
     /// The files, each with its path and content.
     files: Option<values::Expression>,
     /// The names of files with the values that are written to them as JSON.
-    documents: Option<Named<FileName, values::Expression>>,
+    documents: Option<NamedMap<FileName, values::Expression>>,
     /// The names of files with the templates that are rendered to them: each a path, or `{ text: … }`.
-    texts: Option<Named<FileName, Either<PromptPath, TemplateKeys>>>,
+    texts: Option<NamedMap<FileName, Either<PromptPath, TemplateKeys>>>,
     /// The template that is rendered to `report.md`: a path, or `{ text: … }`.
     report: Option<Either<PromptPath, TemplateKeys>>,
 }

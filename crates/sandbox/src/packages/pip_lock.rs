@@ -21,7 +21,7 @@ const NO_HASH: &str = "has no hash, and other packages have one";
 const HASHES: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
 
 /// A line that pins a package.
-struct Pinned {
+struct PinLine {
     line: usize,
     /// The package with its version and its condition.
     text: String,
@@ -36,13 +36,13 @@ pub(super) fn read(text: &str) -> Result<LockFile, LockFileError> {
         }
         let refuse = |problem| LockFileError::entry(line, &text, problem);
         let (requirement, hashes) = split(&text).map_err(refuse)?;
-        all.push(Pinned { line, text: requirement, hashes });
+        all.push(PinLine { line, text: requirement, hashes });
     }
     let has_hashes = all.iter().any(|it| !it.hashes.is_empty());
     if let Some(bare) = all.iter().find(|it| has_hashes && it.hashes.is_empty()) {
         return Err(LockFileError::entry(bare.line, &bare.text, NO_HASH));
     }
-    let written = |it: &Pinned| {
+    let written = |it: &PinLine| {
         let hashes = it.hashes.iter().map(|hash| format!("--hash={hash}"));
         [it.text.clone()].into_iter().chain(hashes).collect::<Vec<_>>().join(" ") + "\n"
     };

@@ -185,7 +185,7 @@ fn unchanged_files_need_no_list() {
 fn the_next_delivery_completes_an_interrupted_one() {
     let root = tempfile::tempdir().unwrap();
     deliver(root.path(), &[file("a", "1"), file("b", "1")]).unwrap();
-    let mut list = Delivered::parse(&fs::read(root.path().join(delivered::LIST)).unwrap());
+    let mut list = DeliveredFiles::parse(&fs::read(root.path().join(delivered::LIST)).unwrap());
     for name in ["a", "b"] {
         list.expect(name, b"2");
     }

@@ -50,7 +50,7 @@ struct ServerMessage {
 /// A transaction was sent and no response came.
 #[derive(Debug, Error)]
 #[error("the connection to {place} was lost while it was saved, so it may be saved or not")]
-struct Unknown {
+struct UnknownOutcome {
     place: String,
     source: Fault,
 }
@@ -116,7 +116,7 @@ impl Fault {
 
     /// Returns the error for the caller if it is unknown whether `action` was done.
     pub(super) fn explain_doubt(self, place: &DatabaseAddress, action: String) -> CheckpointError {
-        let source = Unknown { place: place.to_string(), source: self }.into();
+        let source = UnknownOutcome { place: place.to_string(), source: self }.into();
         CheckpointError::Storage { action, source }
     }
 }

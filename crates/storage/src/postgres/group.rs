@@ -21,7 +21,7 @@ use graphrun_engine::{
 use super::{
     entries::{Journal, NewRow, insert},
     fault::Fault,
-    run::{Locked, NewHead, Run, put},
+    run::{LockedRun, NewHead, Run, put},
     run_server::RunServer,
     session::{Earlier, Session, Work},
     statements::{AppendCached, CachedAppend, CreateAll},
@@ -177,12 +177,12 @@ impl Writer {
         };
         for (it, saved) in pending.zip(saved) {
             match saved {
-                Saved::Done => it.done.send(Ok(it.work.token)),
-                Saved::Refused(fault) => {
+                EntryResult::Done => it.done.send(Ok(it.work.token)),
+                EntryResult::Refused(fault) => {
                     let refused = fault.explain(&self.0.server.place, it.work.action());
                     it.done.send(Err(refused));
                 }
-                Saved::Alone => {
+                EntryResult::Alone => {
                     self.save_alone(Earlier { since, in_doubt: false }, it.work.action(), it);
                 }
             }
@@ -242,7 +242,7 @@ struct AppendAll {
 }
 
 /// The result of an entry of a group.
-enum Saved {
+enum EntryResult {
     Done,
     Refused(Fault),
     /// A transaction for it alone has to save it.
@@ -251,28 +251,28 @@ enum Saved {
 
 #[async_trait]
 impl Work for AppendAll {
-    type Output = Vec<Saved>;
+    type Output = Vec<EntryResult>;
 
-    async fn attempt(&self, session: &Session) -> Result<Vec<Saved>, Fault> {
+    async fn attempt(&self, session: &Session) -> Result<Vec<EntryResult>, Fault> {
         let Self { server, appends } = self;
-        let mut saved: Vec<Saved> = appends.iter().map(|_| Saved::Alone).collect();
+        let mut saved: Vec<EntryResult> = appends.iter().map(|_| EntryResult::Alone).collect();
         let ids: Vec<&str> = appends.iter().map(|it| it.token.run.as_str()).collect();
         let locked = Run::lock_unlocked(session, &ids).await?;
         // Of two entries of a run, the second one follows when the first one is saved.
-        let mut locked: BTreeMap<&RunId, &Locked> =
+        let mut locked: BTreeMap<&RunId, &LockedRun> =
             locked.iter().map(|it| (&it.run.id, it)).collect();
         let mut next = Vec::new();
         for (at, append) in appends.iter().enumerate() {
             if append.entry.migration.is_some() {
                 continue;
             }
-            let Some(Locked { run, stored, .. }) = locked.remove(&append.token.run) else {
+            let Some(LockedRun { run, stored, .. }) = locked.remove(&append.token.run) else {
                 continue;
             };
             let (token, entry) = (&append.token, &append.entry);
             match NextEntry::new(token, stored, entry, &mut server.open_steps()) {
                 Ok(entry) => next.push((at, run, stored, entry)),
-                Err(refusal) => saved[at] = Saved::Refused(refusal.into()),
+                Err(refusal) => saved[at] = EntryResult::Refused(refusal.into()),
             }
         }
         let open = next.iter().map(|(_, run, _, entry)| {
@@ -294,7 +294,7 @@ impl Work for AppendAll {
                     let lease = if stops { lease.released() } else { lease };
                     encoded.push((at, run, entry, lease));
                 }
-                Err(refused) => saved[at] = Saved::Refused(refused),
+                Err(refused) => saved[at] = EntryResult::Refused(refused),
             }
         }
         if encoded.is_empty() {
@@ -319,7 +319,7 @@ impl Work for AppendAll {
             let points = append.entry.points_in_transaction();
             fault::hit_each(points).map_err(CheckpointError::injected)?;
             append.note_sent(&row);
-            saved[at] = Saved::Done;
+            saved[at] = EntryResult::Done;
         }
         Ok(saved)
     }

@@ -27,7 +27,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use graphrun_core::id::{RunId, Step};
 use graphrun_engine::checkpoint::{
-    CheckpointError, Claim, Detail, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
+    CheckpointError, Detail, Entry, InboxMessage, JournalEntry, LeaseRequest, LeaseToken, Message,
     RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem, RunMaintenance,
     RunSummary, SavedCheckpoint, SavedRun,
 };
@@ -41,7 +41,7 @@ pub use self::{
 use self::{
     group::GroupedWrite,
     inbox::{Inbox, Post},
-    open::Owned,
+    open::OwnedRunQueries,
     place::DatabaseAddress,
     run_server::RunServer,
     work::{
@@ -61,7 +61,7 @@ const TABLES: Tables = Tables {
     names: &["runs", "heads", "journal", "kept_values", "inbox", "results"],
     sql: include_str!("schema.sql"),
     migrations: Migrations(&[]),
-    owned: Some(Owned {
+    owned: Some(OwnedRunQueries {
         lock: "LOCK TABLE heads IN EXCLUSIVE MODE",
         run: "SELECT r.id FROM heads h JOIN runs r ON r.key = h.run
               WHERE h.owner IS NOT NULL
@@ -168,7 +168,7 @@ impl RunJournal for PostgresStorage {
     async fn create(
         &self,
         info: &RunInfo,
-        claim: &Claim,
+        claim: &LeaseRequest,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
         let json = journal::info(info)?;
@@ -218,7 +218,11 @@ impl RunJournal for PostgresStorage {
 
 #[async_trait]
 impl RunLeases for PostgresStorage {
-    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
+    async fn acquire(
+        &self,
+        run: &RunId,
+        claim: &LeaseRequest,
+    ) -> Result<LeaseToken, CheckpointError> {
         let work = Acquire { run: run.clone(), claim: claim.clone() };
         self.transact(format!("acquire run `{run}`"), work).await
     }

@@ -26,12 +26,12 @@ pub struct Tables {
     /// The statements that create them.
     pub(super) sql: &'static str,
     pub(super) migrations: Migrations,
-    pub(super) owned: Option<Owned>,
+    pub(super) owned: Option<OwnedRunQueries>,
 }
 
 /// How to find a run that a process owns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Owned {
+pub(super) struct OwnedRunQueries {
     /// The statement that prevents processes from acquiring runs.
     pub(super) lock: &'static str,
     /// The query for the id of such a run.

@@ -33,7 +33,7 @@ pub(super) struct Run {
 
 /// A run that is locked for writing until the end of the transaction.
 #[derive(Debug)]
-pub(super) struct Locked {
+pub(super) struct LockedRun {
     pub(super) run: Run,
     pub(super) stored: StoredHead,
     /// The time of the server, in milliseconds since 1970.
@@ -51,7 +51,7 @@ pub(super) struct StoredRun {
 
 impl Run {
     /// Locks the run with exactly this id for writing.
-    pub(super) async fn lock(session: &Session, id: &RunId) -> Result<Locked, Fault> {
+    pub(super) async fn lock(session: &Session, id: &RunId) -> Result<LockedRun, Fault> {
         let sql = format!(
             "SELECT h.*, {NOW} AS now FROM heads h JOIN runs r ON r.key = h.run
              WHERE r.id = $1 FOR UPDATE OF h"
@@ -59,14 +59,14 @@ impl Run {
         let row =
             session.first(&sql, &[&id.as_str()]).await?.ok_or_else(|| unknown(id.as_str()))?;
         let run = Self { key: get(&row, "run")?, id: id.clone() };
-        Ok(Locked { run, stored: read_head(id, &row)?, now: get(&row, "now")? })
+        Ok(LockedRun { run, stored: read_head(id, &row)?, now: get(&row, "now")? })
     }
 
     /// Locks the runs with these ids for writing, except those that another transaction has locked.
     pub(super) async fn lock_unlocked(
         session: &Session,
         ids: &[&str],
-    ) -> Result<Vec<Locked>, Fault> {
+    ) -> Result<Vec<LockedRun>, Fault> {
         let sql = format!(
             "SELECT r.id, h.*, {NOW} AS now FROM heads h JOIN runs r ON r.key = h.run
              WHERE r.id = ANY($1) FOR UPDATE OF h SKIP LOCKED"
@@ -76,7 +76,7 @@ impl Run {
             let text: &str = get(row, "id")?;
             let id = RunId::parse(text).map_err(|error| damaged(text, "the id", error))?;
             let (stored, key) = (read_head(&id, row)?, get(row, "run")?);
-            Ok(Locked { run: Self { key, id }, stored, now: get(row, "now")? })
+            Ok(LockedRun { run: Self { key, id }, stored, now: get(row, "now")? })
         });
         locked.collect()
     }
@@ -222,7 +222,7 @@ impl HeadValues {
     }
 }
 
-impl Locked {
+impl LockedRun {
     /// Saves the lease.
     pub(super) async fn put_lease(&self, session: &Session, lease: &Lease) -> Result<(), Fault> {
         let sql = "UPDATE heads SET fence = $2, owner = $3, until = $4, lease_checksum = $5

@@ -12,14 +12,14 @@ use graphrun_core::{
     id::{RunId, Step},
 };
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Claim, Entry, EntryHash, LeaseToken, RunInfo},
+    checkpoint::{CheckpointError, Entry, EntryHash, LeaseRequest, LeaseToken, RunInfo},
     storage::rules::{Head, beginning, check_fence, stops_run},
 };
 
 use super::{
     entries::{Journal, NewRow, Pages, insert, keep_values},
     fault::Fault,
-    run::{Locked, NOW, NewHead, Run, StoredRun, put, unknown},
+    run::{LockedRun, NOW, NewHead, Run, StoredRun, put, unknown},
     run_server::RunServer,
     session::{Mode, Session, Work, get},
 };
@@ -34,7 +34,7 @@ pub(super) struct Create {
     pub(super) info: RunInfo,
     /// `info`, as it is stored.
     pub(super) json: Vec<u8>,
-    pub(super) claim: Claim,
+    pub(super) claim: LeaseRequest,
     pub(super) first: Entry,
     pub(super) server: Arc<RunServer>,
 }
@@ -42,7 +42,7 @@ pub(super) struct Create {
 /// Acquires a run for a claim.
 pub(super) struct Acquire {
     pub(super) run: RunId,
-    pub(super) claim: Claim,
+    pub(super) claim: LeaseRequest,
 }
 
 /// Renews a lease.
@@ -264,7 +264,7 @@ impl Work for Append {
 
     async fn attempt(&self, session: &Session) -> Result<LeaseToken, Fault> {
         let Self { token, entry, server, .. } = self;
-        let Locked { run, stored, .. } = Run::lock(session, &token.run).await?;
+        let LockedRun { run, stored, .. } = Run::lock(session, &token.run).await?;
         let journal = Journal { session, run: &run };
         let append = NextEntry::new(token, &stored, entry, &mut server.open_steps())?;
         let open = match append.needed_rows() {
@@ -292,7 +292,7 @@ impl Work for Append {
 
     async fn attempt_after_doubt(&self, session: &Session) -> Result<LeaseToken, Fault> {
         // The attempt in doubt had this lock, too, and kept it until its end.
-        let Locked { run, .. } = Run::lock(session, &self.token.run).await?;
+        let LockedRun { run, .. } = Run::lock(session, &self.token.run).await?;
         let sent = *self.sent();
         if let Some((number, hash)) = sent
             && (Journal { session, run: &run }).has(number, hash).await?
@@ -340,7 +340,7 @@ impl Work for KeepValues {
     type Output = ();
 
     async fn attempt(&self, session: &Session) -> Result<(), Fault> {
-        let Locked { run, stored, .. } = Run::lock(session, &self.token.run).await?;
+        let LockedRun { run, stored, .. } = Run::lock(session, &self.token.run).await?;
         check_fence(stored.lease.holder().as_ref(), self.token.fence)?;
         keep_values(session, &run, self.step, &self.content).await
     }

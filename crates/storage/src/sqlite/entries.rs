@@ -30,7 +30,7 @@ pub(super) struct Journal<'a> {
 }
 
 /// Kept values, still packed.
-struct Kept {
+struct PackedValues {
     /// The number of their entry.
     number: u64,
     /// The hash before that entry.
@@ -75,7 +75,7 @@ impl<'a> Journal<'a> {
     }
 
     /// Returns the kept values, if they are intact and not of a later step.
-    fn kept(&self, step: Step) -> Result<Option<Kept>, Fault> {
+    fn kept(&self, step: Step) -> Result<Option<PackedValues>, Fault> {
         let sql = "SELECT k.number, entry.hash, before.hash, k.content, k.checksum
                    FROM kept_values k
                    JOIN journal entry ON entry.run = k.run AND entry.number = k.number
@@ -85,7 +85,8 @@ impl<'a> Journal<'a> {
             let (number, content) = (row.get(0)?, bytes(row, 3)?);
             let checksum = of_values(self.run.id.as_str(), number, bytes(row, 1)?, content);
             let Ok(before) = bytes(row, 2)?.try_into() else { return Ok(None) };
-            let kept = Kept { number, before: EntryHash(before), content: content.to_vec() };
+            let kept =
+                PackedValues { number, before: EntryHash(before), content: content.to_vec() };
             Ok((checksum == bytes(row, 4)?).then_some(kept))
         })?;
         Ok(found.into_iter().next().flatten())

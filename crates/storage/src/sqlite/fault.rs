@@ -34,7 +34,7 @@ pub(super) enum Fault {
 /// Other processes have locked the database for too long.
 #[derive(Debug, Error)]
 #[error("another process has locked {path}; try again later, or end that process")]
-struct Locked {
+struct DatabaseLocked {
     path: String,
     source: rusqlite::Error,
 }
@@ -64,7 +64,7 @@ impl Fault {
             Self::Unusable(reason) => unusable(path, &reason),
             Self::Sqlite(error) if is_damage(&error) => damaged(path, &error.to_string()),
             Self::Sqlite(source) if is_busy(&source) => {
-                let source = Locked { path: path.display().to_string(), source }.into();
+                let source = DatabaseLocked { path: path.display().to_string(), source }.into();
                 CheckpointError::Storage { action, source }
             }
             Self::Sqlite(source) if is_full(&source) => {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use graphrun_engine::checkpoint::{CheckpointError, Claim, Entry, LeaseToken, RunInfo};
+use graphrun_engine::checkpoint::{CheckpointError, Entry, LeaseRequest, LeaseToken, RunInfo};
 
 use super::{
     database::Database,
@@ -14,7 +14,7 @@ use crate::group::Job;
 /// A write that a run waits for.
 #[derive(Debug)]
 pub(super) enum GroupedWrite {
-    Run { info: Box<RunInfo>, json: Vec<u8>, claim: Claim, first: Entry },
+    Run { info: Box<RunInfo>, json: Vec<u8>, claim: LeaseRequest, first: Entry },
     Entry(LeaseToken, Entry),
 }
 

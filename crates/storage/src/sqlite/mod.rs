@@ -25,7 +25,7 @@ use std::{fmt, fs::File, path::Path, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use graphrun_core::id::{RunId, Step};
 use graphrun_engine::checkpoint::{
-    CheckpointError, Claim, Detail, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
+    CheckpointError, Detail, Entry, InboxMessage, JournalEntry, LeaseRequest, LeaseToken, Message,
     RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem, RunMaintenance,
     RunSummary, SavedCheckpoint, SavedRun,
 };
@@ -199,7 +199,7 @@ impl RunJournal for SqliteStorage {
     async fn create(
         &self,
         info: &RunInfo,
-        claim: &Claim,
+        claim: &LeaseRequest,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
         let json = journal::info(info)?;
@@ -250,7 +250,11 @@ impl RunJournal for SqliteStorage {
 
 #[async_trait]
 impl RunLeases for SqliteStorage {
-    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
+    async fn acquire(
+        &self,
+        run: &RunId,
+        claim: &LeaseRequest,
+    ) -> Result<LeaseToken, CheckpointError> {
         let (action, run, claim) = (format!("acquire run `{run}`"), run.clone(), claim.clone());
         self.write_at_need(action, move |database, _| {
             Run::find(database, &run)?.acquire(database, &claim)

@@ -5,7 +5,8 @@ use std::time::Duration;
 use graphrun_core::id::{NameError, RunId};
 use graphrun_engine::{
     checkpoint::{
-        CheckpointError, Claim, EntryHash, InboxMessage, LeaseToken, Message, RunInfo, RunSummary,
+        CheckpointError, EntryHash, InboxMessage, LeaseRequest, LeaseToken, Message, RunInfo,
+        RunSummary,
     },
     storage::rules::{Head, ID_PREFIX_LENGTH_MIN, check_fence},
 };
@@ -220,7 +221,7 @@ impl Run {
         database: &Connection,
         head: Head,
         hash: EntryHash,
-        claim: &Claim,
+        claim: &LeaseRequest,
     ) -> Result<StoredHead, Fault> {
         let lease = Lease::next(0, claim, now(database)?).map_err(Fault::Unwritable)?;
         let committed = head.number;
@@ -275,7 +276,7 @@ impl Run {
     pub(super) fn acquire(
         &self,
         database: &Connection,
-        claim: &Claim,
+        claim: &LeaseRequest,
     ) -> Result<LeaseToken, Fault> {
         let lease = self.stored_head(database)?.lease;
         lease.require_free(&self.id, now(database)?, claim.replaces_fence)?;
@@ -292,7 +293,7 @@ impl Run {
         &self,
         database: &Connection,
         last: u64,
-        claim: &Claim,
+        claim: &LeaseRequest,
     ) -> Result<LeaseToken, Fault> {
         let lease = Lease::next(last, claim, now(database)?).map_err(Fault::Unwritable)?;
         self.put_lease(database, &lease)?;

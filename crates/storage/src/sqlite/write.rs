@@ -5,7 +5,7 @@ use graphrun_core::{
     id::RunId,
 };
 use graphrun_engine::{
-    checkpoint::{Claim, Entry, LeaseToken, RunInfo},
+    checkpoint::{Entry, LeaseRequest, LeaseToken, RunInfo},
     storage::rules::{Head, beginning, stops_run},
 };
 use rusqlite::Connection;
@@ -32,12 +32,12 @@ pub(super) struct NewRun<'a> {
     pub(super) info: &'a RunInfo,
     /// The stored form of the info.
     pub(super) json: &'a [u8],
-    pub(super) claim: &'a Claim,
+    pub(super) claim: &'a LeaseRequest,
     pub(super) first: &'a Entry,
 }
 
 /// A new run or an entry, checked and encoded, but not written yet.
-pub(super) enum Encoded<'a> {
+pub(super) enum EncodedWrite<'a> {
     Run { new: NewRun<'a>, head: Head, row: Row },
     Entry { entry: &'a Entry, run: Run, lease: Lease, encoded: EncodedEntry },
 }
@@ -79,7 +79,7 @@ impl<'a> Write<'a> {
         self,
         database: &Connection,
         Tools { codec, heads, open_steps }: &mut Tools,
-    ) -> Result<Encoded<'a>, Fault> {
+    ) -> Result<EncodedWrite<'a>, Fault> {
         match self {
             Self::Run(new) => {
                 Run::require_new(database, new.info)?;
@@ -87,7 +87,7 @@ impl<'a> Write<'a> {
                 let (id, before) = (&new.info.id, beginning(&new.info.id, new.json));
                 let open = Reader::trusted(id, Vec::new());
                 let row = encode(codec, new.first, &head, before, &open)?;
-                Ok(Encoded::Run { new, head, row })
+                Ok(EncodedWrite::Run { new, head, row })
             }
             Self::Entry(token, entry) => {
                 let (run, stored) = heads.take(database, &token.run)?;
@@ -95,13 +95,13 @@ impl<'a> Write<'a> {
                 let open =
                     next.needed_rows().map(|it| run.journal(database).rows(it)).transpose()?;
                 let encoded = next.encode::<Fault>(open, codec)?;
-                Ok(Encoded::Entry { entry, run, lease: stored.lease, encoded })
+                Ok(EncodedWrite::Entry { entry, run, lease: stored.lease, encoded })
             }
         }
     }
 }
 
-impl Encoded<'_> {
+impl EncodedWrite<'_> {
     /// Writes it, and returns the lease of the run.
     pub(super) fn put(
         self,

@@ -15,7 +15,7 @@ const PATH_MAX: usize = 8;
 
 /// A field that a node computes.
 #[derive(Clone, Debug)]
-pub struct Computed {
+pub struct ComputedField {
     /// The node.
     pub node: NodeName,
     /// The field.
@@ -28,11 +28,11 @@ pub struct Computed {
 
 /// The fields collected so far, each part of the state once with all its comparisons.
 #[derive(Debug, Default)]
-struct AccessMap(BTreeMap<AccessPath, Compared>);
+struct AccessMap(BTreeMap<AccessPath, ComparedConstants>);
 
 /// The constants that a part of the state is compared with.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Compared {
+struct ComparedConstants {
     numbers: BTreeSet<i64>,
     fractions: BTreeSet<Fraction>,
     texts: BTreeSet<String>,
@@ -94,7 +94,7 @@ pub fn accesses(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
 }
 
 /// Returns every field that a node of a workflow computes, by its name in the graph.
-pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<Computed> {
+pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<ComputedField> {
     let mut computed = Vec::new();
     for (name, definition) in &workflow.nodes {
         let parts = definition.settings.computes().unwrap_or_default();
@@ -103,13 +103,13 @@ pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<Computed> {
             let from = definition.scopes.iter().fold(from, |it, scope| scope.access_set(it));
             let channel = graph.schema.channel(to.as_str());
             let is_copy = is_copy && channel.is_some_and(|it| it.reducer().is_replace());
-            computed.push(Computed { node: name.clone(), to, from, is_copy });
+            computed.push(ComputedField { node: name.clone(), to, from, is_copy });
         }
     }
     computed
 }
 
-impl Computed {
+impl ComputedField {
     /// Returns the access set behind an access to the computed field.
     fn behind(&self, seen: &Access) -> AccessSet {
         if seen.is_presence && !self.is_copy {
@@ -161,9 +161,9 @@ impl AccessMap {
     }
 }
 
-fn access_of((part, compared): (AccessPath, Compared)) -> Access {
+fn access_of((part, compared): (AccessPath, ComparedConstants)) -> Access {
     let (channel, path, is_whole, item_parts, is_presence) = part;
-    let Compared { numbers, fractions, texts } = compared;
+    let ComparedConstants { numbers, fractions, texts } = compared;
     Access {
         channel,
         path,

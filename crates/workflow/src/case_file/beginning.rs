@@ -13,7 +13,7 @@ use graphrun_core::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Expected, read::Reading};
+use super::{ExpectedValue, read::Reading};
 use crate::{
     format::{MappingKeys as _, NodeUsageKeys, UsageKeys},
     reader::{Data, Entry, Yaml},
@@ -195,7 +195,7 @@ impl Reading<'_> {
     }
 
     /// Reads `until`.
-    pub(super) fn until(&mut self, yaml: &Yaml) -> Vec<Expected<NodeName>> {
+    pub(super) fn until(&mut self, yaml: &Yaml) -> Vec<ExpectedValue<NodeName>> {
         self.nodes(yaml, "`until`")
     }
 }

@@ -10,7 +10,7 @@ use graphrun_core::{
 };
 use serde_json::Value;
 
-use super::{Expectation, Expected, PromptParts, Stage, read::Reading};
+use super::{Expectation, ExpectedValue, PromptParts, Stage, read::Reading};
 use crate::{
     format::ExpectKeys,
     reader::{Data, Entry, SpannedText, Yaml},
@@ -27,7 +27,7 @@ impl Reading<'_> {
     pub(super) fn expectation(
         &mut self,
         yaml: &Yaml,
-        until: &[Expected<NodeName>],
+        until: &[ExpectedValue<NodeName>],
     ) -> Option<Expectation> {
         let section = Section::read::<ExpectKeys>(&mut self.report, yaml, "`expect`")?;
         if section.keys().next().is_none() {
@@ -40,8 +40,8 @@ impl Reading<'_> {
         let span = section.keys().next().and_then(|it| self.report.span(&it.range))?;
         let status = match section.get("status") {
             Some(status) => self.status(status)?,
-            None if until.is_empty() => Expected { value: Status::Done, span },
-            None => Expected { value: Status::Paused, span },
+            None if until.is_empty() => ExpectedValue { value: Status::Done, span },
+            None => ExpectedValue { value: Status::Paused, span },
         };
         let reason = section.get("reason").and_then(|it| self.report.word(it, "`reason`"));
         let reason = reason.and_then(|it| self.at(&it, it.text.clone()));
@@ -58,11 +58,11 @@ impl Reading<'_> {
         Some(expect)
     }
 
-    fn at<T>(&self, word: &SpannedText, value: T) -> Option<Expected<T>> {
-        Some(Expected { value, span: self.report.span(&word.range)? })
+    fn at<T>(&self, word: &SpannedText, value: T) -> Option<ExpectedValue<T>> {
+        Some(ExpectedValue { value, span: self.report.span(&word.range)? })
     }
 
-    fn status(&mut self, yaml: &Yaml) -> Option<Expected<Status>> {
+    fn status(&mut self, yaml: &Yaml) -> Option<ExpectedValue<Status>> {
         let word = self.report.word(yaml, "`status`")?;
         if let Some(status) = STATUSES.into_iter().find(|it| it.as_str() == word.text) {
             return self.at(&word, status);
@@ -73,7 +73,7 @@ impl Reading<'_> {
     }
 
     /// A list of steps: a node, a list of nodes that run together, or `…` for any steps.
-    fn route(&mut self, yaml: &Yaml) -> Option<Expected<Vec<Stage>>> {
+    fn route(&mut self, yaml: &Yaml) -> Option<ExpectedValue<Vec<Stage>>> {
         let Data::List(items) = &yaml.data else {
             self.report.wrong_kind(yaml, "`route`", "a list of steps");
             return None;
@@ -89,10 +89,10 @@ impl Reading<'_> {
             nodes.sort();
             stages.push(Stage::Step(nodes));
         }
-        Some(Expected { value: stages, span: self.report.span(&yaml.range)? })
+        Some(ExpectedValue { value: stages, span: self.report.span(&yaml.range)? })
     }
 
-    fn state(&mut self, yaml: &Yaml) -> Vec<Expected<(Vec<String>, Value)>> {
+    fn state(&mut self, yaml: &Yaml) -> Vec<ExpectedValue<(Vec<String>, Value)>> {
         let Data::Map(entries) = &yaml.data else {
             self.report.wrong_kind(yaml, "`state`", "a mapping from fields to values");
             return Vec::new();
@@ -100,7 +100,10 @@ impl Reading<'_> {
         entries.iter().filter_map(|it| self.value_at(it)).collect()
     }
 
-    fn value_at(&mut self, Entry { key, value }: &Entry) -> Option<Expected<(Vec<String>, Value)>> {
+    fn value_at(
+        &mut self,
+        Entry { key, value }: &Entry,
+    ) -> Option<ExpectedValue<(Vec<String>, Value)>> {
         let schema = self.graph.schema.clone();
         let path = path_of(&key.text, &schema);
         let first = SpannedText { text: path[0].clone(), range: key.range.clone() };
@@ -130,7 +133,7 @@ impl Reading<'_> {
         self.at(key, (path, value))
     }
 
-    fn unset(&mut self, yaml: &Yaml) -> Vec<Expected<ChannelName>> {
+    fn unset(&mut self, yaml: &Yaml) -> Vec<ExpectedValue<ChannelName>> {
         let schema = self.graph.schema.clone();
         let words = self.report.words(yaml, "`unset`");
         let find = |it: &SpannedText| {
@@ -140,7 +143,7 @@ impl Reading<'_> {
         words.iter().filter_map(find).collect()
     }
 
-    fn visits(&mut self, yaml: &Yaml) -> Vec<Expected<(NodeName, usize)>> {
+    fn visits(&mut self, yaml: &Yaml) -> Vec<ExpectedValue<(NodeName, usize)>> {
         let Data::Map(entries) = &yaml.data else {
             self.report.wrong_kind(yaml, "`visits`", "a mapping from nodes to numbers");
             return Vec::new();
@@ -153,7 +156,7 @@ impl Reading<'_> {
         entries.iter().filter_map(read).collect()
     }
 
-    fn prompts(&mut self, yaml: &Yaml) -> Vec<Expected<(NodeName, PromptParts)>> {
+    fn prompts(&mut self, yaml: &Yaml) -> Vec<ExpectedValue<(NodeName, PromptParts)>> {
         let Data::Map(entries) = &yaml.data else {
             self.report.wrong_kind(yaml, "`prompts`", "a mapping from nodes to texts");
             return Vec::new();
@@ -171,7 +174,7 @@ impl Reading<'_> {
         entries.iter().filter_map(read).collect()
     }
 
-    pub(super) fn nodes(&mut self, yaml: &Yaml, what: &str) -> Vec<Expected<NodeName>> {
+    pub(super) fn nodes(&mut self, yaml: &Yaml, what: &str) -> Vec<ExpectedValue<NodeName>> {
         let words = self.report.words(yaml, what);
         let find = |it: &SpannedText| {
             let node = self.node(it)?;
@@ -180,7 +183,7 @@ impl Reading<'_> {
         words.iter().filter_map(find).collect()
     }
 
-    fn events(&mut self, yaml: &Yaml) -> Vec<Expected<String>> {
+    fn events(&mut self, yaml: &Yaml) -> Vec<ExpectedValue<String>> {
         let told: Vec<String> =
             self.graph.nodes.values().filter_map(|it| it.policies.emits.clone()).collect();
         let words = self.report.words(yaml, "`events`");
@@ -201,7 +204,7 @@ impl Reading<'_> {
     }
 
     /// Refuses expectations that contradict each other: they would fail with every workflow.
-    fn refuse_contradictions(&mut self, expect: &Expectation, until: &[Expected<NodeName>]) {
+    fn refuse_contradictions(&mut self, expect: &Expectation, until: &[ExpectedValue<NodeName>]) {
         let mut found = Vec::new();
         let status = &expect.status;
         if let Some(stop) = until.first().filter(|_| status.value != Status::Paused) {

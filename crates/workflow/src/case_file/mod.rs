@@ -35,7 +35,7 @@ use serde_json::Value;
 
 pub(crate) use self::expect::STATUSES;
 pub use self::{
-    access::{Computed, accesses, computed},
+    access::{ComputedField, accesses, computed},
     beginning::Beginning,
     calls::{ScriptedAgent, ScriptedCall},
     table::{Row, read_table},
@@ -83,7 +83,7 @@ pub struct Case {
     /// The time at which it takes place.
     pub now: Timestamp,
     /// The nodes before which the run stops.
-    pub until: Vec<Expected<NodeName>>,
+    pub until: Vec<ExpectedValue<NodeName>>,
     /// The scripted answers of nodes, used instead of running them.
     pub answers: BTreeMap<NodeName, Answers>,
     /// A recording that answers for models.
@@ -131,23 +131,23 @@ pub enum Answer {
 #[derive(Clone, Debug)]
 pub struct Expectation {
     /// The status of the run at its end.
-    pub status: Expected<Status>,
+    pub status: ExpectedValue<Status>,
     /// A part of the reason.
-    pub reason: Option<Expected<String>>,
+    pub reason: Option<ExpectedValue<String>>,
     /// The nodes that run, step by step.
-    pub route: Option<Expected<Vec<Stage>>>,
+    pub route: Option<ExpectedValue<Vec<Stage>>>,
     /// The values in the final state, each by its path. A record may list only some of its fields.
-    pub state: Vec<Expected<(Vec<String>, Value)>>,
+    pub state: Vec<ExpectedValue<(Vec<String>, Value)>>,
     /// The fields that hold nothing at the end.
-    pub unset: Vec<Expected<ChannelName>>,
+    pub unset: Vec<ExpectedValue<ChannelName>>,
     /// How often nodes run.
-    pub visits: Vec<Expected<(NodeName, usize)>>,
+    pub visits: Vec<ExpectedValue<(NodeName, usize)>>,
     /// The events that `emits` reports, in this order; other events may come between.
-    pub events: Vec<Expected<String>>,
+    pub events: Vec<ExpectedValue<String>>,
     /// The nodes that do not run.
-    pub never: Vec<Expected<NodeName>>,
+    pub never: Vec<ExpectedValue<NodeName>>,
     /// Parts of the prompts of nodes.
-    pub prompts: Vec<Expected<(NodeName, PromptParts)>>,
+    pub prompts: Vec<ExpectedValue<(NodeName, PromptParts)>>,
 }
 
 /// The expected parts of the prompts of a node.
@@ -161,7 +161,7 @@ pub enum PromptParts {
 
 /// An expected value and its place in the file.
 #[derive(Clone, Debug)]
-pub struct Expected<T> {
+pub struct ExpectedValue<T> {
     /// The value.
     pub value: T,
     /// The place in the file.

@@ -33,7 +33,7 @@ use crate::{
 /// The ranges of numbers that a condition has proved, by their canonical texts.
 pub(super) type KnownRanges = Vec<(String, NumberRange)>;
 
-pub(super) struct Checked {
+pub(super) struct CheckedExpression {
     pub(super) ty: Type,
     /// The type of each part.
     pub(super) types: Types,
@@ -51,7 +51,7 @@ pub(super) struct Checked {
     pub(super) problems: Vec<Problem>,
 }
 
-pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
+pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> CheckedExpression {
     let mut variables = names_of_item(scope.item, scope.schema);
     variables.extend(scope.variable.map(|(name, ty)| (name.to_owned(), ty.clone())));
     let mut checker = ExpressionChecker {
@@ -84,7 +84,7 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
     let ExpressionChecker {
         types, reads, named, facts, present: presumed, ranges, problems, ..
     } = checker;
-    Checked {
+    CheckedExpression {
         ty,
         types,
         reads,
@@ -117,11 +117,11 @@ pub(super) struct ExpressionChecker<'a> {
     facts: FactNeeds,
     pub(super) problems: Vec<Problem>,
     /// The problems of values that are not guarded, by their number, each with the value.
-    unguarded: Vec<Unguarded>,
+    unguarded: Vec<UnguardedValue>,
 }
 
 /// A value that may be absent and is not guarded.
-struct Unguarded {
+struct UnguardedValue {
     /// The number of its problem.
     problem: usize,
     value: String,
@@ -148,7 +148,7 @@ impl ExpressionChecker<'_> {
             let is_nullable = node.container().is_some_and(|it| self.is_map_with_nulls(it));
             let shown = span.unwrap_or_else(|| "this".to_owned());
             let what = if is_nullable { "absent or null" } else { "absent" };
-            self.unguarded.push(Unguarded {
+            self.unguarded.push(UnguardedValue {
                 problem: self.problems.len(),
                 value: shown.clone(),
                 is_nullable,
@@ -163,7 +163,7 @@ impl ExpressionChecker<'_> {
     fn advise_guards(&mut self, root: &Type) {
         let expected = self.scope.expected.map(Type::required);
         let is_condition = *root.required() == Type::Bool || expected == Some(&Type::Bool);
-        for Unguarded { problem, value, is_nullable } in self.unguarded.drain(..) {
+        for UnguardedValue { problem, value, is_nullable } in self.unguarded.drain(..) {
             let guard = if is_condition {
                 format!("has({value}) && …")
             } else {

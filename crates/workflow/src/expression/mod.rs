@@ -48,7 +48,7 @@ pub(crate) use self::{
     known::{PathFact, PresentValue, ProvedFact, facts_after, known_after},
     operators::joined,
     output_path::OutputPathError,
-    satisfiability::{CaseList, Uncovered, exclude_each_other},
+    satisfiability::{CaseList, UncoveredState, exclude_each_other},
 };
 use super::{report::Problem, written::AssignedFields};
 

@@ -7,7 +7,9 @@ use std::{
     sync::OnceLock,
 };
 
-use graphrun_analysis::flow_model::{Assigned, Bits, Ending, FlowModel, GapKind, Since};
+use graphrun_analysis::flow_model::{
+    AssignmentAfterVisit, Bits, DefiniteAssignment, Ending, FlowModel, GapKind,
+};
 use graphrun_core::{
     graph::TriggerKind,
     id::{ChannelName, NodeName},
@@ -25,7 +27,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Paths {
     pub(super) net: FlowModel,
-    pub(super) assigned: Assigned,
+    pub(super) assigned: DefiniteAssignment,
     pub(super) fields: BTreeMap<ChannelName, usize>,
     /// What routes prove: the facts of the model.
     pub(super) proved: Vec<PathFact>,
@@ -49,9 +51,9 @@ pub(crate) struct Paths {
 /// The fields that are assigned once a node has been visited.
 #[derive(Debug)]
 pub(super) struct VisitFields {
-    since: Since,
+    since: AssignmentAfterVisit,
     /// After another visit.
-    since_next: Since,
+    since_next: AssignmentAfterVisit,
 }
 
 /// The fields that are assigned before a node that has been visited before.

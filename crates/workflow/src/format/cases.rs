@@ -7,8 +7,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use super::values::{
-    Anything, Count, Dollars, Either, EventName, FieldName, Flag, Named, NodeRef, OneOrMany, Text,
-    ToolName, Version,
+    Anything, Count, Dollars, Either, EventName, FieldName, Flag, NamedMap, NodeRef, OneOrMany,
+    Text, ToolName, Version,
 };
 use crate::case_file::STATUSES;
 
@@ -47,9 +47,9 @@ pub(crate) struct CaseFileKeys {
     /// The purpose of the file.
     about: Option<Text>,
     /// The input of every case without its own.
-    input: Option<Named<FieldName, FieldValue>>,
+    input: Option<NamedMap<FieldName, FieldValue>>,
     /// The scripted answers of nodes, for every case without its own. A case may need fewer visits than a list here has.
-    nodes: Option<Named<NodeRef, Answers>>,
+    nodes: Option<NamedMap<NodeRef, Answers>>,
     /// A recording, made by `execute --record`, that answers for agents without a scripted answer.
     replay: Option<RecordingPath>,
     /// The time at which every case without its own runs. Default: `2025-01-01T00:00:00Z`.
@@ -67,13 +67,13 @@ pub(crate) struct TestCaseKeys {
     /// More about the case.
     about: Option<Text>,
     /// The input of the run, on top of the input for all cases.
-    input: Option<Named<FieldName, FieldValue>>,
+    input: Option<NamedMap<FieldName, FieldValue>>,
     /// The node at which the run starts, or several that run together, instead of the first ones of the workflow.
     start: Option<OneOrMany<NodeRef>>,
     /// The fields that hold a value at the start of the run, besides the input and the defaults.
-    state: Option<Named<FieldName, FieldValue>>,
+    state: Option<NamedMap<FieldName, FieldValue>>,
     /// How often nodes have run before the start of the run.
-    visits: Option<Named<NodeRef, Count>>,
+    visits: Option<NamedMap<NodeRef, Count>>,
     /// The usage of models before the start of the run.
     usage: Option<UsageKeys>,
     /// The time at which the run takes place; time stands still in a case.
@@ -83,7 +83,7 @@ pub(crate) struct TestCaseKeys {
     /// The limit of steps of the run, in place of that of the workflow.
     steps: Option<Count>,
     /// The scripted answers of nodes, instead of those for all cases.
-    nodes: Option<Named<NodeRef, Answers>>,
+    nodes: Option<NamedMap<NodeRef, Answers>>,
     /// A recording, made by `execute --record`, that answers for agents without a scripted answer.
     replay: Option<RecordingPath>,
     /// The expected run.
@@ -107,7 +107,7 @@ pub(crate) struct UsageKeys {
     /// The context window of the model of the last request. Without it, it is unknown.
     context_window: Option<Count>,
     /// The usage of single nodes.
-    nodes: Option<Named<NodeRef, NodeUsageKeys>>,
+    nodes: Option<NamedMap<NodeRef, NodeUsageKeys>>,
 }
 
 /// The usage of one node.
@@ -139,17 +139,17 @@ pub(crate) struct ExpectKeys {
     /// All steps of the run: a node, a list of nodes that run together, or `...` for any number of steps.
     route: Option<Vec<Step>>,
     /// Fields at the end, by their paths, such as `review.verdict`. A mapping may name some fields of a record.
-    state: Option<Named<FieldPath, FieldValue>>,
+    state: Option<NamedMap<FieldPath, FieldValue>>,
     /// The fields without a value at the end.
     unset: Option<OneOrMany<FieldName>>,
     /// How often nodes run.
-    visits: Option<Named<NodeRef, Count>>,
+    visits: Option<NamedMap<NodeRef, Count>>,
     /// The events that nodes emit with `emits`, in this order; others may come between.
     events: Option<OneOrMany<EventName>>,
     /// The nodes that do not run.
     never: Option<OneOrMany<NodeRef>>,
     /// Parts of the prompts of nodes: one for each visit, or a list with one for each.
-    prompts: Option<Named<NodeRef, OneOrMany<Text>>>,
+    prompts: Option<NamedMap<NodeRef, OneOrMany<Text>>>,
 }
 
 /// The keys of a scripted answer besides the fields that the node writes.
@@ -182,7 +182,7 @@ pub(crate) struct CallKeys {
     /// The tool, one of those of the agent.
     tool: ToolName,
     /// The arguments.
-    input: Option<Named<Text, Anything>>,
+    input: Option<NamedMap<Text, Anything>>,
     /// The result, which the tool would return.
     result: Option<Anything>,
     /// The message of the error with which the tool fails.

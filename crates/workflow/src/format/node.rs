@@ -6,7 +6,7 @@ use super::{
     sections::{RetryKeys, TimeoutKeys},
     values::{
         Attempts, Catch, Dollars, Duration, Either, EventName, Expression, FieldName, Flag,
-        MatchedValue, Named, NodeRef, OneOrMany, Positive, TargetName, Text, VisitsMax,
+        MatchedValue, NamedMap, NodeRef, OneOrMany, Positive, TargetName, Text, VisitsMax,
     },
 };
 
@@ -86,7 +86,7 @@ pub(crate) struct MatchKeys {
     #[serde(rename = "match")]
     on: Option<Expression>,
     /// A target for each value. Without it, the values of the enum are the names of the targets.
-    to: Option<Named<MatchedValue, OneOrMany<TargetName>>>,
+    to: Option<NamedMap<MatchedValue, OneOrMany<TargetName>>>,
     /// The run fails; the field of the state is the reason.
     fail: Option<FieldName>,
 }

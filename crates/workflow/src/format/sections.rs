@@ -10,7 +10,7 @@ use super::{
         AgentDeclared, Anything, ApprovalWord, Attempts, Catch, CommandBeginning, Count, Dollars,
         Duration, EachStep, Either, ErrorKinds, ExitCode, Expression, FieldDeclared, FieldName,
         FieldType, FileName, Flag, Folder, FolderDeclared, FolderName, HostDeclared, Memory,
-        MethodName, ModelDeclared, ModelName, ModelRef, Name, Named, Network, NetworkHostName,
+        MethodName, ModelDeclared, ModelName, ModelRef, Name, NamedMap, Network, NetworkHostName,
         NodeName, NodeRef, Number, NumberPath, OneOrMany, OverflowWord, Positive,
         ProgramProtocolName, PromptCache, PromptPath, ReducerName, RequestKeys, Requirement,
         SandboxDeclared, SandboxName, Scalar, SchemaPath, ServerDeclared, SomeOf, StateName,
@@ -33,9 +33,9 @@ pub(crate) struct WorkflowKeys {
     /// fields with their types: `string`, `int`, `float`, `bool`, `json`, `date`, `duration`, `[T]`,
     /// `{field: T}`, `map[string, T]`, `a | b` for one of a few texts, `T?` for an optional value, or one of `types`;
     /// or `{ schema: file.json }`, a JSON Schema beside the workflow.
-    state: Either<StateName, Named<FieldDeclared, FieldType>>,
+    state: Either<StateName, NamedMap<FieldDeclared, FieldType>>,
     /// Types with names of your choice, for the fields of the state.
-    types: Option<Named<TypeDeclared, TypeNotation>>,
+    types: Option<NamedMap<TypeDeclared, TypeNotation>>,
     /// The fields that are given at the start of a run.
     input: Option<OneOrMany<FieldName>>,
     /// The fields that are the result of a run.
@@ -43,19 +43,19 @@ pub(crate) struct WorkflowKeys {
     /// The lists for messages that people send with `graphrun message`, the default one first.
     inbox: Option<OneOrMany<FieldName>>,
     /// Models by names of your choice, each as `provider/model`, or a list in order of fallback.
-    models: Option<Named<ModelDeclared, Either<ModelName, SomeOf<ModelName>>>>,
+    models: Option<NamedMap<ModelDeclared, Either<ModelName, SomeOf<ModelName>>>>,
     /// The agents. The nodes define their tasks.
-    agents: Option<Named<AgentDeclared, AgentKeys>>,
+    agents: Option<NamedMap<AgentDeclared, AgentKeys>>,
     /// The sandboxes in which generated code may run.
-    sandboxes: Option<Named<SandboxDeclared, SandboxKeys>>,
+    sandboxes: Option<NamedMap<SandboxDeclared, SandboxKeys>>,
     /// The folders of a run: each is a git worktree on a branch of the run.
-    folders: Option<Named<FolderDeclared, FolderKeys>>,
+    folders: Option<NamedMap<FolderDeclared, FolderKeys>>,
     /// The tiers of memory across runs, by names of your choice. Workflows that name the same tier share it.
-    memory: Option<Named<TierDeclared, Either<TierAccess, TierKeys>>>,
+    memory: Option<NamedMap<TierDeclared, Either<TierAccess, TierKeys>>>,
     /// The hosts: commands on this machine, outside of a sandbox.
-    hosts: Option<Named<HostDeclared, HostKeys>>,
+    hosts: Option<NamedMap<HostDeclared, HostKeys>>,
     /// The MCP servers: programs and addresses whose tools agents and nodes can call, as `SERVER.TOOL`.
-    mcp: Option<Named<ServerDeclared, McpServerKeys>>,
+    mcp: Option<NamedMap<ServerDeclared, McpServerKeys>>,
     /// The files that the built-in tools may read, and the tools of the workflow.
     tools: Option<ToolsSection>,
     /// The limits of a whole run.
@@ -63,11 +63,11 @@ pub(crate) struct WorkflowKeys {
     /// The settings of nodes without their own.
     defaults: Option<DefaultsKeys>,
     /// The files that show people the state of a run, below its output folder. They are written when the run stops.
-    reports: Option<Named<FileName, Either<PromptPath, ReportKeys>>>,
+    reports: Option<NamedMap<FileName, Either<PromptPath, ReportKeys>>>,
     /// The first node, or several that start in parallel.
     start: OneOrMany<NodeRef>,
     /// The nodes by name. Each has exactly one kind and names its next nodes.
-    nodes: Named<NodeName, NodeKeys>,
+    nodes: NamedMap<NodeName, NodeKeys>,
 }
 
 /// A field of the state with more than a type.
@@ -209,7 +209,7 @@ pub(crate) struct McpServerKeys {
     /// The address of a server that is reached over HTTP, in place of `command`. The operator must allow its host.
     url: Option<Text>,
     /// The headers of each request to `url`: texts, or secrets of the environment.
-    headers: Option<Named<Text, Either<Text, HeaderKeys>>>,
+    headers: Option<NamedMap<Text, Either<Text, HeaderKeys>>>,
     /// The tools that the lock file has. Default: all tools of the server.
     tools: Option<OneOrMany<Text>>,
     /// The prompts of the server that agents and nodes can call like its tools. Default: none.
@@ -320,7 +320,7 @@ pub(crate) struct HttpKeys {
     /// The address; arguments stand in braces, in the path or behind `?`.
     url: Text,
     /// The headers: texts, or secrets of the environment.
-    headers: Option<Named<Text, Either<Text, HeaderKeys>>>,
+    headers: Option<NamedMap<Text, Either<Text, HeaderKeys>>>,
     /// The time limit of a call. Default: `30s`.
     time: Option<Duration>,
 }

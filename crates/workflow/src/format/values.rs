@@ -31,9 +31,9 @@ pub struct RequestKeys {
     /// The most tokens of an answer. A longer answer is requested once more with twice as many.
     max_tokens: Option<Positive>,
     /// Headers of its requests, by name. A key does not belong here.
-    headers: Option<Named<Text, Text>>,
+    headers: Option<NamedMap<Text, Text>>,
     /// Parameters of its requests that only some providers know.
-    extra_body: Option<Named<Text, Anything>>,
+    extra_body: Option<NamedMap<Text, Anything>>,
 }
 
 /// Declares types for values of YAML by their JSON Schemas, for the structs with the keys of
@@ -313,9 +313,9 @@ impl<T: JsonSchema> JsonSchema for SomeOf<T> {
 
 /// A mapping whose keys are names.
 #[derive(Debug)]
-pub struct Named<K, V>(PhantomData<(K, V)>);
+pub struct NamedMap<K, V>(PhantomData<(K, V)>);
 
-impl<K: JsonSchema, V: JsonSchema> JsonSchema for Named<K, V> {
+impl<K: JsonSchema, V: JsonSchema> JsonSchema for NamedMap<K, V> {
     fn inline_schema() -> bool {
         true
     }

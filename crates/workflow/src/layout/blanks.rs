@@ -9,7 +9,7 @@ use std::{fmt::Write as _, ops::Range};
 use yaml_parser::{SyntaxElement, SyntaxError, SyntaxKind, SyntaxNode, SyntaxToken, parse};
 
 /// A text in which other characters stand for the blanks that must stay.
-pub(super) struct Guarded {
+pub(super) struct GuardedText {
     pub(super) text: String,
     stand_ins: StandIns,
 }
@@ -23,7 +23,7 @@ struct StandIns {
     empty: char,
 }
 
-impl Guarded {
+impl GuardedText {
     /// Puts other characters in the places of the blanks that must stay.
     pub(super) fn new(text: &str) -> Result<Self, SyntaxError> {
         // The characters of this range are for private use, so a text hardly has them.

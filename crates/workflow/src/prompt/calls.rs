@@ -13,7 +13,7 @@ use super::{
     checker::{Meaning, PromptChecker},
     expressions::{CALLER, LOOP},
     names::{FILTERS, FUNCTIONS, FactFunction},
-    operations::Tested,
+    operations::TestedOperand,
     shapes::{any_of, is_shape, values_of_map},
 };
 use crate::{facts::usage_type, report::suggestion, typing::describe};
@@ -86,7 +86,7 @@ impl PromptChecker<'_, '_> {
         }
         let what = format!("the function `{name}`");
         let source = |args: &str| format!("{name}{}", if args.is_empty() { "()" } else { args });
-        let none = Tested { expression: None, ty: &Type::Bool };
+        let none = TestedOperand { expression: None, ty: &Type::Bool };
         self.try_with_arguments(source, &what, none, &call.args, &args, span);
         match name {
             "dict" => dictionary(&call.args, &args),

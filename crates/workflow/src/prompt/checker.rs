@@ -27,7 +27,7 @@ use super::{
     metered::is_end,
     set_under::SetUnder,
     shapes::{bounded, either, items_of, tuple_items},
-    tried::Tried,
+    tried::OperationResults,
 };
 use crate::{
     report::Problem,
@@ -83,7 +83,7 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNe
         problems: Vec::new(),
         missed: Vec::new(),
         facts: FactNeeds::default(),
-        tried: Tried::default(),
+        tried: OperationResults::default(),
     };
     checker.statement(&template);
     checker.check_uncalled();
@@ -141,7 +141,7 @@ pub(super) struct PromptChecker<'a, 't> {
     /// The fields that were reported as unassigned; one guard may cover all places.
     pub(super) missed: Vec<String>,
     pub(super) facts: FactNeeds,
-    pub(super) tried: Tried,
+    pub(super) tried: OperationResults,
 }
 
 impl<'t> PromptChecker<'_, 't> {

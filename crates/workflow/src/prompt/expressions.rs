@@ -13,7 +13,7 @@ use super::{
     checker::{Meaning, PromptChecker},
     guards::{asks_presence, number_of, outside_of_chain},
     names::TESTS,
-    operations::Tested,
+    operations::TestedOperand,
     shapes::{alternatives, any_of, as_list, either, is_shape, tuple, tuple_items, values_of_map},
     tried::{OPERANDS, type_of},
 };
@@ -320,7 +320,7 @@ impl<'t> PromptChecker<'_, 't> {
         {
             return as_list(&ty);
         }
-        let mut operands = vec![Tested { expression: Some(&it.expr), ty: &ty }];
+        let mut operands = vec![TestedOperand { expression: Some(&it.expr), ty: &ty }];
         let mut names = Vec::new();
         for bound in &bounds {
             let Some((expression, ty)) = bound else {
@@ -328,7 +328,7 @@ impl<'t> PromptChecker<'_, 't> {
                 continue;
             };
             names.push(OPERANDS[operands.len()]);
-            operands.push(Tested { expression: Some(expression), ty });
+            operands.push(TestedOperand { expression: Some(expression), ty });
         }
         let source = format!("a[{}]", names.join(":"));
         self.try_values(&source, "a slice", &operands, 1, span);
@@ -388,7 +388,7 @@ impl<'t> PromptChecker<'_, 't> {
         let asks = asks_presence(it.name);
         let ty = self.maybe_undefined(&it.expr, asks);
         if self.problems.len() == known {
-            let tested = Tested { expression: Some(&it.expr), ty: &ty };
+            let tested = TestedOperand { expression: Some(&it.expr), ty: &ty };
             let what = format!("the test `{}`", it.name);
             let source = |args: &str| format!("a is {}{args}", it.name);
             self.try_with_arguments(source, &what, tested, &it.args, &args, span);

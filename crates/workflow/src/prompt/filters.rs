@@ -11,7 +11,7 @@ use super::{
     expressions::{absent_at_times, is_single},
     guards::number_of,
     names::FILTERS,
-    operations::Tested,
+    operations::TestedOperand,
     shapes::{
         alternatives, any_of, as_list, either, is_shape, items_of, tuple, tuple_items,
         values_of_map, with_part,
@@ -110,7 +110,7 @@ impl PromptChecker<'_, '_> {
         }
         let mut tried = Type::Any;
         if self.problems.len() == known {
-            let first = Tested { expression: it.expr.as_ref(), ty: &input };
+            let first = TestedOperand { expression: it.expr.as_ref(), ty: &input };
             let what = format!("the filter `{}`", it.name);
             let source = |args: &str| format!("a | {}{args}", it.name);
             tried = self.try_with_arguments(source, &what, first, &it.args, &types, span);

@@ -26,7 +26,7 @@ pub(super) fn tojson(
             let formatter = PrettyFormatter::with_indent(indent.as_bytes());
             value.serialize(&mut Serializer::with_formatter(&mut json, formatter))
         }
-        None => value.serialize(&mut Serializer::with_formatter(&mut json, Spaced)),
+        None => value.serialize(&mut Serializer::with_formatter(&mut json, SpacedFormatter)),
     };
     let text = written.map_err(io::Error::from).and_then(|()| {
         String::from_utf8(json).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
@@ -37,9 +37,9 @@ pub(super) fn tojson(
 }
 
 /// One line, with a blank after `:` and `,`.
-struct Spaced;
+struct SpacedFormatter;
 
-impl Formatter for Spaced {
+impl Formatter for SpacedFormatter {
     fn begin_array_value<W: ?Sized + io::Write>(
         &mut self,
         to: &mut W,

@@ -19,13 +19,13 @@ use crate::typing::describe;
 
 /// An operand of an operation that is tried.
 #[derive(Clone, Copy)]
-pub(super) struct Tested<'e> {
+pub(super) struct TestedOperand<'e> {
     /// The expression, unless it is the text of a block.
     pub(super) expression: Option<&'e Expr<'e>>,
     pub(super) ty: &'e Type,
 }
 
-impl Tested<'_> {
+impl TestedOperand<'_> {
     /// The value of a literal, or its type.
     fn operand(&self) -> Operand {
         let Some(expression) = self.expression else { return Operand::Of(self.ty.clone()) };
@@ -62,8 +62,8 @@ impl PromptChecker<'_, '_> {
         operands: &[(&Expr<'_>, &Type)],
         span: Span,
     ) -> Type {
-        let operands: Vec<Tested<'_>> =
-            operands.iter().map(|(it, ty)| Tested { expression: Some(it), ty }).collect();
+        let operands: Vec<TestedOperand<'_>> =
+            operands.iter().map(|(it, ty)| TestedOperand { expression: Some(it), ty }).collect();
         self.try_values(source, what, &operands, operands.len(), span)
     }
 
@@ -72,11 +72,11 @@ impl PromptChecker<'_, '_> {
         &mut self,
         source: &str,
         what: &str,
-        operands: &[Tested<'_>],
+        operands: &[TestedOperand<'_>],
         shown: usize,
         span: Span,
     ) -> Type {
-        let mut values: Vec<Operand> = operands.iter().map(Tested::operand).collect();
+        let mut values: Vec<Operand> = operands.iter().map(TestedOperand::operand).collect();
         let ty = match self.tried.operation(source, &values) {
             Ok(ty) => ty,
             Err(failure) => {
@@ -106,7 +106,7 @@ impl PromptChecker<'_, '_> {
         first: &Type,
         rest: &[(&Expr<'_>, &Type)],
     ) -> Type {
-        let rest = rest.iter().map(|(it, ty)| Tested { expression: Some(it), ty }.operand());
+        let rest = rest.iter().map(|(it, ty)| TestedOperand { expression: Some(it), ty }.operand());
         let operands: Vec<Operand> = [Operand::Of(first.clone())].into_iter().chain(rest).collect();
         self.tried.operation(source, &operands).unwrap_or(Type::Any)
     }
@@ -115,11 +115,11 @@ impl PromptChecker<'_, '_> {
         &mut self,
         failure: &Failure,
         what: &str,
-        operands: &[Tested<'_>],
+        operands: &[TestedOperand<'_>],
         span: Span,
     ) {
-        let shown: Vec<String> = operands.iter().map(Tested::shown).collect();
-        let shown = if operands.iter().any(Tested::is_known) {
+        let shown: Vec<String> = operands.iter().map(TestedOperand::shown).collect();
+        let shown = if operands.iter().any(TestedOperand::is_known) {
             format!("does not work on {}", shown.join(" and "))
         } else {
             "always fails".to_owned()
@@ -157,7 +157,7 @@ impl PromptChecker<'_, '_> {
         &mut self,
         source: impl Fn(&str) -> String,
         what: &str,
-        first: Tested<'_>,
+        first: TestedOperand<'_>,
         arguments: &[CallArg<'_>],
         types: &[Type],
         span: Span,
@@ -178,7 +178,7 @@ impl PromptChecker<'_, '_> {
                     return Type::Any;
                 }
             };
-            operands.push(Tested { expression: Some(expression), ty });
+            operands.push(TestedOperand { expression: Some(expression), ty });
             texts.push(text);
         }
         let texts = texts.join(", ");

@@ -104,9 +104,9 @@ pub(super) enum FailingValues {
 
 /// The operations that were tried.
 #[derive(Debug, Default)]
-pub(super) struct Tried(HashMap<String, Result<Type, Failure>>);
+pub(super) struct OperationResults(HashMap<String, Result<Type, Failure>>);
 
-impl Tried {
+impl OperationResults {
     /// Returns the type of the result of an operation such as `a | round`, or the reason why it fails with values of
     /// these types.
     pub(super) fn operation(

@@ -25,7 +25,7 @@ use crate::{
     environment::NodeScope,
     kind::{
         CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings,
-        values::{self, FieldName, FolderName, ModelRef, Named, OneOrMany, Text},
+        values::{self, FieldName, FolderName, ModelRef, NamedMap, OneOrMany, Text},
     },
     reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
@@ -72,10 +72,10 @@ struct UseParts {
     workflow: Text,
     /// Its inputs, each with an expression over the state here.
     #[serde(rename = "in")]
-    input: Option<Named<Text, values::Expression>>,
+    input: Option<NamedMap<Text, values::Expression>>,
     /// The fields of this workflow that receive its outputs when it is done.
     #[serde(rename = "out")]
-    output: Option<Named<FieldName, Text>>,
+    output: Option<NamedMap<FieldName, Text>>,
     /// Makes each call a nested run, as for the items of a map: one task of this workflow with its own steps and
     /// limits, which `retry` and `timeout` apply to as a whole. Default: true for a workflow with `limits`, so that they
     /// hold, and false for others.

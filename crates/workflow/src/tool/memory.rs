@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{BuiltIn, Make, Needs, Tool, ToolContext, ToolError};
-use crate::memory::{Remembered, TaskMemory, TaskMemoryError, Tiers, names};
+use crate::memory::{MemoryWrite, TaskMemory, TaskMemoryError, Tiers, names};
 
 /// The tools of this file.
 pub(super) const TOOLS: [BuiltIn; 2] = [SEARCH, ADD];
@@ -26,7 +26,7 @@ const ADD: BuiltIn = BuiltIn {
     name: "memory.add",
     about: "Adds an entry to a tier of the memory across runs; the same text again updates it.",
     needs: Needs::WritableMemory,
-    make: Make::OfMemory(|tiers| MemoryTool::make::<Addition, Added>(&ADD, tiers)),
+    make: Make::OfMemory(|tiers| MemoryTool::make::<Addition, AddOutput>(&ADD, tiers)),
 };
 
 /// The number of entries of a search that names none.
@@ -91,7 +91,7 @@ struct Addition {
 
 /// The output of an addition.
 #[derive(Serialize, JsonSchema)]
-struct Added {
+struct AddOutput {
     /// The id of the entry.
     id: String,
 }
@@ -167,12 +167,16 @@ async fn search(
     Ok(FoundEntries { entries: found.into_iter().map(FoundEntry::from).collect() })
 }
 
-async fn add(memory: &TaskMemory, input: Addition, ctx: &ToolContext) -> Result<Added, ToolError> {
+async fn add(
+    memory: &TaskMemory,
+    input: Addition,
+    ctx: &ToolContext,
+) -> Result<AddOutput, ToolError> {
     let Addition { tier, value, module, confidence } = input;
     let (values, key) = (vec![value], ctx.key.clone());
-    let ids = memory.remember(Remembered { tier, values, module, confidence, key }).await;
+    let ids = memory.remember(MemoryWrite { tier, values, module, confidence, key }).await;
     let id = ids.map_err(failed)?.pop().expect("one value becomes one entry");
-    Ok(Added { id: id.to_string() })
+    Ok(AddOutput { id: id.to_string() })
 }
 
 fn read<T: DeserializeOwned>(input: Value) -> Result<T, ToolError> {

@@ -88,7 +88,7 @@ fn a_gap_names_the_concurrent_node_that_clears_the_field() {
         node(&[], &[], &[]),
     ];
     let model = model_of(nodes, vec![0], &[]);
-    let assigned = Assigned::of(&model);
+    let assigned = DefiniteAssignment::of(&model);
     assert!(!assigned.must_be_assigned_before(4).contains(0));
     let gap = assigned.gap(&model, 4, 0).unwrap();
     assert_eq!((gap.from, gap.kind), (Some(2), GapKind::Cleared(3)));
@@ -99,7 +99,7 @@ fn a_deferred_first_node_follows_the_nodes_that_clear_fields() {
     let deferral = Deferral { first: from_numbers(2, &[1]), rank: (0, false) };
     let deferred = FlowNode { defers: Some(deferral), ..node(&[], &[], &[]) };
     let model = model_of(vec![deferred, node(&[], &[], &[0])], vec![0, 1], &[0]);
-    let assigned = Assigned::of(&model);
+    let assigned = DefiniteAssignment::of(&model);
     assert!(!assigned.must_be_assigned_before(0).contains(0));
     let gap = assigned.gap(&model, 0, 0).unwrap();
     assert_eq!((gap.from, gap.kind), (None, GapKind::Cleared(1)));
@@ -113,10 +113,10 @@ proptest! {
         model in writing(),
         choices in prop::collection::vec(any::<usize>(), 1..100),
     ) {
-        let assigned = Assigned::of(&model);
+        let assigned = DefiniteAssignment::of(&model);
         let count = model.nodes.len();
-        let since: Vec<Since> = (0..count).map(|it| assigned.since(&model, it)).collect();
-        let next: Vec<Since> =
+        let since: Vec<AssignmentAfterVisit> = (0..count).map(|it| assigned.since(&model, it)).collect();
+        let next: Vec<AssignmentAfterVisit> =
             since.iter().enumerate().map(|(at, it)| assigned.since_next(&model, at, it)).collect();
         for (at, since) in since.iter().enumerate() {
             prop_assert_eq!(assigned.since_itself(&model, at), since.must_be_assigned_before(at));

@@ -22,7 +22,7 @@ pub(crate) struct CaseList {
 
 /// Whether there are states in which no case holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Uncovered {
+pub(crate) enum UncoveredState {
     /// No.
     No,
     /// Yes; this is one, in words.
@@ -43,19 +43,19 @@ impl CaseList {
     }
 
     /// Checks whether every state has a case.
-    pub(crate) fn uncovered(&mut self) -> Uncovered {
-        let Some(search) = &mut self.search else { return Uncovered::Unknown };
+    pub(crate) fn uncovered(&mut self) -> UncoveredState {
+        let Some(search) = &mut self.search else { return UncoveredState::Unknown };
         let wishes: Vec<Wish> = (0..self.count).map(|it| (it, false)).collect();
         match search.find(&wishes) {
-            SearchResult::Never => Uncovered::No,
-            SearchResult::Unknown => Uncovered::Unknown,
+            SearchResult::Never => UncoveredState::No,
+            SearchResult::Unknown => UncoveredState::Unknown,
             SearchResult::World(world) => {
                 let world = search.smallest(&wishes, world);
                 let shown = shown(&search.atoms, &world);
                 match shown {
-                    None => Uncovered::Unknown,
-                    Some(text) if is_of_a_state(&search.atoms, &world) => Uncovered::Yes(text),
-                    Some(text) => Uncovered::Perhaps(text),
+                    None => UncoveredState::Unknown,
+                    Some(text) if is_of_a_state(&search.atoms, &world) => UncoveredState::Yes(text),
+                    Some(text) => UncoveredState::Perhaps(text),
                 }
             }
         }

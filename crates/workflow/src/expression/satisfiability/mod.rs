@@ -23,7 +23,7 @@ mod search;
 mod tests;
 mod translate;
 
-pub(crate) use self::cases::{CaseList, Uncovered, exclude_each_other};
+pub(crate) use self::cases::{CaseList, UncoveredState, exclude_each_other};
 pub(super) use self::{
     cases::constant_parts,
     translate::{Conditions, Types, translate},

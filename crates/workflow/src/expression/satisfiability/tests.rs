@@ -81,7 +81,7 @@ fn all_compiled(sources: &[&str]) -> Vec<Expression> {
     sources.iter().map(|it| compiled(&schema, it)).collect()
 }
 
-fn uncovered(sources: &[&str]) -> Uncovered {
+fn uncovered(sources: &[&str]) -> UncoveredState {
     let expressions = all_compiled(sources);
     CaseList::of(&expressions.iter().collect::<Vec<_>>()).uncovered()
 }
@@ -118,15 +118,15 @@ fn cases_that_leave_no_state_over_need_no_last_one() {
         &["attempts > 3", "has(attempts)", "false"],
     ];
     for sources in complete {
-        assert_eq!(uncovered(sources), Uncovered::No, "{sources:?}");
+        assert_eq!(uncovered(sources), UncoveredState::No, "{sources:?}");
     }
 }
 
 #[test]
 fn a_state_without_a_case_is_shown_with_its_relevant_values() {
-    let yes = |text: &str| Uncovered::Yes(text.to_owned());
-    let perhaps = |text: &str| Uncovered::Perhaps(text.to_owned());
-    let cases: &[(&[&str], Uncovered)] = &[
+    let yes = |text: &str| UncoveredState::Yes(text.to_owned());
+    let perhaps = |text: &str| UncoveredState::Perhaps(text.to_owned());
+    let cases: &[(&[&str], UncoveredState)] = &[
         (&["passed"], yes("`passed` is false")),
         (
             &["severity == 'major'", "severity == 'fatal'", "attempts > 3"],
@@ -164,7 +164,7 @@ fn a_state_without_a_case_is_shown_with_its_relevant_values() {
     for (sources, expected) in cases {
         let found = uncovered(sources);
         match (&found, expected) {
-            (Uncovered::Perhaps(found), Uncovered::Perhaps(expected))
+            (UncoveredState::Perhaps(found), UncoveredState::Perhaps(expected))
                 if expected.contains("<=>") =>
             {
                 assert!(!found.contains("<=>"), "{found}");
@@ -282,8 +282,8 @@ fn expensive_questions_stay_undecided() {
     let terms: Vec<String> = (0..20).map(|it| format!("(attempts + {it} > 0)")).collect();
     let odd = terms.iter().skip(1).fold(terms[0].clone(), |all, it| format!("({all}) == {it}"));
     let even = format!("!({odd})");
-    assert_eq!(uncovered(&[&odd, &even]), Uncovered::Unknown);
+    assert_eq!(uncovered(&[&odd, &even]), UncoveredState::Unknown);
     let many: Vec<String> = (0..5_000).map(|it| format!("attempts == {it}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    assert_eq!(uncovered(&many), Uncovered::Unknown);
+    assert_eq!(uncovered(&many), UncoveredState::Unknown);
 }

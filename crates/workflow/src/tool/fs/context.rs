@@ -64,7 +64,7 @@ struct Request {
 /// The output.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RepositoryContext")]
-struct Gathered {
+struct ContextOutput {
     /// The languages and build tools, by their manifests.
     stack: Vec<Stack>,
     /// The paths of all files that were considered.
@@ -98,7 +98,7 @@ fn tokens(text: &str) -> u64 {
     TokenUsage::estimate(text.chars().count(), 0).input_tokens
 }
 
-fn gather(folder: &ToolFolder, request: &Request) -> Result<Gathered, ToolError> {
+fn gather(folder: &ToolFolder, request: &Request) -> Result<ContextOutput, ToolError> {
     let Walk { paths, mut truncated } =
         ignored::walk(folder, &request.path, &request.include, &request.exclude)?;
     let words = QueryWords::of(&request.query);
@@ -128,7 +128,7 @@ fn gather(folder: &ToolFolder, request: &Request) -> Result<Gathered, ToolError>
         files.push(GatheredFile { path: (*path).to_owned(), content, truncated: !is_whole });
     }
     let whole = files.iter().filter(|it| !it.truncated).count();
-    Ok(Gathered {
+    Ok(ContextOutput {
         stack: stack::of(&paths),
         omitted: ranked.len() - whole,
         tokens: used,

@@ -6,7 +6,7 @@ use graphrun_guard::beneath::{BeneathError, Folder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Changed, write_one, writing_tool};
+use super::{ChangeOutput, write_one, writing_tool};
 use crate::tool::{BuiltIn, Make, Needs, ToolError};
 
 /// The largest file that is edited, in bytes.
@@ -31,7 +31,7 @@ struct Edit {
     new: String,
 }
 
-fn edit(root: &Path, input: &Edit) -> Result<Changed, ToolError> {
+fn edit(root: &Path, input: &Edit) -> Result<ChangeOutput, ToolError> {
     let Edit { path, old, new } = input;
     let text = read(root, path)?;
     let refuse = |why: &str| Err(ToolError::permanent(format!("`{path}` is not changed: {why}")));

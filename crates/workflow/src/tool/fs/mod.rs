@@ -77,7 +77,7 @@ where
 /// Makes a tool of work that changes files of a folder of the run. The work may block its thread.
 fn writing_tool<I>(
     tool: &BuiltIn,
-    work: fn(&Path, &I) -> Result<Changed, ToolError>,
+    work: fn(&Path, &I) -> Result<ChangeOutput, ToolError>,
 ) -> Arc<dyn Tool>
 where
     I: DeserializeOwned + JsonSchema + Send + 'static,
@@ -95,7 +95,7 @@ where
 
 /// The result of a change.
 #[derive(Serialize, JsonSchema)]
-struct Changed {
+struct ChangeOutput {
     /// The file.
     path: String,
     /// Its size; 0 if it was removed.
@@ -103,11 +103,11 @@ struct Changed {
 }
 
 /// Writes one file of a folder of the run, under the rules for all generated files.
-fn write_one(root: &Path, path: &str, content: String) -> Result<Changed, ToolError> {
+fn write_one(root: &Path, path: &str, content: String) -> Result<ChangeOutput, ToolError> {
     let bytes = content.len();
     let file = SourceFile { path: path.to_owned(), content };
     replace_files(root, &[file]).map_err(|error| refused(path, &error))?;
-    Ok(Changed { path: path.to_owned(), bytes })
+    Ok(ChangeOutput { path: path.to_owned(), bytes })
 }
 
 fn refused(path: &str, error: &WriteError) -> ToolError {

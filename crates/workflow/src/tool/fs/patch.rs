@@ -9,7 +9,7 @@ use std::{borrow::Cow, path::Path};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Changed, edit::read, write_one, writing_tool};
+use super::{ChangeOutput, edit::read, write_one, writing_tool};
 use crate::tool::{BuiltIn, Make, Needs, ToolError};
 
 pub(super) const TOOL: BuiltIn = BuiltIn {
@@ -59,7 +59,7 @@ enum LineEnds {
     Ignored,
 }
 
-fn patch(root: &Path, input: &Patch) -> Result<Changed, ToolError> {
+fn patch(root: &Path, input: &Patch) -> Result<ChangeOutput, ToolError> {
     let Patch { path, patch } = input;
     let text = read(root, path)?;
     let patched = parse(patch).and_then(|it| apply(&text, &it));

@@ -7,7 +7,7 @@ use graphrun_sandbox::remove_files;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Changed, refused, writing_tool};
+use super::{ChangeOutput, refused, writing_tool};
 use crate::tool::{BuiltIn, Make, Needs, ToolError};
 
 pub(super) const TOOL: BuiltIn = BuiltIn {
@@ -25,7 +25,7 @@ struct Remove {
     path: String,
 }
 
-fn remove(root: &Path, input: &Remove) -> Result<Changed, ToolError> {
+fn remove(root: &Path, input: &Remove) -> Result<ChangeOutput, ToolError> {
     let Remove { path } = input;
     let is_file_or_link =
         |it: Folder| it.has_file(path.as_ref()) || it.link_target(path.as_ref()).is_ok();
@@ -33,5 +33,5 @@ fn remove(root: &Path, input: &Remove) -> Result<Changed, ToolError> {
         return Err(ToolError::permanent(format!("there is no file `{path}`")));
     }
     remove_files(root, std::slice::from_ref(path)).map_err(|error| refused(path, &error))?;
-    Ok(Changed { path: path.clone(), bytes: 0 })
+    Ok(ChangeOutput { path: path.clone(), bytes: 0 })
 }

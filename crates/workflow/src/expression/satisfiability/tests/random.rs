@@ -230,7 +230,7 @@ proptest! {
         let constant: Vec<(String, String)> = sources.iter().zip(&list).flat_map(problems).collect();
         for (fields, visits) in &states {
             let found = outcomes(&expressions, &state(&schema, fields), *visits);
-            if uncovered == Uncovered::No {
+            if uncovered == UncoveredState::No {
                 prop_assert!(found.iter().any(|it| *it != Some(false)), "{sources:?} in {fields:?}");
             }
             for (at, outcome) in found.iter().enumerate() {
@@ -257,7 +257,7 @@ proptest! {
         let schema = schema();
         let expressions: Vec<Expression> = sources.iter().map(|it| compiled(&schema, it)).collect();
         let mut cases = CaseList::of(&expressions.iter().collect::<Vec<_>>());
-        if let Uncovered::Yes(example) = cases.uncovered() {
+        if let UncoveredState::Yes(example) = cases.uncovered() {
             let search = cases.search().unwrap();
             let wishes: Vec<Wish> = (0..sources.len()).map(|it| (it, false)).collect();
             let SearchResult::World(world) = search.find(&wishes) else { panic!("{example}") };
