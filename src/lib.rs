@@ -67,8 +67,8 @@ pub mod cases;
 pub mod draw;
 pub mod prelude;
 
-/// The kinds of nodes and the states that the program `graphrun` knows: the built-in kinds, and the
-/// state of the [software team](team).
+/// Returns the kinds of nodes and the states that the program `graphrun` knows: the built-in kinds, and the state of
+/// the [software team](team).
 pub fn registry() -> workflow::Registry {
     static REGISTRY: std::sync::LazyLock<workflow::Registry> =
         std::sync::LazyLock::new(|| team::register(nodes::registry()));

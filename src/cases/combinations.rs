@@ -37,7 +37,7 @@ pub(super) fn combinations(lengths: &[usize], max: usize) -> Combinations {
     Combinations { chosen: spread, is_all: false }
 }
 
-/// The digits of a number, each with a base of its own.
+/// Returns the digits of a number, each with a base of its own.
 fn digits(lengths: &[usize], mut number: usize) -> Vec<usize> {
     let mut digits: Vec<usize> = lengths
         .iter()
@@ -52,7 +52,7 @@ fn digits(lengths: &[usize], mut number: usize) -> Vec<usize> {
     digits
 }
 
-/// A number without a visible relation to the two given ones: the finalizer of `SplitMix64`.
+/// Returns a number without a visible relation to the two given ones: the finalizer of `SplitMix64`.
 fn mixed(turn: usize, at: usize) -> usize {
     let seed = (turn as u64) << 16 | at as u64;
     let mut mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -216,7 +216,8 @@ pub fn explore(
     search.finish()
 }
 
-/// The limits of a run that reaches none of them. Those of the workflow are there, since its nodes may read what remains.
+/// Returns the limits of a run that reaches none of them. Those of the workflow are there, since its nodes may read
+/// what remains.
 fn unlimited(declared: &Limits) -> Limits {
     Limits {
         steps: UNREACHED_LIMIT,
@@ -523,12 +524,12 @@ fn asked_to_fail(machine: &Machine, before: &Position, records: &[TaskRecord]) -
         || before.failure.is_some()
 }
 
-/// The name that represents the input in a way.
+/// Returns the name that represents the input in a way.
 fn input_name() -> NodeName {
     NodeName::parse("input").expect("it is a word")
 }
 
-/// The name that represents a limit of the run in a way.
+/// Returns the name that represents a limit of the run in a way.
 fn limit_name() -> NodeName {
     NodeName::parse("limit").expect("it is a word")
 }

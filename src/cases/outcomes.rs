@@ -357,7 +357,7 @@ impl<'a> Outcomes<'a> {
     }
 }
 
-/// A failure that the node catches.
+/// Returns a failure that the node catches.
 fn failure(node: &NodeName, kind: ErrorKind) -> Outcome {
     let label = format!("fails: {kind}");
     let result = Err(Failure::new(kind, format!("`{node}` fails: {kind}")));

@@ -315,7 +315,7 @@ fn unknown(name: &str, open: &[OpenQuestion]) -> String {
 mod tests {
     use super::*;
 
-    /// The schema of a Rust type: a choice and an optional comment.
+    /// Returns the schema of a Rust type: a choice and an optional comment.
     fn decision() -> Value {
         json!({
             "type": "object",

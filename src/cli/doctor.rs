@@ -296,7 +296,8 @@ fn programs(loaded: &LoadedWorkflow) -> Check {
     Check::good("programs", detail)
 }
 
-/// Whether the place of a program has it. The packages of a sandbox may have any program before they are installed.
+/// Returns whether the place of a program has it. The packages of a sandbox may have any program before they are
+/// installed.
 fn is_installed(program: &Program) -> bool {
     let name = program.command();
     let is_tool = !name.contains('/') && find_tool(name).is_some();

@@ -29,7 +29,7 @@ pub(super) struct ConnectedModels {
 }
 
 impl ConnectedModels {
-    /// The usable models; none for a recording.
+    /// Returns the usable models; none for a recording.
     pub(super) fn usable(&self) -> &BTreeSet<String> {
         &self.usable
     }

@@ -111,7 +111,7 @@ impl<'w> Needs<'w> {
         Ok(connected)
     }
 
-    /// The sandboxes of its nodes, programs and servers.
+    /// Returns the sandboxes of its nodes, programs and servers.
     pub(super) fn sandboxes(&self) -> Vec<&SandboxSettings> {
         let of_nodes = self.nodes.values().flat_map(|it| it.settings.sandboxes());
         let of_programs = self.programs.iter().filter_map(|it| it.sandbox());
@@ -119,7 +119,7 @@ impl<'w> Needs<'w> {
         of_nodes.chain(of_programs.map(|it| &it.settings)).chain(of_servers).collect()
     }
 
-    /// The commands on this machine.
+    /// Returns the commands on this machine.
     pub(super) fn commands(&self) -> Vec<HostUse<'_>> {
         let of_nodes = self.nodes.values().filter_map(|it| it.settings.host());
         let of_servers = self.servers.iter().filter_map(|it| it.host_use());
@@ -127,7 +127,7 @@ impl<'w> Needs<'w> {
         of_nodes.chain(of_servers).chain(of_programs).collect()
     }
 
-    /// The requests of tools and servers.
+    /// Returns the requests of tools and servers.
     pub(super) fn requests(&self) -> Vec<web::Request<'_>> {
         let tools = self.nodes.values().flat_map(|it| it.settings.declared_tools());
         let of_servers = web::of_servers(self.servers.iter().map(AsRef::as_ref));
@@ -142,7 +142,7 @@ impl<'w> Needs<'w> {
         hosts::access(self.settings, of_hosts.chain(of_sandboxes))
     }
 
-    /// The hosts to which its tools and servers may send requests.
+    /// Returns the hosts to which its tools and servers may send requests.
     pub(super) fn web_access(&self) -> WebAccess {
         web::access(self.settings, self.requests().into_iter())
     }

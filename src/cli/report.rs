@@ -380,7 +380,7 @@ fn usage_by_node(events: &[RunEvent]) -> Vec<(NodeName, Usage)> {
     nodes.into_iter().map(|(node, of_node)| (node, sum(of_node))).collect()
 }
 
-/// A saved run for the tests of its views.
+/// Returns a saved run for the tests of its views.
 #[cfg(test)]
 pub(super) fn sample(status: &str) -> RunReport {
     let (saved, records, events) = saved_sample(status);
@@ -388,7 +388,7 @@ pub(super) fn sample(status: &str) -> RunReport {
     RunReport::new(saved, trace, &events, &Database::default())
 }
 
-/// The saved entries of a run: one task failed without a key, which was added later.
+/// Returns the saved entries of a run: one task failed without a key, which was added later.
 #[cfg(test)]
 fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
     use serde_json::json;

@@ -25,7 +25,7 @@ pub(super) trait Stored: Default + Serialize + DeserializeOwned {
     /// The effect of removing the file, for a remedy.
     const REMOVED: &'static str;
 
-    /// The version of the format that was read.
+    /// Returns the version of the format that was read.
     fn version(&self) -> u32;
 }
 

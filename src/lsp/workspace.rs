@@ -87,8 +87,8 @@ pub(super) struct DocumentView<'w> {
 }
 
 impl Document {
-    /// Whether it is a YAML file of another program, which an editor may open, too. A file without a key may become a
-    /// workflow.
+    /// Returns whether it is a YAML file of another program, which an editor may open, too. A file without a key may
+    /// become a workflow.
     fn is_foreign(&self) -> bool {
         let extension = self.path.as_ref().map(|it| it.extension().unwrap_or_default());
         let is_yaml = extension.is_none_or(|it| it == "yaml" || it == "yml");

@@ -28,12 +28,12 @@ pub struct SourceSpan {
 }
 
 impl SourceSpan {
-    /// The line and the column of the first byte, both counted from one; columns are characters.
+    /// Returns the line and the column of the first byte, both counted from one; columns are characters.
     pub fn line_and_column(&self) -> (usize, usize) {
         self.position(self.range.start)
     }
 
-    /// The line and the column behind the last character that is no white space.
+    /// Returns the line and the column behind the last character that is no white space.
     ///
     /// A YAML block ends where the next one begins, which may be lines below.
     pub fn end_line_and_column(&self) -> (usize, usize) {
@@ -138,7 +138,7 @@ impl Diagnostics {
         self.0.extend(diagnostics);
     }
 
-    /// Whether a diagnostic keeps the workflow from loading.
+    /// Returns whether a diagnostic keeps the workflow from loading.
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|it| it.severity == Severity::Error)
     }
@@ -148,12 +148,12 @@ impl Diagnostics {
         self.0.iter().filter(|it| it.severity == severity).count()
     }
 
-    /// Whether nothing was found.
+    /// Returns whether nothing was found.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The diagnostics in the order of their places; those without one come first.
+    /// Returns the diagnostics in the order of their places; those without one come first.
     pub fn in_order(&self) -> Vec<&Diagnostic> {
         let mut diagnostics: Vec<&Diagnostic> = self.0.iter().collect();
         diagnostics.sort_by_key(|it| {
@@ -163,7 +163,7 @@ impl Diagnostics {
         diagnostics
     }
 
-    /// The value and the warnings if there is no error, else every diagnostic.
+    /// Returns the value and the warnings if there is no error, else every diagnostic.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ const WORD_BYTES_MAX: usize = 64;
 /// More candidates are not compared with a word: a file may have thousands of both.
 const CANDIDATES_MAX: usize = 200;
 
-/// The candidate nearest to a misspelt word, if one is near enough to be meant.
+/// Returns the candidate nearest to a misspelt word, if one is near enough to be meant.
 pub fn did_you_mean<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,

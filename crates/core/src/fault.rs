@@ -81,7 +81,7 @@ impl Point {
     /// Every point in a write to the memory across runs.
     pub const REMEMBERING: [Self; 2] = [Self::MemoryInTransaction, Self::MemoryAfterCommit];
 
-    /// Its name in a plan.
+    /// Returns its name in a plan.
     pub fn name(self) -> &'static str {
         match self {
             Self::AcceptBeforeCommit => "accept.before_commit",

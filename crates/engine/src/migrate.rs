@@ -142,7 +142,7 @@ fn fit_by(
     missing.map_or(Ok(()), |it| Err(RestoreError::Node(it)))
 }
 
-/// The difference reported when the migrated run would have an empty frontier.
+/// Returns the difference reported when the migrated run would have an empty frontier.
 fn nothing_left(position: &Position) -> Difference {
     Difference {
         what: "the migrated run would have no task left".to_owned(),

@@ -73,8 +73,8 @@ impl SharedFolder {
     }
 }
 
-/// Whether all entries can be in a lower layer of a sandbox. Another owner could not be replaced by the user inside, and
-/// only the `.git` at the top can be hidden.
+/// Returns whether all entries can be in a lower layer of a sandbox. Another owner could not be replaced by the user
+/// inside, and only the `.git` at the top can be hidden.
 fn is_plain(root: &Path) -> Result<bool, FolderError> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let mut is_plain = true;

@@ -61,17 +61,17 @@ impl DataLimit {
         Self::MapItems,
     ];
 
-    /// Its name in settings and messages.
+    /// Returns its name in settings and messages.
     pub fn name(self) -> &'static str {
         self.row().0
     }
 
-    /// Its value where nothing is set.
+    /// Returns its value where nothing is set.
     pub fn default_value(self) -> u64 {
         self.row().1
     }
 
-    /// The highest value that it can be set to.
+    /// Returns the highest value that it can be set to.
     pub fn highest_value(self) -> u64 {
         match self {
             // Readers of JSON stop at 128, and a saved value stands inside other records.
@@ -80,13 +80,13 @@ impl DataLimit {
         }
     }
 
-    /// Its value in this process.
+    /// Returns its value in this process.
     pub fn value(self) -> u64 {
         let set = SET.get().and_then(|it| it.get(&self));
         set.copied().unwrap_or_else(|| self.default_value())
     }
 
-    /// The variable of the environment from which the program reads its value.
+    /// Returns the variable of the environment from which the program reads its value.
     pub fn variable(self) -> String {
         format!("GRAPHRUN_LIMIT_{}", self.name().to_ascii_uppercase())
     }

@@ -101,7 +101,7 @@ impl Entry {
     }
 }
 
-/// Whether a workflow can declare a tier of this name.
+/// Returns whether a workflow can declare a tier of this name.
 pub(crate) fn is_tier_name(name: &str) -> bool {
     let is_part = |it: char| it.is_ascii_alphanumeric() || "_-".contains(it);
     name.starts_with(|it: char| it.is_ascii_alphabetic()) && name.chars().all(is_part)

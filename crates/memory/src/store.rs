@@ -275,7 +275,7 @@ impl Search {
 }
 
 impl Filter {
-    /// A condition by a function. An error ends the search.
+    /// Returns a condition by a function. An error ends the search.
     pub fn new(accept: impl Fn(&Entry) -> Result<bool, String> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(accept)))
     }

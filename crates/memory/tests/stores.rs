@@ -575,7 +575,7 @@ fn a_file_of_others_is_refused_and_left_alone() {
     assert!(error.to_string().contains("there is no such file"), "{error}");
 }
 
-/// An embedding of a model, in two dimensions.
+/// Returns an embedding of a model, in two dimensions.
 fn embedding(model: &str, x: f32, y: f32) -> Embedding {
     Embedding { model: model.to_owned(), vector: Vector::of(&[x, y]).unwrap() }
 }

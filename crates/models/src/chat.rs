@@ -274,7 +274,7 @@ impl Finish {
         Self::Other(Self::FAILED_GENERATION.to_owned())
     }
 
-    /// Whether the provider rejected the model's output, which is then the text of the reply.
+    /// Returns whether the provider rejected the model's output, which is then the text of the reply.
     pub fn is_failed_generation(&self) -> bool {
         matches!(self, Self::Other(word) if word == Self::FAILED_GENERATION)
     }

@@ -467,7 +467,7 @@ impl Rejection {
     }
 }
 
-/// An error of building a request. The transport reports its own.
+/// Returns an error of building a request. The transport reports its own.
 fn unexpected(error: &impl std::error::Error) -> ModelError {
     ModelError::BadRequest { status: 0, message: readable(&error.to_string()) }
 }

@@ -95,7 +95,7 @@ impl StatedUsage {
             .then(|| format!("{caller} states usage that cannot be right; ignored: {ignored}"))
     }
 
-    /// Whether a count was ignored, so that the usage is unknown.
+    /// Returns whether a count was ignored, so that the usage is unknown.
     #[cfg(feature = "openai")]
     pub(super) fn has_ignored_count(&self) -> bool {
         self.is_count_ignored

@@ -257,7 +257,7 @@ impl Agent {
         }
     }
 
-    /// The worst case: each model is asked, and its last repair fails, so that the next one is asked.
+    /// Returns the worst case: each model is asked, and its last repair fails, so that the next one is asked.
     fn calls_max(&self) -> Option<u64> {
         let models = &self.definition.models;
         // A program counts as one model.
@@ -375,12 +375,12 @@ impl Node for Agent {
         }
     }
 
-    /// The rendered prompts.
+    /// Returns the rendered prompts.
     fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         Ok(serde_json::to_value(self.messages(ctx, None)?)?)
     }
 
-    /// The messages of the first request. The tools and the schema of the answer are as in that request.
+    /// Returns the messages of the first request. The tools and the schema of the answer are as in that request.
     fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
         let answer = AnswerForm::of(&self.definition.writes, ctx.state.schema())?;
         let mut preview = Map::new();

@@ -94,7 +94,7 @@ impl AskedCall<'_> {
         Question { show, ..question }
     }
 
-    /// The name of an approval for the rest of a run. A changed tool has another one, and each folder.
+    /// Returns the name of an approval for the rest of a run. A changed tool has another one, and each folder.
     fn grant(self) -> String {
         let CheckedTool { tool, fingerprint, .. } = self.tool;
         let whole = json!([fingerprint, tool.input_schema(), self.folder]).to_string();
@@ -102,7 +102,7 @@ impl AskedCall<'_> {
     }
 }
 
-/// The schema of an answer.
+/// Returns the schema of an answer.
 fn schema(tool: &dyn Tool, approval: Approval) -> Value {
     let decisions = match approval {
         Approval::Once => json!(["approve", "reject"]),

@@ -116,7 +116,7 @@ struct RequestSize {
 const TOKEN_CHARACTERS_MAX: u64 = 5;
 
 impl Calls {
-    /// The name of the next call.
+    /// Returns the name of the next call.
     fn name(&self, model: &str, request: &ChatRequest) -> String {
         let ChatRequest { messages, tools, settings, .. } = request;
         let asked: Vec<(&str, &str)> =
@@ -143,7 +143,7 @@ impl Calls {
         self.count(format!("model/{}", &hash[..16]))
     }
 
-    /// The name of a part of the work; a repeated part gets a new name.
+    /// Returns the name of a part of the work; a repeated part gets a new name.
     pub(super) fn count(&self, name: String) -> String {
         let count = *self.state().counts.entry(name.clone()).and_modify(|it| *it += 1).or_insert(1);
         if count == 1 { name } else { format!("{name}/{count}") }
@@ -254,7 +254,7 @@ impl WatchedModel<'_> {
         }
     }
 
-    /// The least usage that a request is likely to have: all of its tokens may come from the provider's cache.
+    /// Returns the least usage that a request is likely to have: all of its tokens may come from the provider's cache.
     fn usage_min(&self, request: &ChatRequest, tokens_min: u64) -> Usage {
         let likely = self.services.estimates.tokens(self.named, whole_characters(request));
         let tokens_min = tokens_min.max(likely.unwrap_or_default());
@@ -620,7 +620,7 @@ pub(super) const MODEL_FAILURES: [ErrorKind; 7] = [
     ErrorKind::Provider,
 ];
 
-/// The failure of a node whose model did not answer.
+/// Returns the failure of a node whose model did not answer.
 pub(super) fn failure_of(error: &ModelError) -> Failure {
     if let ModelError::Program { failure, .. } = error.reason() {
         return Failure::clone(failure);
@@ -656,7 +656,8 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
     }
 }
 
-/// The failure of a node whose only model did not answer: the reader of the message may have several nodes and providers.
+/// Returns the failure of a node whose only model did not answer: the reader of the message may have several nodes and
+/// providers.
 fn failure_of_model(name: &str, error: &ModelError) -> Failure {
     let failure = failure_of(error);
     match error.kind() {
@@ -691,7 +692,7 @@ fn is_answer(error: &ModelError) -> bool {
     matches!(error.kind(), ModelErrorKind::Refused | ModelErrorKind::InvalidOutput)
 }
 
-/// Whether another model may succeed.
+/// Returns whether another model may succeed.
 fn may_fall_back(error: &ModelError) -> bool {
     match error.kind() {
         // The next model may exist, and take the file.

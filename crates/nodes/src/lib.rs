@@ -108,7 +108,7 @@ pub use self::{
     write_files::{Destination, WriteFilesSettings},
 };
 
-/// The built-in kinds, in the order in which messages and completion list them.
+/// Returns the built-in kinds, in the order in which messages and completion list them.
 fn kinds() -> Vec<Arc<dyn Kind>> {
     vec![
         Arc::new(AgentKind),
@@ -136,7 +136,7 @@ fn kinds() -> Vec<Arc<dyn Kind>> {
 static REGISTRY: LazyLock<Registry> =
     LazyLock::new(|| kinds().into_iter().fold(Registry::new(), Registry::kind));
 
-/// The built-in kinds of nodes. A program adds its own kinds, nodes, tools and states.
+/// Returns the built-in kinds of nodes. A program adds its own kinds, nodes, tools and states.
 pub fn registry() -> Registry {
     REGISTRY.clone()
 }
@@ -149,7 +149,7 @@ pub struct Factory {
     cache: Option<Cache>,
 }
 
-/// A factory for workflows that were loaded with the same registry.
+/// Returns a factory for workflows that were loaded with the same registry.
 pub fn factory(services: Services, registry: Registry) -> Factory {
     Factory { services, registry, cache: None }
 }

@@ -176,7 +176,7 @@ fn check_branch(reader: &mut NodeReader<'_>, yaml: &Yaml, branch: &Expression) {
     reader.report().push(diagnostic.help("write a name as git allows it, such as `'\"main\"'`"));
 }
 
-/// Whether git allows a branch of this name (`git check-ref-format`).
+/// Returns whether git allows a branch of this name (`git check-ref-format`).
 fn is_branch_name(name: &str) -> bool {
     let is_refused = |it: char| it.is_ascii_control() || " ~^:?*[\\".contains(it);
     let is_part =

@@ -93,7 +93,8 @@ impl Run {
         self.definition.argv.first().map_or("", String::as_str)
     }
 
-    /// Whether an exit code is a failure. It is a result if a field receives it, unless another attempt follows.
+    /// Returns whether an exit code is a failure. It is a result if a field receives it, unless another attempt
+    /// follows.
     fn is_failure(&self, code: i32, attempt: u32) -> bool {
         let retry = &self.definition.retry;
         let follows = attempt < retry.attempts_max.unwrap_or(1);

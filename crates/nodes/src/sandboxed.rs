@@ -92,7 +92,7 @@ impl PreparedSandbox {
         Ok(Self { sandbox, environment, dependencies, packages, hosts, access, can_mount })
     }
 
-    /// Whether folders are mounted; otherwise their files are copied.
+    /// Returns whether folders are mounted; otherwise their files are copied.
     pub(super) fn can_mount(&self) -> bool {
         self.can_mount.load(Relaxed)
     }

@@ -175,7 +175,7 @@ async fn deliver(delivery: Delivery) -> Result<Vec<PathBuf>, NodeError> {
     })
 }
 
-/// The files of an artifact: objects with a path (`file_path` or `path`) and a `content`.
+/// Returns the files of an artifact: objects with a path (`file_path` or `path`) and a `content`.
 pub(super) fn source_files(files: &Value) -> Result<Vec<SourceFile>, NodeError> {
     let text = |file: &Value, key: &str| file.get(key).and_then(Value::as_str).map(str::to_owned);
     let read = |file: &Value| {

@@ -31,7 +31,7 @@ pub struct TestCounts {
 }
 
 impl TestCounts {
-    /// All tests.
+    /// Returns all tests.
     pub fn total(self) -> u32 {
         self.passed.saturating_add(self.failed).saturating_add(self.skipped)
     }
@@ -65,7 +65,7 @@ impl ReportForm {
     /// Every form.
     pub const ALL: [Self; 5] = [Self::Junit, Self::Tap, Self::Libtest, Self::Go, Self::Jest];
 
-    /// Its name in workflows.
+    /// Returns its name in workflows.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Junit => "junit",
@@ -76,7 +76,7 @@ impl ReportForm {
         }
     }
 
-    /// Whether the report is one document, so that it cannot be mixed with other output.
+    /// Returns whether the report is one document, so that it cannot be mixed with other output.
     pub fn needs_file(self) -> bool {
         matches!(self, Self::Junit | Self::Jest)
     }

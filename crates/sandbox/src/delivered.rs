@@ -38,7 +38,7 @@ impl DeliveredFiles {
         read.filter(|it| it.v == VERSION).unwrap_or_default()
     }
 
-    /// Whether a file with this content is from a delivery.
+    /// Returns whether a file with this content is from a delivery.
     pub(super) fn knows(&self, path: &str, content: &[u8]) -> bool {
         self.files.get(path).is_some_and(|it| it.contains(&hash(content)))
     }

@@ -101,7 +101,7 @@ impl SandboxError {
         move |source| Self::Io { attempt, source }
     }
 
-    /// The advice to the operator, if there is any.
+    /// Returns the advice to the operator, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::MissingTool { tool, package } => {

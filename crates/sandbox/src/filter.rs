@@ -205,8 +205,8 @@ fn program(
     SeccompFilter::new(rules, SeccompAction::Allow, answer, architecture)?.try_into()
 }
 
-/// A program that kills a process for an x32 call: these are the same calls under other numbers,
-/// which the other programs do not cover.
+/// Returns a program that kills a process for an x32 call: these are the same calls under other numbers, which the
+/// other programs do not cover.
 fn without_x32() -> BpfProgram {
     const LOAD_CALL_NUMBER: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS, offset 0 of seccomp_data
     const JUMP_IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K

@@ -366,7 +366,7 @@ mod tests {
         command.run(&CancellationToken::new()).await.unwrap()
     }
 
-    /// Whether a process with this text among its arguments lives.
+    /// Returns whether a process with this text among its arguments lives.
     fn lives(argument: &str) -> bool {
         let all = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
         all.filter(|it| it.file_name().to_str().is_some_and(|it| it.parse::<u32>().is_ok())).any(

@@ -79,12 +79,12 @@ impl Interpreter {
         [ARCH.as_bytes(), executable, self.version.as_bytes(), self.cache_tag.as_bytes()]
     }
 
-    /// The folder of packages, below an environment's folder.
+    /// Returns the folder of packages, below an environment's folder.
     pub(super) fn site_packages(&self) -> PathBuf {
         format!("lib/python{}.{}/site-packages", self.major, self.minor).into()
     }
 
-    /// The mount that makes the interpreter exist inside.
+    /// Returns the mount that makes the interpreter exist inside.
     pub(super) fn mount(&self) -> Option<Mount> {
         let is_visible = self.prefix.starts_with("/usr");
         (!is_visible).then(|| Mount { host: self.prefix.clone(), inside: self.prefix.clone() })
@@ -99,8 +99,7 @@ impl Interpreter {
     }
 }
 
-/// Whether the user inside the sandbox can read a folder of the host: this user, or `nobody`
-/// instead of root.
+/// Returns whether the user inside the sandbox can read a folder of the host: this user, or `nobody` instead of root.
 pub(super) fn is_readable_inside(folder: &Path) -> bool {
     if !geteuid().is_root() {
         return fs::read_dir(folder).is_ok();

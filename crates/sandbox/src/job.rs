@@ -82,7 +82,7 @@ pub struct Collect {
 }
 
 impl Collect {
-    /// The paths of single files.
+    /// Returns the paths of single files.
     pub(super) fn files(&self) -> impl Iterator<Item = &String> {
         self.work.iter().chain(&self.temporary)
     }
@@ -181,7 +181,7 @@ impl ProgramEnd {
         }
     }
 
-    /// The exit code, if the program ended by exiting.
+    /// Returns the exit code, if the program ended by exiting.
     pub fn exit_code(self) -> Option<i32> {
         match self {
             Self::Exited(code) => Some(code),
@@ -235,7 +235,7 @@ impl Job {
 }
 
 impl Mount {
-    /// Whether the mount hides no part of the sandbox itself.
+    /// Returns whether the mount hides no part of the sandbox itself.
     fn is_harmless(&self) -> bool {
         let text = self.inside.to_str().unwrap_or_default();
         let plain = text.starts_with('/')
@@ -272,8 +272,8 @@ const DANGEROUS_NAMES: [&str; 12] = [
     "TAR_OPTIONS",
 ];
 
-/// Whether a job may set a variable of this name: neither a loader, a shell, a runtime nor the
-/// sandbox obeys it.
+/// Returns whether a job may set a variable of this name: neither a loader, a shell, a runtime nor the sandbox obeys
+/// it.
 pub fn is_harmless_variable(name: &str) -> bool {
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');

@@ -29,13 +29,13 @@ pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
     (announced.is_none() && results > 0 && targets <= results).then_some(total)
 }
 
-/// The number in `running 3 tests`.
+/// Returns the number in `running 3 tests`.
 fn announced_tests(line: &str) -> Option<u32> {
     let rest = line.strip_prefix("running ")?;
     rest.strip_suffix(" tests").or_else(|| rest.strip_suffix(" test"))?.parse().ok()
 }
 
-/// The counts of `ok. 1 passed; 0 failed; …`, and the number of tests that were announced.
+/// Returns the counts of `ok. 1 passed; 0 failed; …`, and the number of tests that were announced.
 fn counts_of(result: &str) -> Option<(TestCounts, u32)> {
     let (status, numbers) = result.split_once(". ")?;
     let mut numbers = numbers.split("; ");

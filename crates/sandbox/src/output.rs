@@ -29,12 +29,13 @@ impl Output {
         self.tail.drain(..self.tail.len().saturating_sub(KEPT_BYTES));
     }
 
-    /// The number of all bytes, kept or not.
+    /// Returns the number of all bytes, kept or not.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// The text to show. Keys are removed before truncation, because a part of a key would not be recognised later.
+    /// Returns the text to show. Keys are removed before truncation, because a part of a key would not be recognised
+    /// later.
     pub(super) fn into_text(mut self) -> String {
         let omitted = self.total - (self.head.len() + self.tail.len()) as u64;
         if omitted == 0 {

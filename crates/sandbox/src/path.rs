@@ -130,8 +130,8 @@ pub fn check_path(path: &str) -> Result<(), PathError> {
     }
 }
 
-/// Whether it is a letter or digit and no part of another one: no mark, no letter of a decomposed Hangul syllable, and no filler,
-/// which is an invisible letter.
+/// Returns whether it is a letter or digit and no part of another one: no mark, no letter of a decomposed Hangul
+/// syllable, and no filler, which is an invisible letter.
 fn is_plain_letter(letter: char) -> bool {
     let is_part = matches!(
         letter,

@@ -76,8 +76,8 @@ impl ProcessTree {
         send_kill(self.monitor);
     }
 
-    /// Whether the sandbox is empty. The monitor ends a moment before process 1, and process 1 becomes a zombie, or
-    /// vanishes, only after the kernel has ended every other process of its namespace.
+    /// Returns whether the sandbox is empty. The monitor ends a moment before process 1, and process 1 becomes a
+    /// zombie, or vanishes, only after the kernel has ended every other process of its namespace.
     pub(super) fn is_empty(&self) -> bool {
         let Some(init) = self.init else { return true };
         if let Ok(init) = i32::try_from(init) {
@@ -87,7 +87,7 @@ impl ProcessTree {
         has_ended(init)
     }
 
-    /// Whether all processes together exceed the memory limit, or have made too many files.
+    /// Returns whether all processes together exceed the memory limit, or have made too many files.
     pub(super) fn is_beyond(&self, memory_bytes: u64) -> bool {
         let processes = self.processes();
         // Resident pages shared by several processes count once for each. That is cheap and never too low, so only a
@@ -114,12 +114,12 @@ impl ProcessTree {
     }
 }
 
-/// Whether this kernel lists children, which the tree needs.
+/// Returns whether this kernel lists children, which the tree needs.
 pub(super) fn is_supported() -> bool {
     fs::exists("/proc/thread-self/children").unwrap_or(false)
 }
 
-/// Whether a process is gone, or is a zombie until its parent waits for it.
+/// Returns whether a process is gone, or is a zombie until its parent waits for it.
 pub(super) fn has_ended(process: u32) -> bool {
     match fs::read_to_string(format!("/proc/{process}/stat")) {
         // The name before the state is in brackets and may contain anything, even brackets.
@@ -128,7 +128,7 @@ pub(super) fn has_ended(process: u32) -> bool {
     }
 }
 
-/// The children of all threads of a process; none if it is gone.
+/// Returns the children of all threads of a process; none if it is gone.
 pub(super) fn children(process: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
     threads
@@ -140,14 +140,14 @@ pub(super) fn children(process: u32) -> Vec<u32> {
         .collect()
 }
 
-/// The touched memory of a process that no file on disk backs.
+/// Returns the touched memory of a process that no file on disk backs.
 fn resident_bytes(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     sum_of_fields(&status, &["RssAnon:", "RssShmem:"])
 }
 
-/// The same, with shared pages divided among their users. If the kernel lacks or hides this figure, the coarse one is
-/// used.
+/// Returns the same, with shared pages divided among their users. If the kernel lacks or hides this figure, the coarse
+/// one is used.
 fn proportional_bytes(process: u32) -> u64 {
     match fs::read_to_string(format!("/proc/{process}/smaps_rollup")) {
         Ok(rollup) if rollup.contains("Pss_Anon:") => {

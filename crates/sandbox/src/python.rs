@@ -42,8 +42,8 @@ pub struct PythonEnvironment {
     mounts: Vec<Mount>,
 }
 
-/// The default folder for environments: the user's cache, or root's, which `nobody` can read. `None` if a user has
-/// neither.
+/// Returns the default folder for environments: the user's cache, or root's, which `nobody` can read. `None` if a user
+/// has neither.
 ///
 /// Takes the values of `HOME` and `XDG_CACHE_HOME`, because a library does not read the environment.
 pub fn default_cache_dir(home: Option<&Path>, xdg_cache_home: Option<&Path>) -> Option<PathBuf> {
@@ -99,29 +99,29 @@ impl PythonEnvironment {
         self
     }
 
-    /// The interpreter, as a program of a [`Job`](super::Job).
+    /// Returns the interpreter, as a program of a [`Job`](super::Job).
     pub fn python(&self) -> &'static str {
         "/env/bin/python3"
     }
 
-    /// The mounts that a job with the interpreter needs.
+    /// Returns the mounts that a job with the interpreter needs.
     pub fn mounts(&self) -> &[Mount] {
         &self.mounts
     }
 
-    /// The folder of the environment on the host.
+    /// Returns the folder of the environment on the host.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Whether a package or module of this name is installed.
+    /// Returns whether a package or module of this name is installed.
     pub fn has_module(&self, name: &str) -> bool {
         let path = |folder: &PathBuf| folder.join(name);
         self.packages.iter().map(path).any(|it| it.is_dir() || it.with_extension("py").is_file())
     }
 }
 
-/// The key of an environment: everything in which two environments differ.
+/// Returns the key of an environment: everything in which two environments differ.
 fn key(interpreter: &Interpreter, requirements: &[String]) -> String {
     let packages = requirements.iter().map(String::as_bytes);
     key_of([FORMAT.as_bytes()].into_iter().chain(interpreter.identity()).chain(packages))

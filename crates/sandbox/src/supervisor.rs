@@ -325,7 +325,7 @@ fn keep(kept: &mut Vec<u8>, bytes: &[u8], bytes_max: usize) {
     kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
 
-/// The missing program, as reported by the script inside.
+/// Returns the missing program, as reported by the script inside.
 fn missing(word: &[u8]) -> String {
     let text = String::from_utf8_lossy(word);
     let text = text.trim_end();
@@ -345,7 +345,7 @@ impl Stream {
         Self { file: Some(File::from(end.into())), buffer: vec![0; 64 << 10].into() }
     }
 
-    /// The descriptor to wait for, unless the stream has ended.
+    /// Returns the descriptor to wait for, unless the stream has ended.
     fn open(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(AsFd::as_fd)
     }
@@ -410,7 +410,7 @@ fn is_not_now(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// The exit code, as a shell would report it.
+/// Returns the exit code, as a shell would report it.
 fn code_of(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }

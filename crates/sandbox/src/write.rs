@@ -240,7 +240,7 @@ impl Place {
         }
     }
 
-    /// The content of the existing file.
+    /// Returns the content of the existing file.
     fn content(&self) -> Result<Option<Vec<u8>>, WriteError> {
         let content = self.parent.read_own(&self.name, CONTENT_BYTES_MAX);
         content.map_err(|it| write_error(&self.path, it))
@@ -258,7 +258,7 @@ impl Place {
     }
 }
 
-/// The list of a folder, if it has one.
+/// Returns the list of a folder, if it has one.
 fn known(folder: &Folder) -> Option<Vec<u8>> {
     folder.read_own(delivered::LIST, delivered::BYTES_MAX).ok().flatten()
 }
@@ -275,7 +275,7 @@ fn write_temporary(parent: &Folder, name: &str, content: &[u8]) -> Result<(), Be
     parent.write_new(&temporary_name(name), content)
 }
 
-/// The temporary name of a file.
+/// Returns the temporary name of a file.
 fn temporary_name(name: &str) -> String {
     format!(".graphrun-{name}.tmp")
 }

@@ -55,7 +55,7 @@ pub fn check_argument(
     }
 }
 
-/// The advice to write a command line as a list, with the list itself if the value is a line.
+/// Returns the advice to write a command line as a list, with the list itself if the value is a line.
 fn as_list(key: &str, yaml: &Yaml) -> String {
     let words: Vec<&str> = yaml.text().unwrap_or_default().split_whitespace().collect();
     let plain = |it: &&str| it.chars().all(|it| it.is_ascii_alphanumeric() || "_-./=".contains(it));

@@ -65,17 +65,17 @@ pub(super) fn read_cache(
     Some(caching)
 }
 
-/// Whether a node finds packages of a repository, which differ from run to run.
+/// Returns whether a node finds packages of a repository, which differ from run to run.
 fn has_dependencies(settings: &dyn NodeSettings) -> bool {
     settings.all_sandboxes().any(|it| !it.dependencies.is_empty())
 }
 
-/// Whether a tool of a node runs in a folder of the run.
+/// Returns whether a tool of a node runs in a folder of the run.
 fn has_tool_in_folder(settings: &dyn NodeSettings) -> bool {
     settings.declared_tools().iter().any(|it| it.folder().is_some())
 }
 
-/// Whether a node runs a command on this machine.
+/// Returns whether a node runs a command on this machine.
 fn is_on_host(settings: &dyn NodeSettings) -> bool {
     settings.host().is_some() || settings.programs().iter().any(|it| it.host_use().is_some())
 }

@@ -342,22 +342,22 @@ impl Declarations {
         self.nodes.get(name).or_else(|| Some(self.groups.get_key_value(name)?.0))
     }
 
-    /// Whether a node may have been meant as a part of something: it is no part of anything, and
-    /// some `parallel` or `map` has an invalid part.
+    /// Returns whether a node may have been meant as a part of something: it is no part of anything, and some
+    /// `parallel` or `map` has an invalid part.
     pub(super) fn may_be_a_part(&self, name: &NodeName) -> bool {
         let has_parts = |it: &&NodeName| !self.joins.contains_key(*it);
         self.vague.iter().any(|it| has_parts(&it) && it != name)
             && self.follows(name) == Follows::Then
     }
 
-    /// Whether a node may have been meant as the node of a `map`, with an item of any name.
+    /// Returns whether a node may have been meant as the node of a `map`, with an item of any name.
     pub(super) fn may_have_an_item(&self, name: &NodeName) -> bool {
         let is_map =
             |it: &&NodeName| !self.joins.contains_key(*it) && !self.groups.contains_key(*it);
         self.vague.iter().any(|it| is_map(&it) && it != name) && self.follows(name) == Follows::Then
     }
 
-    /// The continuation behind a name, as given by its position.
+    /// Returns the continuation behind a name, as given by its position.
     pub(super) fn follows(&self, name: &NodeName) -> Follows {
         if let Some((map, _)) = self.maps.iter().find(|(_, node)| *node == name) {
             return Follows::Map(map.clone());
@@ -373,7 +373,7 @@ impl Declarations {
         Follows::Then
     }
 
-    /// The first nodes of a name.
+    /// Returns the first nodes of a name.
     pub(super) fn starts(&self, name: &NodeName) -> Vec<NodeName> {
         match self.groups.get(name) {
             Some(branches) => {
@@ -383,7 +383,7 @@ impl Declarations {
         }
     }
 
-    /// The last nodes of a name.
+    /// Returns the last nodes of a name.
     pub(super) fn ends(&self, name: &NodeName) -> Vec<NodeName> {
         match self.groups.get(name) {
             Some(branches) => {
@@ -393,7 +393,7 @@ impl Declarations {
         }
     }
 
-    /// Every node of each `parallel`, for drawings.
+    /// Returns every node of each `parallel`, for drawings.
     pub(super) fn members(&self) -> BTreeMap<NodeName, Vec<NodeName>> {
         self.groups.keys().map(|it| (it.clone(), self.members_of(it))).collect()
     }
@@ -416,7 +416,7 @@ impl Declarations {
         Some(self.starts(head).into_iter().map(Target::Node).collect())
     }
 
-    /// Every name that can be a target.
+    /// Returns every name that can be a target.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         self.names().chain(["end", "fail"])
     }
@@ -500,12 +500,12 @@ impl Declarations {
         words.iter().flat_map(|it| self.resolve(report, it)).collect()
     }
 
-    /// Whether a node waits for others of which some are unknown.
+    /// Returns whether a node waits for others of which some are unknown.
     pub(super) fn is_doubted_join(&self, name: &NodeName) -> bool {
         self.vague.contains(name) && self.joins.contains_key(name)
     }
 
-    /// Whether a node with a `join` waits for another one.
+    /// Returns whether a node with a `join` waits for another one.
     pub(super) fn is_awaited(&self, from: &NodeName, by: &NodeName) -> bool {
         self.joins.get(by).is_some_and(|it| it.nodes.contains(from))
     }

@@ -270,7 +270,7 @@ impl Workflow {
 }
 
 impl SandboxSettings {
-    /// The part of the cache key of jobs in this sandbox.
+    /// Returns the part of the cache key of jobs in this sandbox.
     pub fn fingerprint(&self) -> Value {
         let Self { memory_bytes, time, room_bytes, requirements, network, dependencies } = self;
         let mut fingerprint = json!({
@@ -289,7 +289,7 @@ impl SandboxSettings {
         fingerprint
     }
 
-    /// The limits of a job in this sandbox.
+    /// Returns the limits of a job in this sandbox.
     pub fn limits(&self) -> graphrun_sandbox::Limits {
         let default = graphrun_sandbox::Limits::default();
         graphrun_sandbox::Limits {

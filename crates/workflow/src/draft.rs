@@ -133,7 +133,7 @@ impl<'y> WorkflowDraft<'y> {
     }
 }
 
-/// Whether a mistake hides a way that a node has besides its edges, or a misspelt key hides an edge.
+/// Returns whether a mistake hides a way that a node has besides its edges, or a misspelt key hides an edge.
 fn hides_ways(section: &Section<'_>, report: &Report, errors_before: usize) -> bool {
     let has_error = report.error_count() > errors_before;
     ["then", "catch", "exhausted"].into_iter().any(|key| match section.get(key) {
@@ -230,7 +230,7 @@ fn arguments_of(kind: &RegisteredKind, key: &str) -> Option<String> {
     (is_meant && kind.takes(ARGUMENTS)).then(|| format!("this format calls it `{ARGUMENTS}`"))
 }
 
-/// The kind of a node, if it has exactly one.
+/// Returns the kind of a node, if it has exactly one.
 fn kind_of<'r>(
     report: &mut Report,
     entry: &Entry,
@@ -271,7 +271,7 @@ fn kind_of<'r>(
 }
 
 impl EdgeDraft<'_> {
-    /// Whether it is a route behind one node with another one as a target.
+    /// Returns whether it is a route behind one node with another one as a target.
     pub(super) fn may_lead(&self, from: &NodeName, to: &NodeName) -> bool {
         let Self::Route { from: source, route, .. } = self else { return false };
         let leads = |it: &RouteChoice| it.to.iter().any(|it| it.node() == Some(to));
@@ -280,7 +280,7 @@ impl EdgeDraft<'_> {
 }
 
 impl RouteDraft<'_> {
-    /// The facts that each decision proves; nothing, if none does.
+    /// Returns the facts that each decision proves; nothing, if none does.
     pub(super) fn proved(&self, schema: &Schema, success: &SuccessFields) -> Vec<Vec<ProvedFact>> {
         self.learned(|it| facts_after(it, schema, success))
     }
@@ -299,7 +299,7 @@ impl RouteDraft<'_> {
         }
     }
 
-    /// The possible decisions, of which exactly one is made.
+    /// Returns the possible decisions, of which exactly one is made.
     pub(super) fn choices(&self) -> Vec<RouteChoice> {
         match self {
             Self::Cases { cases, .. } => {
@@ -324,7 +324,7 @@ fn text_of(yaml: &Yaml) -> &str {
     yaml.text().unwrap_or_default()
 }
 
-/// The choices of cases with their conditions.
+/// Returns the choices of cases with their conditions.
 pub(super) fn case_choices<'a>(
     cases: impl Iterator<Item = (Option<&'a str>, &'a Vec<Target>)>,
 ) -> Vec<RouteChoice> {
@@ -333,7 +333,7 @@ pub(super) fn case_choices<'a>(
     targets.into_iter().zip(known).map(|(to, known)| choice(to, &known)).collect()
 }
 
-/// The choices of a match over this expression, with the value of each.
+/// Returns the choices of a match over this expression, with the value of each.
 pub(super) fn match_choices<'a>(
     on: &str,
     arms: impl Iterator<Item = (&'a str, &'a Vec<Target>)>,
@@ -358,7 +358,7 @@ fn learned_by_match<'a, T: Clone>(
     values.map(learned).collect()
 }
 
-/// A choice that proves these values present.
+/// Returns a choice that proves these values present.
 fn choice(to: &[Target], known: &[PresentValue]) -> RouteChoice {
     let whole = known.iter().filter(|it| it.path == it.name);
     let known = whole.filter_map(|it| ChannelName::parse(&it.name).ok()).collect();

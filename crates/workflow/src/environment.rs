@@ -144,12 +144,12 @@ impl<'e> NodeScope<'e> {
         self.item.map(|it| (it.name.as_str(), &it.ty))
     }
 
-    /// The use of an expression that is evaluated when the node starts.
+    /// Returns the use of an expression that is evaluated when the node starts.
     pub(crate) fn before<'t>(&self) -> ExpressionUse<'t> {
         ExpressionUse::at(self.env.flow.before(self.name))
     }
 
-    /// The use of an expression that is evaluated when the node has finished.
+    /// Returns the use of an expression that is evaluated when the node has finished.
     pub(crate) fn after<'t>(&self) -> ExpressionUse<'t> {
         ExpressionUse::at(self.env.flow.after(self.name))
     }
@@ -274,7 +274,7 @@ impl<'e> NodeScope<'e> {
         check_in(report, loaded, scope);
     }
 
-    /// The prompt for the node.
+    /// Returns the prompt for the node.
     pub(crate) fn finish_prompt(&self, loaded: LoadedPrompt) -> Prompt {
         loaded.prompt.for_item(self.item.map(|it| (it.name.as_str(), &it.ty)))
     }
@@ -339,7 +339,7 @@ fn check_memory(report: &mut Report, tiers: &Tiers, tool: BuiltIn, word: &Spanne
     });
 }
 
-/// The tool of a name: declared, registered or built in.
+/// Returns the tool of a name: declared, registered or built in.
 pub(crate) fn find_tool(
     report: &mut Report,
     registry: &Registry,

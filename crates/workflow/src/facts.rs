@@ -104,18 +104,18 @@ impl Fact {
 }
 
 impl FactsView<'_> {
-    /// The time when the step began, as a text.
+    /// Returns the time when the step began, as a text.
     pub(crate) fn now(&self) -> Value {
         self.facts.began.unwrap_or_default().to_string().into()
     }
 
-    /// The usage of one node.
+    /// Returns the usage of one node.
     pub(crate) fn usage_of(&self, node: &str) -> Value {
         usage_value(&self.facts.node_usage.get(node).copied().unwrap_or_default())
     }
 }
 
-/// The type of the usage of models.
+/// Returns the type of the usage of models.
 pub(crate) fn usage_type() -> Type {
     let whole = ["tokens", "input_tokens", "output_tokens", "calls"].map(|it| (it, COUNT));
     let optional = [

@@ -117,7 +117,7 @@ impl NodesRead<'_> {
     }
 }
 
-/// The kinds of failure of the nodes of a workflow, at any depth.
+/// Returns the kinds of failure of the nodes of a workflow, at any depth.
 fn of_workflow(workflow: &Workflow) -> Failures {
     let mut failures = BTreeSet::new();
     for (name, definition) in &workflow.nodes {
@@ -136,7 +136,7 @@ fn of_workflow(workflow: &Workflow) -> Failures {
     Some(failures)
 }
 
-/// Whether a node only leads to others, which fail in its place.
+/// Returns whether a node only leads to others, which fail in its place.
 fn is_structure(settings: &dyn NodeSettings) -> bool {
     settings.downcast_ref::<MapSettings>().is_some()
         || settings.downcast_ref::<EnterNode>().is_some()

@@ -81,7 +81,7 @@ pub(crate) fn read_scripts(
     scripts
 }
 
-/// The paths of the entries of a folder.
+/// Returns the paths of the entries of a folder.
 fn entries(root: &Folder, path: &str) -> Result<Vec<String>, BeneathError> {
     let mut paths = Vec::new();
     for entry in root.entries(Path::new(path))? {

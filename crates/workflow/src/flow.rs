@@ -93,26 +93,26 @@ impl Flow {
         Self { nodes, paths: Arc::new(paths) }
     }
 
-    /// The fields that are assigned whenever a run is done.
+    /// Returns the fields that are assigned whenever a run is done.
     pub(super) fn at_end(&self) -> BTreeSet<ChannelName> {
         let written = self.paths.net.written_at_end();
         let fields = self.paths.fields.iter().filter(|(_, at)| written.contains(**at));
         fields.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether a node may write a field.
+    /// Returns whether a node may write a field.
     pub(super) fn may_write(&self, node: &NodeName, field: &str) -> bool {
         let (node, field) = (self.nodes.get(node), self.paths.field(field));
         node.zip(field)
             .is_some_and(|(node, field)| self.paths.net.nodes[*node].may_assign.contains(field))
     }
 
-    /// The fields that are assigned before the first step.
+    /// Returns the fields that are assigned before the first step.
     pub(super) fn at_start(&self) -> AssignedFields {
         AssignedFields::at_start(&self.paths)
     }
 
-    /// The fields that are assigned when a node starts.
+    /// Returns the fields that are assigned when a node starts.
     pub(super) fn before(&self, node: &NodeName) -> AssignedFields {
         match self.nodes.get(node) {
             Some(node) => AssignedFields::before(&self.paths, *node),
@@ -120,7 +120,7 @@ impl Flow {
         }
     }
 
-    /// The facts that hold when a node starts, because routes before it have proved them.
+    /// Returns the facts that hold when a node starts, because routes before it have proved them.
     pub(super) fn proved_before(&self, node: &NodeName) -> KnownFacts {
         self.nodes.get(node).map(|it| self.paths.proved_before(*it)).unwrap_or_default()
     }
@@ -138,7 +138,7 @@ impl Flow {
         }
     }
 
-    /// The fields that are assigned when a node has finished.
+    /// Returns the fields that are assigned when a node has finished.
     pub(super) fn after(&self, node: &NodeName) -> AssignedFields {
         match self.nodes.get(node) {
             Some(node) => AssignedFields::after(&self.paths, *node),
@@ -220,7 +220,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Whether a reported mistake leaves it open what some node changes, or where it leads.
+    /// Returns whether a reported mistake leaves it open what some node changes, or where it leads.
     fn is_doubtful(self) -> bool {
         let is_registered = |it: &NodeDraft<'_>| {
             it.section
@@ -236,7 +236,7 @@ impl<'a> Sources<'a> {
             || self.draft.nodes.iter().any(is_open)
     }
 
-    /// Whether a reported mistake hides some way.
+    /// Returns whether a reported mistake hides some way.
     pub(super) fn lacks_ways(self) -> bool {
         self.lacks_start
             || self.draft.lacks_ways
@@ -248,7 +248,7 @@ impl<'a> Sources<'a> {
         self.schema.channels().iter().map(|it| it.name().clone()).collect()
     }
 
-    /// The fields that were probably meant as assigned before the first step.
+    /// Returns the fields that were probably meant as assigned before the first step.
     fn doubted_at_start(self) -> Vec<ChannelName> {
         let input = self.top.get("input").map(Yaml::words).unwrap_or_default();
         if input.iter().any(|it| self.schema.channel(it).is_none()) {
@@ -280,7 +280,7 @@ impl<'a> Sources<'a> {
         DraftNode { policies, has_condition, may_assign, must_assign }
     }
 
-    /// The fields that a node may write, and those that it writes whenever it finishes.
+    /// Returns the fields that a node may write, and those that it writes whenever it finishes.
     ///
     /// A node without valid ones counts as assigning every field, so that no reader of its fields
     /// is reported.
@@ -326,8 +326,8 @@ impl<'a> Sources<'a> {
         names.map(|it| Some(self.schema.channel(it)?.name().clone())).collect()
     }
 
-    /// The fields that show the success of commands. Only commands write such a field, so it shows the success of the
-    /// last one, also later in the run.
+    /// Returns the fields that show the success of commands. Only commands write such a field, so it shows the success
+    /// of the last one, also later in the run.
     fn success(self) -> SuccessFields {
         let shown = |node: &NodeDraft<'a>| {
             let kinds = self.registry.kinds_of(node.section.yaml());
@@ -398,7 +398,8 @@ impl<'a> Sources<'a> {
         self.draft.edges.iter().map(edge).chain(misled).chain(doubted).collect()
     }
 
-    /// The edges of a match that lacks a case, which is reported: the case may have been meant to lead to any node.
+    /// Returns the edges of a match that lacks a case, which is reported: the case may have been meant to lead to any
+    /// node.
     fn led_anywhere(self, edge: &'a EdgeDraft<'a>) -> Option<DraftEdge<'a>> {
         let EdgeDraft::Route { from, route: RouteDraft::Match { on, arms, .. }, .. } = edge else {
             return None;
@@ -432,15 +433,14 @@ impl<'a> Sources<'a> {
         target.node().is_some_and(|it| self.declarations.is_doubted_join(it))
     }
 
-    /// An edge to a node that waits for others of which some are unknown: these may have assigned
-    /// every field.
+    /// Returns an edge to a node that waits for others of which some are unknown: these may have assigned every field.
     fn doubted(self, from: &'a NodeName, to: Target) -> DraftEdge<'a> {
         let choice = RouteChoice { to: vec![to], is_dispatched: false, known: self.every_field() };
         DraftEdge::Choice { from, choices: vec![choice], proved: Vec::new() }
     }
 }
 
-/// Whether a match over `true` and `false` lacks one of them, which is reported.
+/// Returns whether a match over `true` and `false` lacks one of them, which is reported.
 fn lacks_bool(edge: &EdgeDraft<'_>) -> bool {
     let EdgeDraft::Route { route: RouteDraft::Match { arms, .. }, .. } = edge else { return false };
     matches!(arms.as_slice(), [(only, _)] if matches!(only.text.as_str(), "true" | "false"))

@@ -125,7 +125,7 @@ fn read(name: &str, text: &str) -> Result<Yaml, Diagnostics> {
     }
 }
 
-/// Whether two values read the same: quotes may decide the type of a value.
+/// Returns whether two values read the same: quotes may decide the type of a value.
 fn is_same(one: &Yaml, other: &Yaml) -> bool {
     match (&one.data, &other.data) {
         (Data::Null, Data::Null) => true,

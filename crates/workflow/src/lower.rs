@@ -143,7 +143,7 @@ struct Interface {
 }
 
 impl Interface {
-    /// Whether a field may have a value that no node writes.
+    /// Returns whether a field may have a value that no node writes.
     fn gives(&self, channel: &Channel) -> bool {
         let name = channel.name();
         self.input.contains(name) || self.inbox.contains(name) || channel.default().is_some()
@@ -313,7 +313,7 @@ fn check_outputs(report: &mut Report, top: &Section<'_>, env: &Environment, inte
     }
 }
 
-/// Whether a value is the number of a version. In quotes it would be a text.
+/// Returns whether a value is the number of a version. In quotes it would be a text.
 pub(super) fn is_version(yaml: &Yaml, version: &str) -> bool {
     matches!(&yaml.data, Data::Scalar { text, plain: true } if text == version)
 }
@@ -478,7 +478,7 @@ fn warn_of_unused_fields(
     }
 }
 
-/// The words of a value: one or several.
+/// Returns the words of a value: one or several.
 fn words_of(yaml: &Yaml) -> Vec<SpannedText> {
     yaml.items().iter().chain([yaml]).filter_map(Yaml::word).collect()
 }

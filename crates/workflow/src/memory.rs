@@ -243,7 +243,7 @@ pub fn embedding_models(tiers: &Tiers, writes: bool) -> BTreeSet<&str> {
 }
 
 impl Tier {
-    /// The type of an entry in expressions, and of the items that a recall writes.
+    /// Returns the type of an entry in expressions, and of the items that a recall writes.
     pub fn entry_type(&self) -> Type {
         let field = |name: &str, ty| Field { name: name.into(), ty };
         let text = || Type::String;
@@ -395,7 +395,7 @@ pub(super) fn tier_types<'y>(top: &Section<'y>) -> impl Iterator<Item = (&'y str
     tiers.iter().filter_map(|it| Some((it.key.text.as_str(), it.value.get("type")?)))
 }
 
-/// The names of the tiers that runs may write, or of all.
+/// Returns the names of the tiers that runs may write, or of all.
 pub(super) fn names(tiers: &Tiers, writable: bool) -> BTreeSet<&str> {
     let fits = |it: &Tier| !writable || !it.is_read_only;
     tiers.iter().filter(|(_, it)| fits(it)).map(|(name, _)| name.as_str()).collect()

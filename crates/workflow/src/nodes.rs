@@ -129,7 +129,7 @@ impl WithoutEffect {
     }
 }
 
-/// Whether a node only computes fields from the state.
+/// Returns whether a node only computes fields from the state.
 pub(super) fn is_pure(settings: &dyn NodeSettings) -> bool {
     settings.computes().is_some() && settings.choices().is_none()
 }

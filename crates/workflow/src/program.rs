@@ -91,7 +91,7 @@ impl ProgramProtocol {
         }
     }
 
-    /// Whether its programs state the cost of their work. A table of prices is not needed then.
+    /// Returns whether its programs state the cost of their work. A table of prices is not needed then.
     pub fn states_cost(self) -> bool {
         match self {
             Self::Claude => true,

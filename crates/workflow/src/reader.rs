@@ -91,7 +91,7 @@ pub(super) fn read(report: &mut Report) -> Option<Yaml> {
 }
 
 impl Yaml {
-    /// The text of a scalar.
+    /// Returns the text of a scalar.
     pub fn text(&self) -> Option<&str> {
         match &self.data {
             Data::Scalar { text, .. } => Some(text),
@@ -99,17 +99,17 @@ impl Yaml {
         }
     }
 
-    /// The text of a scalar with its place.
+    /// Returns the text of a scalar with its place.
     pub fn word(&self) -> Option<SpannedText> {
         self.text().map(|text| SpannedText { text: text.to_owned(), range: self.range.clone() })
     }
 
-    /// The value of a key, if this is a mapping with that key.
+    /// Returns the value of a key, if this is a mapping with that key.
     pub fn get(&self, key: &str) -> Option<&Self> {
         self.entries().iter().find(|it| it.key.text == key).map(|it| &it.value)
     }
 
-    /// The entries of a mapping; none for other values.
+    /// Returns the entries of a mapping; none for other values.
     pub fn entries(&self) -> &[Entry] {
         match &self.data {
             Data::Map(entries) => entries,
@@ -117,7 +117,7 @@ impl Yaml {
         }
     }
 
-    /// The items of a list; none for other values.
+    /// Returns the items of a list; none for other values.
     pub fn items(&self) -> &[Self] {
         match &self.data {
             Data::List(items) => items,
@@ -125,7 +125,7 @@ impl Yaml {
         }
     }
 
-    /// A text, the texts of a list, or the keys of a mapping.
+    /// Returns a text, the texts of a list, or the keys of a mapping.
     pub(super) fn words(&self) -> Vec<&str> {
         match &self.data {
             Data::Map(entries) => entries.iter().map(|it| it.key.text.as_str()).collect(),
@@ -134,7 +134,7 @@ impl Yaml {
         }
     }
 
-    /// The pairs of texts of a mapping; otherwise each text with itself.
+    /// Returns the pairs of texts of a mapping; otherwise each text with itself.
     pub fn text_pairs(&self) -> Vec<(&str, &str)> {
         match &self.data {
             Data::Map(entries) => {
@@ -145,7 +145,7 @@ impl Yaml {
         }
     }
 
-    /// The bytes of the file for some bytes of this scalar's text.
+    /// Returns the bytes of the file for some bytes of this scalar's text.
     ///
     /// A text with escapes or folded lines differs from its form in the file; then the result is
     /// the whole scalar.

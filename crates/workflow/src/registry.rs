@@ -117,47 +117,47 @@ impl Registry {
         Arc::make_mut(&mut self.0)
     }
 
-    /// The providers of models.
+    /// Returns the providers of models.
     pub fn known_providers(&self) -> &Providers {
         &self.0.providers
     }
 
-    /// The kinds of nodes, in the order in which they were added.
+    /// Returns the kinds of nodes, in the order in which they were added.
     pub fn kinds(&self) -> &[RegisteredKind] {
         &self.0.kinds
     }
 
-    /// The kinds whose keys a node has. A valid node has one.
+    /// Returns the kinds whose keys a node has. A valid node has one.
     pub(super) fn kinds_of(&self, node: &Yaml) -> impl Iterator<Item = &RegisteredKind> {
         self.kinds().iter().filter(|it| node.get(it.key()).is_some())
     }
 
-    /// The kind with a key.
+    /// Returns the kind with a key.
     pub fn kind_of(&self, key: &str) -> Option<&RegisteredKind> {
         self.kinds().iter().find(|it| it.key() == key)
     }
 
-    /// The tool of a name, unless it is a built-in one.
+    /// Returns the tool of a name, unless it is a built-in one.
     pub fn find_tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.0.tools.get(name).map(Arc::clone)
     }
 
-    /// The built-in tool of a name, unless the program registered a tool with this name, which takes its place.
+    /// Returns the built-in tool of a name, unless the program registered a tool with this name, which takes its place.
     pub fn find_built_in_tool(&self, name: &str) -> Option<BuiltIn> {
         BuiltIn::named(name).filter(|_| !self.0.tools.contains_key(name))
     }
 
-    /// The node registered under a name.
+    /// Returns the node registered under a name.
     pub fn custom(&self, name: &str) -> Option<Arc<dyn Node>> {
         self.0.nodes.get(name).map(Arc::clone)
     }
 
-    /// The state registered under a name.
+    /// Returns the state registered under a name.
     pub fn schema(&self, name: &str) -> Option<&Schema> {
         self.0.states.get(name).map(|it| &***it)
     }
 
-    /// The names of the registered states.
+    /// Returns the names of the registered states.
     pub fn states(&self) -> impl Iterator<Item = &str> {
         self.0.states.keys().map(String::as_str)
     }

@@ -56,7 +56,7 @@ impl Report {
         }
     }
 
-    /// The place of some bytes of the workflow file.
+    /// Returns the place of some bytes of the workflow file.
     pub fn span(&self, range: &Range<usize>) -> Option<SourceSpan> {
         Some(SourceSpan { file: Arc::clone(&self.file), range: range.clone() })
     }
@@ -152,7 +152,7 @@ impl Report {
         self.used.contains(&(section, name.to_owned()))
     }
 
-    /// Whether further diagnostics are dropped.
+    /// Returns whether further diagnostics are dropped.
     fn is_full(&self) -> bool {
         self.reported.len() >= FINDINGS_MAX
     }
@@ -161,7 +161,7 @@ impl Report {
         self.diagnostics.has_errors()
     }
 
-    /// The number of errors so far.
+    /// Returns the number of errors so far.
     pub(super) fn error_count(&self) -> usize {
         self.diagnostics.count(Severity::Error)
     }

@@ -86,7 +86,7 @@ impl Cases {
         Self { targets, reads: reads.into_iter().collect(), tried: cases }
     }
 
-    /// The first case that holds.
+    /// Returns the first case that holds.
     fn first(&self, view: &RouteView<'_>) -> Result<usize, RouteError> {
         for (at, case) in self.tried.iter().enumerate() {
             let holds = match &case.when {
@@ -125,7 +125,7 @@ impl Match {
         Self { on, conditions, arms, targets }
     }
 
-    /// The arm of the value, with its targets.
+    /// Returns the arm of the value, with its targets.
     fn arm(&self, view: &RouteView<'_>) -> Result<(&str, &[Target]), RouteError> {
         let value = evaluated(&self.on, view)?;
         let word = plain_text(&value);
@@ -331,7 +331,7 @@ fn evaluated(expression: &Expression, view: &RouteView<'_>) -> Result<Arc<Value>
     evaluated_with(expression, view, view.input.item())
 }
 
-/// The value of an expression about an item.
+/// Returns the value of an expression about an item.
 pub(super) fn evaluated_item(
     expression: &Expression,
     view: &RouteView<'_>,

@@ -108,32 +108,32 @@ impl<'a> Section<'a> {
         Some(Self { what: what.to_owned(), yaml, entries, misspelt })
     }
 
-    /// The whole mapping, with unknown keys.
+    /// Returns the whole mapping, with unknown keys.
     pub(super) fn yaml(&self) -> &'a Yaml {
         self.yaml
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&'a Yaml> {
         self.entries.iter().find(|it| it.key.text == key).map(|it| &it.value)
     }
 
-    /// A key with its place.
+    /// Returns a key with its place.
     pub fn key(&self, key: &str) -> Option<&'a SpannedText> {
         self.entries.iter().find(|it| it.key.text == key).map(|it| &it.key)
     }
 
-    /// The keys.
+    /// Returns the keys.
     pub fn keys(&self) -> impl Iterator<Item = &'a SpannedText> {
         self.entries.iter().map(|it| &it.key)
     }
 
-    /// Whether the mapping has a key, or a reported one that may have been meant for it.
+    /// Returns whether the mapping has a key, or a reported one that may have been meant for it.
     pub fn has_or_means(&self, key: &str) -> bool {
         self.get(key).is_some() || self.misspelt.iter().any(|it| it == key)
     }
 
-    /// The value of a required key; reported if there is none. `help` is what to write.
+    /// Returns the value of a required key; reported if there is none. `help` is what to write.
     pub fn require(&self, report: &mut Report, key: &str, help: &str) -> Option<&'a Yaml> {
         let found = self.get(key);
         if !self.has_or_means(key) {
@@ -175,7 +175,7 @@ impl Report {
         self.push(diagnostic);
     }
 
-    /// The diagnostic that a value does not have the expected kind.
+    /// Returns the diagnostic that a value does not have the expected kind.
     pub(super) fn of_wrong_kind(&self, yaml: &Yaml, what: &str, wanted: &str) -> Diagnostic {
         let found = match &yaml.data {
             Data::Null => "nothing".to_owned(),
@@ -373,29 +373,29 @@ impl Report {
     }
 }
 
-/// Whether a key belongs to a later version of the format.
+/// Returns whether a key belongs to a later version of the format.
 pub(super) fn is_later(key: &str) -> bool {
     LATER.contains(&key)
 }
 
-/// The known key that may be meant by an unknown one.
+/// Returns the known key that may be meant by an unknown one.
 fn meant_by<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     elsewhere(key, known).or_else(|| did_you_mean(key, known.iter().copied()))
 }
 
-/// The known key for a key of another format.
+/// Returns the known key for a key of another format.
 fn elsewhere<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     let (_, own) = ELSEWHERE.iter().find(|(other, _)| *other == key)?;
     known.iter().copied().find(|it| it == own)
 }
 
-/// The duration of a value, if it is one.
+/// Returns the duration of a value, if it is one.
 pub(super) fn duration_of(yaml: &Yaml) -> Option<Duration> {
     let parsed = yaml.text().and_then(|it| it.parse::<jiff::SignedDuration>().ok());
     parsed.and_then(|it| Duration::try_from(it).ok()).filter(|it| !it.is_zero())
 }
 
-/// The built-in target of a name.
+/// Returns the built-in target of a name.
 pub(super) fn built_in(name: &str) -> Option<Target> {
     match name {
         "end" => Some(Target::End),

@@ -20,7 +20,7 @@ use graphrun_guard::{
 pub struct Buffers(Arc<BTreeMap<PathBuf, Arc<str>>>);
 
 impl Buffers {
-    /// The text of a file that is open.
+    /// Returns the text of a file that is open.
     pub fn get(&self, path: &Path) -> Option<&str> {
         self.0.get(path).map(AsRef::as_ref)
     }
@@ -71,7 +71,7 @@ impl SourceFolder {
         Self { root, shown: folder.to_owned(), within }
     }
 
-    /// The folder as shown in messages.
+    /// Returns the folder as shown in messages.
     pub(crate) fn path(&self) -> &Path {
         &self.shown
     }
@@ -83,7 +83,7 @@ impl SourceFolder {
         Self { root, shown: parent(&file.shown), within: parent(&file.within) }
     }
 
-    /// The possible files of a path: in this folder, or in the one above.
+    /// Returns the possible files of a path: in this folder, or in the one above.
     pub(crate) fn candidates(&self, relative: &Path) -> Vec<SourcePath> {
         let own =
             SourcePath { shown: self.shown.join(relative), within: self.within.join(relative) };
@@ -94,8 +94,8 @@ impl SourceFolder {
         [own].into_iter().chain(above).collect()
     }
 
-    /// The file that a path names. If there is no regular file, it is the pipe, folder or link of this name: reading it
-    /// fails with the reason.
+    /// Returns the file that a path names. If there is no regular file, it is the pipe, folder or link of this name:
+    /// reading it fails with the reason.
     pub(crate) fn find(&self, relative: &Path) -> Option<SourcePath> {
         let candidates = self.candidates(relative);
         let is_file = |it: &&SourcePath| self.has_file(it);
@@ -106,7 +106,7 @@ impl SourceFolder {
         candidates.iter().find(is_file).or_else(|| candidates.iter().find(is_anything)).cloned()
     }
 
-    /// The file in this folder that a path names, whether it exists or not.
+    /// Returns the file in this folder that a path names, whether it exists or not.
     pub(crate) fn own(&self, relative: &Path) -> SourcePath {
         SourcePath { shown: self.shown.join(relative), within: self.within.join(relative) }
     }
@@ -126,7 +126,7 @@ impl SourceFolder {
         root.open_folder(&self.within)
     }
 
-    /// The names in the folder of a file.
+    /// Returns the names in the folder of a file.
     pub(crate) fn names_beside(&self, file: &SourcePath) -> Vec<String> {
         let folder = file.within.parent().unwrap_or(Path::new(""));
         let entries = self.root.folder.as_ref().map(|it| it.entries(folder));
@@ -165,7 +165,7 @@ impl SourceFolder {
         }
     }
 
-    /// The advice for a file that cannot be read.
+    /// Returns the advice for a file that cannot be read.
     pub(crate) fn help_for(&self, error: &BeneathError) -> Option<String> {
         let root = self.root.path.display();
         matches!(error, BeneathError::LeadsOut).then(|| {
@@ -176,7 +176,7 @@ impl SourceFolder {
         })
     }
 
-    /// The advice about the start of a path.
+    /// Returns the advice about the start of a path.
     pub(crate) fn help(&self) -> &'static str {
         if self.within.as_os_str().is_empty() {
             "a path starts at the folder of the workflow (the one above is outside of its project, \
@@ -196,7 +196,7 @@ impl SourceFolder {
     }
 }
 
-/// The folder above, because `graphs/x.yaml` and `prompts/y.md` have the same parent folder.
+/// Returns the folder above, because `graphs/x.yaml` and `prompts/y.md` have the same parent folder.
 fn above(folder: &Path) -> PathBuf {
     match folder.components().next_back() {
         Some(Component::Normal(_)) => folder.parent().unwrap_or(folder).to_owned(),
@@ -204,7 +204,7 @@ fn above(folder: &Path) -> PathBuf {
     }
 }
 
-/// Whether a path leaves its start folder, without regard to links.
+/// Returns whether a path leaves its start folder, without regard to links.
 fn climbs_out(path: &Path) -> bool {
     let mut depth = 0_usize;
     for component in path.components() {
@@ -218,7 +218,7 @@ fn climbs_out(path: &Path) -> bool {
     false
 }
 
-/// The possible files of a path in a workflow, for an editor.
+/// Returns the possible files of a path in a workflow, for an editor.
 pub fn source_paths(folder: &Path, relative: &Path) -> Vec<PathBuf> {
     let folder = SourceFolder::of(folder, Buffers::default());
     folder.candidates(relative).into_iter().map(|it| it.shown).collect()

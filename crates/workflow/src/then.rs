@@ -30,7 +30,7 @@ const FAIL: &str = "fail";
 /// The most arms of a match whose conditions are compared with those of other routes.
 const CONDITIONS_MAX: usize = 64;
 
-/// The field with the reason, if the `then` is `{ fail: FIELD }`.
+/// Returns the field with the reason, if the `then` is `{ fail: FIELD }`.
 pub(super) fn fail_reason(then: &Yaml) -> Option<&Yaml> {
     match then.entries() {
         [entry] if entry.key.text == FAIL => Some(&entry.value),
@@ -38,7 +38,7 @@ pub(super) fn fail_reason(then: &Yaml) -> Option<&Yaml> {
     }
 }
 
-/// Whether the next node depends on the state.
+/// Returns whether the next node depends on the state.
 pub(super) fn is_conditional(then: &Yaml) -> bool {
     match &then.data {
         Data::Map(_) => fail_reason(then).is_none(),
@@ -68,8 +68,8 @@ pub(super) fn read_then<'y>(
     Some(RouteDraft::Match { on, to, arms: entries.into_iter().map(arm).collect() })
 }
 
-/// A `match` without targets over an enum: its values are the names of the targets. Only the type of a field is known
-/// before the data flow, so the subject is a field or a part of one.
+/// Returns a `match` without targets over an enum: its values are the names of the targets. Only the type of a field is
+/// known before the data flow, so the subject is a field or a part of one.
 fn match_of_names<'y>(
     report: &mut Report,
     declarations: &Declarations,
@@ -99,7 +99,7 @@ fn match_of_names<'y>(
     Some(RouteDraft::Match { on: Some(on), to, arms })
 }
 
-/// The targets in a `then` that is reported already.
+/// Returns the targets in a `then` that is reported already.
 pub(super) fn targets_within(declarations: &Declarations, then: &Yaml) -> Vec<Target> {
     let cases = then.items().iter().filter_map(|it| it.get("to"));
     let arms = then.get("to").map(Yaml::entries).unwrap_or_default().iter().map(|it| &it.value);
@@ -134,7 +134,7 @@ fn read_cases<'y>(
     cases
 }
 
-/// The matched expression, the key of the targets, and the targets.
+/// Returns the matched expression, the key of the targets, and the targets.
 fn match_parts<'y>(
     report: &mut Report,
     then: &'y Yaml,
@@ -167,7 +167,7 @@ fn match_parts<'y>(
     Some((subject, section.key("to")?, to.entries().iter().collect()))
 }
 
-/// A `match` without `to` whose targets are beside it, which is a common mistake.
+/// Returns a `match` without `to` whose targets are beside it, which is a common mistake.
 fn arms_beside_match(then: &Yaml) -> Option<(&Entry, Vec<&Entry>)> {
     let entries = then.entries();
     let subject = entries.iter().find(|it| it.key.text == "match")?;
@@ -319,7 +319,7 @@ pub(super) fn check_arms(
     Some(values)
 }
 
-/// The values that need an arm in a match.
+/// Returns the values that need an arm in a match.
 fn values_to_match(report: &mut Report, subject: &Yaml, on: &Expression) -> Option<Vec<String>> {
     match on.ty() {
         Type::Enum(values) => Some(values.clone()),

@@ -52,7 +52,7 @@ const ADVICE: ArgumentAdvice = ArgumentAdvice {
     shell: "run a program that does this; the command gets its input as JSON on its standard input",
 };
 
-/// The entries of `tools` that declare a tool.
+/// Returns the entries of `tools` that declare a tool.
 pub(super) fn declared<'y>(top: &Section<'y>) -> impl Iterator<Item = &'y Entry> {
     let entries = top.get("tools").map(Yaml::entries).unwrap_or_default();
     entries.iter().filter(|it| it.key.text != FILES)
@@ -89,7 +89,7 @@ pub(super) fn read_tools(
     tools
 }
 
-/// A tool in place of an invalid one, which accepts any call.
+/// Returns a tool in place of an invalid one, which accepts any call.
 fn unknown(name: &str) -> DeclaredTool {
     let (input, output) = (serde_json::json!({"type": "object"}), serde_json::json!({}));
     let sandbox = crate::SandboxSettings {

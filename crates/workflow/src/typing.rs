@@ -4,7 +4,7 @@ use graphrun_core::state::{Field, NumberRange, OutOfRange, Record, Type, is_date
 
 use super::report::suggestion;
 
-/// The values of an enum, and of an optional one.
+/// Returns the values of an enum, and of an optional one.
 pub fn values_of(ty: &Type) -> Option<&[String]> {
     match ty.required() {
         Type::Enum(values) => Some(values),
@@ -12,17 +12,17 @@ pub fn values_of(ty: &Type) -> Option<&[String]> {
     }
 }
 
-/// The type of `null`. No other type is optional without a type of its values.
+/// Returns the type of `null`. No other type is optional without a type of its values.
 pub(super) fn null() -> Type {
     Type::Optional(Box::new(Type::Any))
 }
 
-/// Whether a type is that of `null`.
+/// Returns whether a type is that of `null`.
 pub(super) fn is_null(ty: &Type) -> bool {
     matches!(ty, Type::Optional(inner) if **inner == Type::Any)
 }
 
-/// Whether values of both types may be equal.
+/// Returns whether values of both types may be equal.
 pub(super) fn comparable(a: &Type, b: &Type) -> bool {
     let text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
     match (a, b) {
@@ -133,7 +133,7 @@ fn worded(range: NumberRange) -> String {
     }
 }
 
-/// An expression that keeps the numbers of another one in a range.
+/// Returns an expression that keeps the numbers of another one in a range.
 fn clamped(source: &str, range: NumberRange, found: NumberRange) -> String {
     let mut clamped = source.trim().to_owned();
     if let Some(max) = range.max.filter(|_| !range.includes_max_of(found)) {
@@ -145,7 +145,7 @@ fn clamped(source: &str, range: NumberRange, found: NumberRange) -> String {
     clamped
 }
 
-/// A type as shown in a message; the type of a literal text is shown as the text.
+/// Returns a type as shown in a message; the type of a literal text is shown as the text.
 pub fn describe(ty: &Type) -> String {
     match ty {
         ty if is_null(ty) => "`null`".to_owned(),

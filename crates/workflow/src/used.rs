@@ -162,7 +162,7 @@ impl<'a> Chain<'a> {
         outer.map_or_else(own, |it| it.limits)
     }
 
-    /// Whether the limit on nodes was reached.
+    /// Returns whether the limit on nodes was reached.
     pub(super) fn is_too_large(&self) -> bool {
         DataLimit::GraphNodes.check(self.size.nodes.get()).is_err()
     }
@@ -174,7 +174,7 @@ impl<'a> Chain<'a> {
         DataLimit::GraphNodes.check(all)
     }
 
-    /// Whether the current file is used by another one.
+    /// Returns whether the current file is used by another one.
     pub(super) fn is_used(&self) -> bool {
         self.user.is_some()
     }

@@ -9,7 +9,7 @@ use graphrun_core::graph::TriggerKind;
 
 const REASON: &str = "via.reason";
 
-/// The mark of a kind that is excluded.
+/// Returns the mark of a kind that is excluded.
 pub(crate) fn excludes(kind: TriggerKind) -> String {
     format!("{REASON} != {}", kind.as_str())
 }

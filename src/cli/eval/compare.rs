@@ -130,7 +130,7 @@ impl Comparison {
         Self { models, changed, only_before, only_after }
     }
 
-    /// Whether a model of the first evaluation is compared with one of the second.
+    /// Returns whether a model of the first evaluation is compared with one of the second.
     fn is_comparable(&self) -> bool {
         self.models.iter().any(|it| it.before.is_some() && it.after.is_some())
     }

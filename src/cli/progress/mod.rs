@@ -124,7 +124,7 @@ mod sample {
         Caption { name: "calm-otter".into(), resume: Some("graphrun resume calm-otter".into()) }
     }
 
-    /// A small team: a fan-out, a retry, a loop with a bound, an escalation, a question, a failure.
+    /// Returns a small team: a fan-out, a retry, a loop with a bound, an escalation, a question, a failure.
     pub(super) fn events() -> Vec<RunEvent> {
         let usage = |tokens: u64| json!({"input_tokens": tokens, "output_tokens": 0, "calls": u64::from(tokens > 0), "cost_usd": null});
         let started = |step: u64, index: u64, node: &str, visit: u64, max: Value| {

@@ -61,7 +61,7 @@ pub(super) struct Passage {
 }
 
 impl Passage {
-    /// Whether all tokens come from this port, and nothing else limits them.
+    /// Returns whether all tokens come from this port, and nothing else limits them.
     pub(super) fn has_one_feed(&self, from: Port) -> bool {
         let is_fed = |it: &[Feed]| matches!(it, [it] if it.from == from && it.joined.is_empty());
         !self.is_first && !self.is_after_limit && is_fed(&self.feeds)
@@ -399,8 +399,8 @@ impl<'a> Tokens<'a> {
 }
 
 impl Passage {
-    /// Whether its first round needs no reset. A node that resets it runs before its first visit otherwise, so that one of the
-    /// resets begins the first round, or none does.
+    /// Returns whether its first round needs no reset. A node that resets it runs before its first visit otherwise, so
+    /// that one of the resets begins the first round, or none does.
     pub(super) fn is_first_free(&self) -> bool {
         !self.is_begun_anew && !self.is_after_reset
     }

@@ -110,7 +110,7 @@ impl Line {
         }
     }
 
-    /// The triggers that the node at its end may have.
+    /// Returns the triggers that the node at its end may have.
     fn triggers(&self, model: &FlowModel) -> &'static [TriggerKind] {
         let limits_of = |it: usize| model.nodes[it].bound.is_some_and(|it| it.has_limits);
         match (self.spent.last(), self.from) {
@@ -640,7 +640,7 @@ impl<'a> FieldFlow<'a> {
         carried
     }
 
-    /// The fields that may be written when a line begins. A deferred node waits for others at its end.
+    /// Returns the fields that may be written when a line begins. A deferred node waits for others at its end.
     fn maybe_at_arrow(&self, line: &Line) -> Bits {
         let Some(from) = line.from else {
             let start = self.model.may_assign_at_start.clone();
@@ -675,7 +675,7 @@ impl<'a> FieldFlow<'a> {
         carried
     }
 
-    /// The fields that are certain when a line begins. A deferred node waits for others at its end.
+    /// Returns the fields that are certain when a line begins. A deferred node waits for others at its end.
     fn surely_at_arrow(&self, line: &Line) -> Bits {
         let Some(from) = line.from else {
             if let Some(given) = &line.given {

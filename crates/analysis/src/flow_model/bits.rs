@@ -19,7 +19,7 @@ impl Bits {
         bits
     }
 
-    /// Whether a number is in the set.
+    /// Returns whether a number is in the set.
     pub fn contains(&self, at: usize) -> bool {
         self.0[at / 64] & (1 << (at % 64)) != 0
     }

@@ -106,7 +106,7 @@ impl<'a> Projector<'a> {
         Some(model)
     }
 
-    /// The nodes of a projection.
+    /// Returns the nodes of a projection.
     fn kept(&self, pair: [usize; 2]) -> Bits {
         let mut kept = Bits::none(self.model.nodes.len());
         let mut open = pair.to_vec();
@@ -125,7 +125,8 @@ impl<'a> Projector<'a> {
         }
     }
 
-    /// The nodes that leave a used workflow with nodes of the projection, and drop their tasks; each with its target.
+    /// Returns the nodes that leave a used workflow with nodes of the projection, and drop their tasks; each with its
+    /// target.
     fn leaving(&self, kept: &Bits) -> Vec<usize> {
         let waits = self.model.joins[self.join].node;
         let mut found = Vec::new();

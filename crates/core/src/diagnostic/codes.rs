@@ -58,23 +58,23 @@ pub const CODES: &[Code] = pages! {
 };
 
 impl Code {
-    /// The code of that name, such as `GR010`.
+    /// Returns the code of that name, such as `GR010`.
     pub fn find(name: &str) -> Option<&'static Self> {
         CODES.iter().find(|it| it.code == name)
     }
 
-    /// Its name, such as `GR010`.
+    /// Returns its name, such as `GR010`.
     pub fn as_str(&self) -> &'static str {
         self.code
     }
 
-    /// The title: the problem in a few words.
+    /// Returns the title: the problem in a few words.
     pub fn title(&self) -> &'static str {
         let heading = self.page.lines().next().unwrap_or_default();
         heading.split_once(": ").map_or(heading, |(_, title)| title)
     }
 
-    /// The explanation, as Markdown.
+    /// Returns the explanation, as Markdown.
     pub fn meaning(&self) -> &'static str {
         let (_, body) = self.page.split_once('\n').unwrap_or_default();
         until_heading(body)
@@ -85,17 +85,17 @@ impl Code {
         self.section("Why it matters")
     }
 
-    /// A small workflow that has this mistake and no other.
+    /// Returns a small workflow that has this mistake and no other.
     pub fn wrong(&self) -> &'static str {
         self.example("Wrong")
     }
 
-    /// The same workflow without the mistake.
+    /// Returns the same workflow without the mistake.
     pub fn right(&self) -> &'static str {
         self.example("Right")
     }
 
-    /// The whole page, as Markdown.
+    /// Returns the whole page, as Markdown.
     pub fn page(&self) -> &'static str {
         self.page
     }

@@ -13,30 +13,30 @@ use crate::{id::ChannelName, state::Type};
 /// The engine evaluates it before the first attempt of the node in a step, on the state at the
 /// start of that step. It must be pure.
 pub trait Condition: Any + fmt::Debug + Send + Sync {
-    /// The condition in words; it explains to people why a node was skipped.
+    /// Returns the condition in words; it explains to people why a node was skipped.
     fn text(&self) -> &str;
 
     /// The channels it reads; `None` if it may read any.
     fn reads(&self) -> Option<&[ChannelName]>;
 
-    /// The channels that must be written before it decides, because its code cannot read the state without them.
+    /// Returns the channels that must be written before it decides, because its code cannot read the state without
+    /// them.
     fn needs(&self) -> &[ChannelName] {
         &[]
     }
 
-    /// The Rust type that it reads from the state, so that `compile` can compare it with the channels.
+    /// Returns the Rust type that it reads from the state, so that `compile` can compare it with the channels.
     fn view_type(&self) -> Option<&Type> {
         None
     }
 
-    /// The access set: which parts of the channels that it reads affect the decision; `None` if any
-    /// part may.
+    /// Returns the access set: which parts of the channels that it reads affect the decision; `None` if any part may.
     fn access_set(&self) -> Option<AccessSet> {
         None
     }
 
-    /// Whether this condition and another one read nothing but channels, and never both hold for the same values of
-    /// these. By default that is not known.
+    /// Returns whether this condition and another one read nothing but channels, and never both hold for the same
+    /// values of these. By default that is not known.
     fn excludes(&self, _other: &dyn Condition) -> bool {
         false
     }

@@ -47,7 +47,7 @@ impl Project {
     }
 }
 
-/// The absolute path of a folder, without links as far as it exists.
+/// Returns the absolute path of a folder, without links as far as it exists.
 fn without_links(folder: &Path) -> io::Result<PathBuf> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     match (fs::canonicalize(folder), folder.parent(), folder.file_name()) {
@@ -58,7 +58,7 @@ fn without_links(folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Whether everyone can put a marker there.
+/// Returns whether everyone can put a marker there.
 fn is_shared(folder: &Path) -> bool {
     fs::metadata(folder).is_ok_and(|it| it.permissions().mode() & EVERYONE_WRITES != 0)
 }

@@ -4,7 +4,7 @@ use nix::sys::stat::Mode;
 
 use super::*;
 
-/// A folder `root` with a file and a folder in it, beside a secret.
+/// Returns a folder `root` with a file and a folder in it, beside a secret.
 fn folder() -> tempfile::TempDir {
     let outer = tempfile::tempdir().unwrap();
     let root = outer.path().join("root");

@@ -181,7 +181,7 @@ fn number(digits: &[u8], radix: u32) -> Option<u32> {
     u32::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok()
 }
 
-/// The bytes of a character; nothing for half of a pair.
+/// Returns the bytes of a character; nothing for half of a pair.
 fn utf8(code: u32) -> Vec<u8> {
     char::from_u32(code).map_or_else(Vec::new, |it| it.to_string().into_bytes())
 }

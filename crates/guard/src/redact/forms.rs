@@ -116,7 +116,7 @@ mod tests {
 
     const PRIVATE: &str = "-----BEGIN RSA PRIVATE KEY-----\nMIIE+/=\n-----END RSA PRIVATE KEY-----";
 
-    /// A key of each form.
+    /// Returns a key of each form.
     fn keys() -> Vec<(String, &'static str)> {
         let rest = "a1B2".repeat(10);
         let of = |mark: &str, kind| (format!("{mark}{rest}"), kind);

@@ -228,7 +228,7 @@ mod tests {
         KEY.bytes().map(encode).collect()
     }
 
-    /// The key in many encodings, each with a name.
+    /// Returns the key in many encodings, each with a name.
     fn encodings() -> Vec<(&'static str, String)> {
         let in_base64 =
             |before: &str, after: &str| base64(format!("{before}{KEY}{after}").as_bytes());

@@ -98,7 +98,7 @@ impl ReplyLine {
         }
     }
 
-    /// The default `finish` of a reply.
+    /// Returns the default `finish` of a reply.
     pub(super) fn usual_finish(&self) -> Finish {
         if self.tool_calls.is_some() { Finish::ToolCalls } else { Finish::Stop }
     }

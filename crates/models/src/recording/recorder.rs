@@ -127,7 +127,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether the first line is an entry or the beginning of one.
+/// Returns whether the first line is an entry or the beginning of one.
 fn looks_like_a_recording(text: &[u8]) -> bool {
     let text = text.trim_ascii_start();
     match text.iter().position(|&byte| byte == b'\n') {

@@ -32,7 +32,7 @@ impl<'a> AnswerForm<'a> {
         Ok(Self { channels, is_wrapped })
     }
 
-    /// The single field that takes any text; then no structure is requested.
+    /// Returns the single field that takes any text; then no structure is requested.
     pub(super) fn as_text(&self) -> Option<&'a ChannelName> {
         match self.channels.as_slice() {
             [channel] if *channel.ty().required() == Type::String => Some(channel.name()),

@@ -100,7 +100,7 @@ pub(super) fn fingerprint(attached: &[AttachedFile]) -> Value {
     attached.iter().map(AttachedFile::fingerprint).collect()
 }
 
-/// Whether an entry is the path of a file: it does not begin with the name of a value, and is more than a name.
+/// Returns whether an entry is the path of a file: it does not begin with the name of a value, and is more than a name.
 fn is_path(reader: &NodeReader<'_>, text: &str) -> bool {
     let end = text.find(|it: char| !it.is_alphanumeric() && it != '_').unwrap_or(text.len());
     text.contains(['.', '/']) && !reader.has_value(&text[..end])

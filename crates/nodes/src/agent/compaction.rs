@@ -237,7 +237,7 @@ impl Summariser<'_> {
     }
 }
 
-/// Whether a message is a summary of earlier ones.
+/// Returns whether a message is a summary of earlier ones.
 pub(crate) fn is_summary(message: &Message) -> bool {
     message.content.starts_with(SUMMARY_START)
 }

@@ -242,7 +242,7 @@ impl fmt::Display for RemovedParts {
     }
 }
 
-/// Whether a message is the error of a call.
+/// Returns whether a message is the error of a call.
 fn is_error_of_tool(message: &Message) -> bool {
     message.role == Role::Tool && message.content.starts_with(ERROR_PREFIX)
 }

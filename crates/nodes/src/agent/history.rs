@@ -151,7 +151,7 @@ pub(crate) fn check(
     Some(())
 }
 
-/// Whether a channel takes the messages that an agent adds, and has no messages that it cannot send.
+/// Returns whether a channel takes the messages that an agent adds, and has no messages that it cannot send.
 fn holds_messages(channel: &Channel) -> bool {
     let Type::List(item) = channel.ty().required() else { return false };
     let sends = match item.field("role").map(Type::required) {

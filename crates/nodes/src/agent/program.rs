@@ -119,9 +119,9 @@ struct ProgramOutput {
 }
 
 impl ProgramOutput {
-    /// Whether a program that should continue a session has failed before it found it: it has not named the session, and
-    /// has done no work. Its messages differ from release to release. A program that names its session at its end cannot be
-    /// judged by that.
+    /// Returns whether a program that should continue a session has failed before it found it: it has not named the
+    /// session, and has done no work. Its messages differ from release to release. A program that names its session at
+    /// its end cannot be judged by that.
     fn is_session_lost(&self, protocol: ProgramProtocol) -> bool {
         let Self { ended, reading, .. } = self;
         let failed = match ended.end {
@@ -152,7 +152,7 @@ impl ProgramRunner {
         Self { program, folder, changes, services, prepared: OnceCell::new() }
     }
 
-    /// The part of the agent's fingerprint for the program.
+    /// Returns the part of the agent's fingerprint for the program.
     pub(super) fn fingerprint(&self) -> Value {
         let mut fingerprint = self.program.fingerprint();
         fingerprint["changes"] = self.changes.clone().into();
@@ -355,7 +355,7 @@ impl ProgramModel {
         }
     }
 
-    /// The time limit of the program: the timeout of the node, or else the limit of its place.
+    /// Returns the time limit of the program: the timeout of the node, or else the limit of its place.
     fn time(&self, of_place: Duration) -> Duration {
         self.ctx.timeout.map_or(of_place, |it| it.saturating_add(AFTER_TIMEOUT))
     }

@@ -76,7 +76,7 @@ impl ChatModel for WithSession<'_> {
     }
 }
 
-/// Whether a text can be the id of a session. It becomes an argument of a program, so it must be no option.
+/// Returns whether a text can be the id of a session. It becomes an argument of a program, so it must be no option.
 pub(super) fn is_id(text: &str) -> bool {
     let allowed = |it: char| it.is_ascii_alphanumeric() || "-_.:".contains(it);
     text.starts_with(|it: char| it.is_ascii_alphanumeric())

@@ -61,7 +61,7 @@ impl Toolbox {
         self.tools.is_empty()
     }
 
-    /// Whether all of them are known to ask no model.
+    /// Returns whether all of them are known to ask no model.
     pub(super) fn ask_no_model(&self) -> bool {
         self.tools.iter().all(|it| it.asks_no_model)
     }
@@ -75,7 +75,7 @@ impl Toolbox {
         self.tools.iter().map(spec).collect()
     }
 
-    /// The part of the cache key for the tools.
+    /// Returns the part of the cache key for the tools.
     pub(super) fn fingerprint(&self) -> Value {
         let fingerprint = |it: &CheckedTool| {
             json!([it.tool.name(), it.tool.description(), it.tool.input_schema()])

@@ -280,7 +280,7 @@ impl NodeSettings for CommandSettings {
 }
 
 impl Argument {
-    /// The part of it that identifies the node.
+    /// Returns the part of it that identifies the node.
     pub(super) fn fingerprint(&self) -> Value {
         match self {
             Self::Word(word) => word.as_str().into(),
@@ -293,7 +293,7 @@ impl RunOutput {
     /// Every output.
     pub const ALL: [Self; 5] = [Self::Stdout, Self::Stderr, Self::ExitCode, Self::Ok, Self::Json];
 
-    /// The word for it in a workflow file.
+    /// Returns the word for it in a workflow file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -309,18 +309,19 @@ impl RunOutput {
         Self::ALL.into_iter().find(|it| it.as_str() == word)
     }
 
-    /// Whether it reports the failure of a command. If a field receives it, no exit code is a failure of the node.
+    /// Returns whether it reports the failure of a command. If a field receives it, no exit code is a failure of the
+    /// node.
     pub(super) fn reports_failure(self) -> bool {
         matches!(self, Self::ExitCode | Self::Ok)
     }
 
-    /// Whether each finished command has it, if its node takes these outputs: a command whose failure is a result
-    /// need not print JSON.
+    /// Returns whether each finished command has it, if its node takes these outputs: a command whose failure is a
+    /// result need not print JSON.
     pub(super) fn is_certain_in(self, outputs: &[Self]) -> bool {
         self != Self::Json || !outputs.iter().any(|it| it.reports_failure())
     }
 
-    /// The type that a field must have to receive it.
+    /// Returns the type that a field must have to receive it.
     pub fn ty(self) -> Type {
         match self {
             Self::Stdout | Self::Stderr => Type::String,

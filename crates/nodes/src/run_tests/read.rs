@@ -183,7 +183,7 @@ impl TestOutput {
     /// Every output.
     pub const ALL: [Self; 4] = [Self::TestResult, Self::CodeArtifact, Self::Status, Self::Attempts];
 
-    /// The word for it in a workflow file.
+    /// Returns the word for it in a workflow file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TestResult => "test_result",
@@ -204,7 +204,7 @@ fn check_no_artifact(reader: &mut NodeReader<'_>, writes: &[(ChannelName, TestOu
     }
 }
 
-/// The type of an output, for tests of an artifact of a type in an attempt with a number of a type.
+/// Returns the type of an output, for tests of an artifact of a type in an attempt with a number of a type.
 fn type_of(output: TestOutput, artifact: &Type, attempt: Type) -> Type {
     let result = || Type::of::<TestResult>();
     let field = |(name, ty): (&str, Type)| Field { name: name.to_owned(), ty };

@@ -87,7 +87,7 @@ fn read_runner(
     })
 }
 
-/// Whether the proof level and the exceptions exist for node's tests.
+/// Returns whether the proof level and the exceptions exist for node's tests.
 fn is_for_node(reader: &mut NodeReader<'_>, parts: &Section<'_>, proof: Option<Proof>) -> bool {
     if proof == Some(Proof::Isolated)
         && let Some(key) = parts.key("proof")

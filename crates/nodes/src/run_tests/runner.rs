@@ -23,7 +23,7 @@ pub enum Runner {
 }
 
 impl TestRunner {
-    /// The part of the cache key of a runner.
+    /// Returns the part of the cache key of a runner.
     pub fn fingerprint(&self) -> Value {
         match self {
             Self::Pytest(settings) => Runner::Pytest.fingerprint(settings),
@@ -39,7 +39,7 @@ impl Runner {
     /// Every runner.
     pub const ALL: [Self; 2] = [Self::Pytest, Self::Node];
 
-    /// The word for it in a workflow file.
+    /// Returns the word for it in a workflow file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pytest => "pytest",

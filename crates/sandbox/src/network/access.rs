@@ -27,7 +27,7 @@ impl NetworkAccess {
         self
     }
 
-    /// Whether a host is allowed, or all hosts that it stands for.
+    /// Returns whether a host is allowed, or all hosts that it stands for.
     pub fn allows(&self, host: &NetworkHost) -> bool {
         self.scope_of(host).is_some()
     }

@@ -39,13 +39,13 @@ pub enum NetworkHostError {
 }
 
 impl NetworkHost {
-    /// Whether the host of a connection is this one.
+    /// Returns whether the host of a connection is this one.
     pub(super) fn matches(&self, name: &str, port: u16) -> bool {
         let is_it = if self.is_below { is_below(name, &self.name) } else { name == self.name };
         is_it && port == self.port
     }
 
-    /// Whether all hosts of the other one are hosts of this one.
+    /// Returns whether all hosts of the other one are hosts of this one.
     pub(super) fn covers(&self, other: &Self) -> bool {
         let is_name = match (self.is_below, other.is_below) {
             (true, true) => other.name == self.name || is_below(&other.name, &self.name),

@@ -147,7 +147,7 @@ impl std::fmt::Display for Connections {
 }
 
 impl Answer {
-    /// Whether the program was refused.
+    /// Returns whether the program was refused.
     pub fn is_refused(self) -> bool {
         !matches!(self, Self::Opened | Self::Unreachable)
     }

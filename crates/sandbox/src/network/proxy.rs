@@ -138,7 +138,7 @@ fn target_of(line: &str) -> Result<(String, u16), Answer> {
     }
 }
 
-/// Whether an address can be shown in a message.
+/// Returns whether an address can be shown in a message.
 fn is_plain(address: &str) -> bool {
     address.len() <= 64
         && address.bytes().all(|it| it.is_ascii_alphanumeric() || b".:[]-_".contains(&it))

@@ -102,7 +102,7 @@ fn job(
     }
 }
 
-/// The paths of the test files inside, in their order.
+/// Returns the paths of the test files inside, in their order.
 fn test_files(project: &Project, settings: &TestSettings) -> BTreeSet<String> {
     let fixed = settings.fixed.iter().map(|it| ("/graphrun/fixed", it.path.as_str()));
     let generated = project.paths().map(|it| ("/box", it));
@@ -113,18 +113,18 @@ fn test_files(project: &Project, settings: &TestSettings) -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether node can run a file as a script.
+/// Returns whether node can run a file as a script.
 fn is_script(path: &str) -> bool {
     stem(path).is_some() && !path.split('/').any(|it| it == "node_modules")
 }
 
-/// The name of a script without its suffix.
+/// Returns the name of a script without its suffix.
 fn stem(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next().unwrap_or_default();
     [".js", ".cjs", ".mjs"].iter().find_map(|it| name.strip_suffix(it))
 }
 
-/// Whether node treats a file as a test file by its name.
+/// Returns whether node treats a file as a test file by its name.
 fn is_named_as_test(path: &str) -> bool {
     stem(path).is_some_and(|it| {
         it == "test"
@@ -133,7 +133,8 @@ fn is_named_as_test(path: &str) -> bool {
     })
 }
 
-/// Whether node treats a file as a test file by its folder. Helpers are there too, so it need not have any tests.
+/// Returns whether node treats a file as a test file by its folder. Helpers are there too, so it need not have any
+/// tests.
 fn is_in_test_folder(path: &str) -> bool {
     path.rsplit_once('/').is_some_and(|(folders, _)| folders.split('/').any(|it| it == "test"))
 }

@@ -52,7 +52,7 @@ const EXECUTE: u32 = 1;
 const WRITE: u32 = 2;
 const READ: u32 = 4;
 
-/// The file. Its parts in order: header, segments, code, entries for the loader, and one empty symbol.
+/// Returns the file. Its parts in order: header, segments, code, entries for the loader, and one empty symbol.
 pub(super) fn library() -> Vec<u8> {
     let code = HEADER_BYTES + 4 * SEGMENT_BYTES;
     let entries = (code + CODE.len() as u64).next_multiple_of(8);

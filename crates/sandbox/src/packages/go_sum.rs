@@ -113,7 +113,7 @@ fn is_known(verb: &str) -> bool {
     LEFT_OUT.contains(&verb) || KEPT.iter().any(|it| it.0 == verb)
 }
 
-/// Whether a text has only characters of paths and versions of modules.
+/// Returns whether a text has only characters of paths and versions of modules.
 fn is_word(text: &str) -> bool {
     let is_of_word = |it: char| it.is_ascii_alphanumeric() || "-._~/+".contains(it);
     text.starts_with(|it: char| it.is_ascii_alphanumeric()) && text.chars().all(is_of_word)

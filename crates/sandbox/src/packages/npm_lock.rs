@@ -115,7 +115,7 @@ fn check(path: &str, mut entry: Map<String, Value>) -> Result<Map<String, Value>
     Ok(entry)
 }
 
-/// Whether a path consists of `node_modules/NAME` and `node_modules/@SCOPE/NAME`.
+/// Returns whether a path consists of `node_modules/NAME` and `node_modules/@SCOPE/NAME`.
 fn is_below_node_modules(path: &str) -> bool {
     let mut parts = path.split('/');
     let is_name = |it: Option<&str>| {
@@ -145,7 +145,7 @@ fn scope_of(path: &str) -> Option<String> {
     name.starts_with('@').then(|| name.split('/').next().unwrap_or_default().to_owned())
 }
 
-/// Whether a text has hashes, separated by spaces, and one of them is strong. npm checks the strongest.
+/// Returns whether a text has hashes, separated by spaces, and one of them is strong. npm checks the strongest.
 fn is_integrity(text: &str) -> bool {
     let is_strong = |it: &str| {
         let hash = ["sha256-", "sha384-", "sha512-"].iter().find_map(|name| it.strip_prefix(name));

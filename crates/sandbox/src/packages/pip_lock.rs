@@ -114,7 +114,7 @@ fn split(line: &str) -> Result<(String, Vec<String>), &'static str> {
     Ok((format!("{name}=={version} ; {marker}"), hashes))
 }
 
-/// Whether a text is the name of a package, with or without extras.
+/// Returns whether a text is the name of a package, with or without extras.
 fn is_name(text: &str) -> bool {
     let (name, extras) = match text.split_once('[') {
         Some((name, rest)) => (name.trim_end(), rest.strip_suffix(']')),

@@ -121,7 +121,7 @@ fn fixed_files(project: &Project, settings: &TestSettings, limits: &Limits) -> V
         .collect()
 }
 
-/// The paths of the test files inside, in their order.
+/// Returns the paths of the test files inside, in their order.
 fn test_files(project: &Project, settings: &TestSettings) -> Vec<String> {
     let fixed = settings.fixed.iter().map(|it| (FIXED, it.path.as_str()));
     let generated = project.paths().map(|it| ("/box", it));
@@ -134,7 +134,7 @@ fn test_files(project: &Project, settings: &TestSettings) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// Whether pytest treats a file as a test file by its name.
+/// Returns whether pytest treats a file as a test file by its name.
 fn is_test_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     name.strip_suffix(".py").is_some_and(|it| it.starts_with("test_") || it.ends_with("_test"))

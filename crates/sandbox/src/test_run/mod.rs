@@ -66,7 +66,7 @@ pub struct TestReport {
 }
 
 impl TestReport {
-    /// Whether all tests passed, with the required proof.
+    /// Returns whether all tests passed, with the required proof.
     pub fn is_passed(&self) -> bool {
         self.outcome == TestOutcome::Passed
     }
@@ -109,7 +109,7 @@ pub(super) fn judge(finished: &JobResult, secret: &[u8], settings: &TestSettings
     verdict::judge(finished.end, records.as_deref(), settings)
 }
 
-/// The last characters of a text.
+/// Returns the last characters of a text.
 fn last(text: &str, characters: usize) -> String {
     let start =
         text.char_indices().rev().nth(characters.saturating_sub(1)).map_or(0, |(index, _)| index);

@@ -21,7 +21,7 @@ impl Proof {
     /// Every level.
     pub const ALL: [Self; 3] = [Self::Unproven, Self::InProcess, Self::Isolated];
 
-    /// Its name in workflows and results.
+    /// Returns its name in workflows and results.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unproven => "unproven",
@@ -30,7 +30,7 @@ impl Proof {
         }
     }
 
-    /// The level of that name.
+    /// Returns the level of that name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.as_str() == name)
     }
@@ -53,7 +53,7 @@ impl Allowed {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Skip, Self::Xfail, Self::Conftest, Self::Config];
 
-    /// Its name in workflows.
+    /// Returns its name in workflows.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Skip => "skip",

@@ -200,7 +200,7 @@ impl Item {
         ["setup", "call", "teardown"].iter().all(|it| self.passed_phases.contains(*it))
     }
 
-    /// Whether pytest reports a pass that its body does not confirm.
+    /// Returns whether pytest reports a pass that its body does not confirm.
     fn is_contradicted(&self, expected: &BTreeSet<String>) -> bool {
         let is_clean = !self.has_failed && !self.is_skipped && !self.is_expected_to_fail;
         is_clean && self.is_reported_passed() && (self.has_raised || !self.has_returned(expected))
@@ -291,7 +291,7 @@ impl Item {
 mod tests {
     use super::*;
 
-    /// The records of a run of one declared test that passes.
+    /// Returns the records of a run of one declared test that passes.
     fn clean() -> Vec<Record> {
         let (item, test) = ("test_a.py::test_a".to_owned(), "/box/test_a.py::test_a".to_owned());
         let phase = |phase: &str| Record::Phase {

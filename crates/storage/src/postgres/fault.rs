@@ -136,7 +136,7 @@ impl From<PoolError> for Fault {
     }
 }
 
-/// The codes of transient errors: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+/// Returns the codes of transient errors: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 fn is_passing_code(code: &SqlState) -> bool {
     code.code().starts_with("08")
         || [

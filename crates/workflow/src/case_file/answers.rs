@@ -90,13 +90,13 @@ impl<'a> Reading<'a> {
         self.update(node, key, &entries, &written).map(Answer::Writes)
     }
 
-    /// The answers to the question of a node, if it asks a person.
+    /// Returns the answers to the question of a node, if it asks a person.
     fn choices(&self, node: &NodeName) -> Option<&'a [String]> {
         let workflow = self.workflow;
         workflow.nodes.get(node)?.settings.choices()
     }
 
-    /// The fields that a node may write; all fields, if its contract does not list them.
+    /// Returns the fields that a node may write; all fields, if its contract does not list them.
     fn written_by(&self, node: &NodeName) -> Vec<ChannelName> {
         let all = || self.graph.schema.channels().iter().map(|it| it.name().clone()).collect();
         self.graph.nodes[node].node.describe().contract.writes.unwrap_or_else(all)
@@ -206,7 +206,7 @@ impl<'a> Reading<'a> {
         fits.then_some(update)
     }
 
-    /// The field of the conversation to which a node adds its prompt and its answer.
+    /// Returns the field of the conversation to which a node adds its prompt and its answer.
     fn conversation_of(&self, node: &NodeName) -> Option<ChannelName> {
         let definition = self.workflow.nodes.get(node)?;
         let field = definition.settings.conversation()?.clone();
@@ -235,7 +235,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The messages that an agent with this answer adds to its conversation; the prompt is not known.
+/// Returns the messages that an agent with this answer adds to its conversation; the prompt is not known.
 fn turn(answer: &Update) -> Vec<Value> {
     let text = match answer.writes.as_slice() {
         [(_, only)] => only.as_str().map_or_else(|| only.to_string(), str::to_owned),
@@ -248,7 +248,7 @@ fn turn(answer: &Update) -> Vec<Value> {
     vec![message("user", ""), message("assistant", &text)]
 }
 
-/// Whether `text` is the name of this field within the file of the used workflow.
+/// Returns whether `text` is the name of this field within the file of the used workflow.
 fn is_short_for(text: &str, name: &ChannelName) -> bool {
     name.scope().is_some_and(|it| name.strip_scope(it) == Some(text))
 }

@@ -73,7 +73,7 @@ impl Reading<'_> {
         nodes
     }
 
-    /// The map whose items a node works on.
+    /// Returns the map whose items a node works on.
     fn map_of(&self, node: &NodeName) -> Option<&NodeName> {
         self.graph.edges.iter().find_map(|edge| match edge {
             Edge::Route { from, route, .. } if route.spread() == Spread::Items => {

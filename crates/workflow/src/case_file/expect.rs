@@ -72,7 +72,7 @@ impl Reading<'_> {
         None
     }
 
-    /// A list of steps: a node, a list of nodes that run together, or `…` for any steps.
+    /// Returns a list of steps: a node, a list of nodes that run together, or `…` for any steps.
     fn route(&mut self, yaml: &Yaml) -> Option<ExpectedValue<Vec<Stage>>> {
         let Data::List(items) = &yaml.data else {
             self.report.wrong_kind(yaml, "`route`", "a list of steps");
@@ -276,8 +276,8 @@ impl Reading<'_> {
     }
 }
 
-/// The field that a text names, and the path into it. Fields of used workflows have dots in their
-/// names: `inner.review.verdict` is `verdict` of `inner.review`, if there is such a field.
+/// Returns the field that a text names, and the path into it. Fields of used workflows have dots in their names:
+/// `inner.review.verdict` is `verdict` of `inner.review`, if there is such a field.
 fn path_of(text: &str, schema: &Schema) -> Vec<String> {
     let mut dots = text.match_indices('.').map(|(at, _)| at).chain([text.len()]);
     let longest = dots.rfind(|at| schema.channel(&text[..*at]).is_some());

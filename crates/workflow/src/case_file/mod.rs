@@ -196,7 +196,7 @@ impl Draft {
         Self { path: path.to_owned(), report, root }
     }
 
-    /// The workflow under test: as the file says, or the one of the same name.
+    /// Returns the workflow under test: as the file says, or the one of the same name.
     pub fn workflow(&self) -> PathBuf {
         let named = self.root.as_ref().and_then(|it| it.get("workflow")).and_then(Yaml::text);
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
@@ -216,7 +216,7 @@ impl Draft {
         SourceFolder::of(folder, Buffers::default()).check_file(relative)
     }
 
-    /// The diagnostics of a file whose workflow fails to load for this reason.
+    /// Returns the diagnostics of a file whose workflow fails to load for this reason.
     pub fn without_workflow(mut self, reason: &str) -> Diagnostics {
         if !self.report.has_errors() {
             let written = self.root.as_ref().map(|it| it.get("workflow").unwrap_or(it));

@@ -238,7 +238,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The node of that name, reported if there is none.
+    /// Returns the node of that name, reported if there is none.
     pub(super) fn node(&mut self, word: &SpannedText) -> Option<NodeName> {
         if let Some((name, _)) = self.graph.nodes.get_key_value(word.text.as_str()) {
             return Some(name.clone());
@@ -256,7 +256,7 @@ impl Reading<'_> {
     }
 }
 
-/// The time at which a case runs that names none.
+/// Returns the time at which a case runs that names none.
 fn usual_now() -> Timestamp {
     NOW.parse().expect("it is a moment")
 }

@@ -31,7 +31,7 @@ impl Reading<'_> {
         self.check_fit(channel, &value, yaml).then_some(value)
     }
 
-    /// The smallest value of a field that a case leaves out; reported if the field decides a route.
+    /// Returns the smallest value of a field that a case leaves out; reported if the field decides a route.
     pub(super) fn guessed(&mut self, channel: &Channel, at: &Range<usize>) -> Option<Value> {
         let name = channel.name();
         let looked_at = self.accesses.iter().any(|it| it.channel == *name && !it.is_presence);
@@ -219,7 +219,7 @@ impl Reading<'_> {
     }
 }
 
-/// The type for reading a value: that of the field, or of one item of a list.
+/// Returns the type for reading a value: that of the field, or of one item of a list.
 fn write_type<'a>(channel: &'a Channel, yaml: &Yaml) -> &'a Type {
     let reducer = channel.reducer();
     match (channel.ty().required(), &yaml.data) {
@@ -230,7 +230,7 @@ fn write_type<'a>(channel: &'a Channel, yaml: &Yaml) -> &'a Type {
     }
 }
 
-/// The value at a JSON pointer, or the deepest part of it that the file contains.
+/// Returns the value at a JSON pointer, or the deepest part of it that the file contains.
 fn inner<'y>(yaml: &'y Yaml, pointer: &str) -> &'y Yaml {
     let mut found = yaml;
     for part in pointer.split('/').filter(|it| !it.is_empty()) {

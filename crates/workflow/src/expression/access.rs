@@ -119,7 +119,7 @@ fn is_open(path: &str) -> bool {
     matches!(root, "run" | "usage" | "remaining") || path.starts_with("via.error.")
 }
 
-/// Whether a call depends on a list by its length, and by the parts of its items that the call names.
+/// Returns whether a call depends on a list by its length, and by the parts of its items that the call names.
 fn reads_items_by_name(function: &str) -> bool {
     matches!(function, "all" | "exists" | "exists_one" | "map" | "size")
 }

@@ -97,7 +97,7 @@ fn compiled(pattern: &str, range: &Range<usize>) -> Parsed<Pattern> {
     }
 }
 
-/// The name that is probably meant, also if it comes from another language.
+/// Returns the name that is probably meant, also if it comes from another language.
 fn other_name<'f>(name: &str, known: impl Iterator<Item = &'f str>) -> String {
     if name == "includes" {
         return "write `item in items`, or `text.contains(\"part\")`".to_owned();

@@ -129,12 +129,12 @@ struct UnguardedValue {
 }
 
 impl ExpressionChecker<'_> {
-    /// The type of a value that must be present.
+    /// Returns the type of a value that must be present.
     pub(super) fn value(&mut self, node: &Node) -> Type {
         self.value_as(node, None)
     }
 
-    /// The type of a value that must be present, and that should have an expected type.
+    /// Returns the type of a value that must be present, and that should have an expected type.
     pub(super) fn value_as(&mut self, node: &Node, expected: Option<&Type>) -> Type {
         let ty = self.ty(node, expected);
         let Type::Optional(inner) = ty else { return ty };
@@ -174,7 +174,7 @@ impl ExpressionChecker<'_> {
         }
     }
 
-    /// The type of a value that may be absent.
+    /// Returns the type of a value that may be absent.
     pub(super) fn maybe(&mut self, node: &Node, expected: Option<&Type>) -> Type {
         let ty = match &node.kind {
             NodeKind::If(parts) => {
@@ -197,13 +197,13 @@ impl ExpressionChecker<'_> {
             || self.is_sure_of_trigger(path)
     }
 
-    /// Whether a path is a part of `via` that is there for certain.
+    /// Returns whether a path is a part of `via` that is there for certain.
     fn is_sure_of_trigger(&self, path: &str) -> bool {
         let is_fact = self.scope.schema.channel("via").is_none();
         is_fact && via::is_sure(path, &self.present)
     }
 
-    /// The type of a value that may be absent, except that both parts of `? :` must be present.
+    /// Returns the type of a value that may be absent, except that both parts of `? :` must be present.
     pub(super) fn ty(&mut self, node: &Node, expected: Option<&Type>) -> Type {
         let ty = self.found(node, expected);
         self.note(node, &ty);
@@ -228,7 +228,7 @@ impl ExpressionChecker<'_> {
         self.types.insert((node.range.start, node.range.end), ty);
     }
 
-    /// The type of a number in the range that is known of it here.
+    /// Returns the type of a number in the range that is known of it here.
     pub(super) fn narrowed(&self, node: &Node, ty: Type) -> Type {
         if self.ranges.is_empty() || !ty.required().is_number() {
             return ty;
@@ -405,7 +405,8 @@ impl ExpressionChecker<'_> {
         }
     }
 
-    /// An item of a list or of a map. It may be absent: a number may lie beyond the end, and a map may lack a key.
+    /// Returns an item of a list or of a map. It may be absent: a number may lie beyond the end, and a map may lack a
+    /// key.
     fn item(&mut self, of: &Node, index: &Node, range: &Range<usize>) -> Type {
         let ty = self.value(of);
         // Only the list or the map may be asked for, not the value that chooses one of its items.
@@ -619,7 +620,7 @@ fn is_list(ty: &Type) -> bool {
     matches!(ty.required(), Type::List(_))
 }
 
-/// The type of the items of a list or of a map.
+/// Returns the type of the items of a list or of a map.
 fn item_of(ty: &Type) -> Option<&Type> {
     match ty.required() {
         Type::List(item) | Type::Map(item) => Some(item),

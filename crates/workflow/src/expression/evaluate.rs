@@ -544,7 +544,7 @@ fn equal(left: &Value, right: &Value, meter: &mut ExpressionMeter) -> Evaluated<
     }
 }
 
-/// Whether a condition holds for all items; stops at the first item for which it does not.
+/// Returns whether a condition holds for all items; stops at the first item for which it does not.
 fn all<T>(
     items: impl IntoIterator<Item = T>,
     mut holds: impl FnMut(T) -> Evaluated<bool>,

@@ -118,12 +118,12 @@ fn is_text(ty: &Type) -> bool {
     matches!(ty, Type::String | Type::Enum(_) | Type::Date)
 }
 
-/// Whether a type is a list whose items may have some types.
+/// Returns whether a type is a list whose items may have some types.
 fn holds(ty: &Type, includes: fn(&Type) -> bool) -> bool {
     matches!(ty, Type::List(item) if **item == Type::Any || includes(item))
 }
 
-/// The type of the items of a list.
+/// Returns the type of the items of a list.
 fn item_of(ty: &Type) -> Type {
     match ty {
         Type::List(item) => Type::clone(item),
@@ -681,7 +681,7 @@ impl Takes {
         }
     }
 
-    /// Whether every evaluation of the function evaluates the argument, and needs its value.
+    /// Returns whether every evaluation of the function evaluates the argument, and needs its value.
     pub(super) fn is_always_evaluated(&self) -> bool {
         !matches!(self, Self::Path | Self::Condition | Self::Expression | Self::Key)
     }

@@ -90,7 +90,7 @@ impl ExpressionChecker<'_> {
         }
     }
 
-    /// The type of the items of a list for which a condition holds. `variable` is the name of an item in it.
+    /// Returns the type of the items of a list for which a condition holds. `variable` is the name of an item in it.
     pub(super) fn items_with(&mut self, condition: &Node, variable: &Node, item: &Type) -> Type {
         let NodeKind::Variable(name) = &variable.kind else { return item.clone() };
         self.knowing(condition, true, |it| {
@@ -193,18 +193,18 @@ impl ExpressionChecker<'_> {
         }
     }
 
-    /// The type of a part that has been checked, without null.
+    /// Returns the type of a part that has been checked, without null.
     fn noted(&self, part: &Node) -> Option<&Type> {
         self.types.get(&(part.range.start, part.range.end)).map(Type::required)
     }
 
-    /// Whether a part is a map that may have a key whose value is null.
+    /// Returns whether a part is a map that may have a key whose value is null.
     pub(super) fn is_map_with_nulls(&self, part: &Node) -> bool {
         matches!(self.noted(part), Some(Type::Map(it)) if matches!(**it, Type::Optional(_)))
     }
 }
 
-/// The mark of the groups of a pattern in a list, which are all there if the pattern matches.
+/// Returns the mark of the groups of a pattern in a list, which are all there if the pattern matches.
 fn size_of_groups(node: &Node) -> Option<String> {
     let NodeKind::Call(Function { name: "groups", .. }, arguments) = &node.kind else {
         return None;
@@ -215,7 +215,7 @@ fn size_of_groups(node: &Node) -> Option<String> {
     sizes::mark(&node.to_string(), count).filter(|_| is_list)
 }
 
-/// The type of values whose part at this path is present, and in a range if there is one.
+/// Returns the type of values whose part at this path is present, and in a range if there is one.
 fn with_fact(ty: &Type, path: &str, range: Option<NumberRange>) -> Type {
     if path.is_empty() {
         let narrow = |of: &NumberRange| range.and_then(|it| it.common(*of)).unwrap_or(*of);

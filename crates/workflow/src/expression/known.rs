@@ -110,7 +110,7 @@ pub(crate) fn facts_after(
     (known(true), known(false))
 }
 
-/// The fact that a field is written.
+/// Returns the fact that a field is written.
 fn written(field: &str) -> ProvedFact {
     ProvedFact { name: field.to_owned(), fact: PathFact::Present(field.to_owned()) }
 }
@@ -316,7 +316,7 @@ pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Proof
     }
 }
 
-/// The order that holds when this one does not.
+/// Returns the order that holds when this one does not.
 fn opposite(operator: Operator) -> Option<Operator> {
     Some(match operator {
         Operator::Less => Operator::GreaterOrEqual,

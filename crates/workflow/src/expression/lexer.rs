@@ -23,7 +23,7 @@ pub(super) enum Token {
     End,
 }
 
-/// The tokens with their bytes; the last one is [`Token::End`].
+/// Returns the tokens with their bytes; the last one is [`Token::End`].
 pub(super) fn tokens(source: &str) -> Result<Vec<(Token, Range<usize>)>, Problem> {
     if source.len() > LENGTH_MAX {
         let message = format!("an expression has at most {LENGTH_MAX} bytes");

@@ -210,12 +210,12 @@ impl Expression {
         Settings { item, variable: None, whole: &self.whole, absent }
     }
 
-    /// The source text.
+    /// Returns the source text.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The type of its value. The type of a literal text is the enum of this one text.
+    /// Returns the type of its value. The type of a literal text is the enum of this one text.
     pub fn ty(&self) -> &Type {
         &self.ty
     }
@@ -225,32 +225,33 @@ impl Expression {
         &self.reads
     }
 
-    /// The named types of the records that it makes.
+    /// Returns the named types of the records that it makes.
     pub(crate) fn named_types(&self) -> &[String] {
         &self.named
     }
 
-    /// Whether its value follows from fields of the state alone: it reads no item, no fact of the run and no count.
+    /// Returns whether its value follows from fields of the state alone: it reads no item, no fact of the run and no
+    /// count.
     pub(crate) fn reads_only_fields(&self) -> bool {
         access::reads_only_fields(&self.root, &self.reads)
     }
 
-    /// The facts that a run must save for it.
+    /// Returns the facts that a run must save for it.
     pub(crate) fn facts(&self) -> &FactNeeds {
         &self.facts
     }
 
-    /// Its access set.
+    /// Returns its access set.
     pub(crate) fn access_set(&self) -> AccessSet {
         access::access_set(&self.root, &self.reads, self.item.as_deref())
     }
 
-    /// Whether it reads the dispatched item.
+    /// Returns whether it reads the dispatched item.
     pub(crate) fn reads_item(&self) -> bool {
         !self.access_set().item_paths.is_empty()
     }
 
-    /// Whether it is a plain path into the state and not computed.
+    /// Returns whether it is a plain path into the state and not computed.
     pub(crate) fn is_path(&self) -> bool {
         self.root.path().is_some_and(|path| {
             let first = path.split('.').next().unwrap_or_default();
@@ -258,35 +259,35 @@ impl Expression {
         })
     }
 
-    /// The parts with the same outcome in every state although they are no literals: always true,
-    /// never true, or without a value.
+    /// Returns the parts with the same outcome in every state although they are no literals: always true, never true,
+    /// or without a value.
     pub(crate) fn constant_parts(&self) -> Vec<Problem> {
         let mut problems = satisfiability::constant_parts(&self.conditions);
         closed::note_valueless(&self.root, &mut problems);
         problems
     }
 
-    /// The paths that are present if it is true, such as `note` for `has(note)`.
+    /// Returns the paths that are present if it is true, such as `note` for `has(note)`.
     pub(crate) fn presumed(&self) -> &[String] {
         &self.presumed
     }
 
-    /// The paths that are present if it is false, such as `note` for `!has(note)`.
+    /// Returns the paths that are present if it is false, such as `note` for `!has(note)`.
     pub(crate) fn presumed_otherwise(&self) -> &[String] {
         &self.presumed_otherwise
     }
 
-    /// The ranges of numbers if it is true, such as that of `n` for `n < 10`.
+    /// Returns the ranges of numbers if it is true, such as that of `n` for `n < 10`.
     pub(crate) fn presumed_ranges(&self) -> &[(String, NumberRange)] {
         &self.presumed_ranges
     }
 
-    /// Its value, if it reads nothing and has one.
+    /// Returns its value, if it reads nothing and has one.
     pub fn constant(&self) -> Option<Value> {
         closed::evaluate_closed(&self.root)?.ok()
     }
 
-    /// Whether it is the literal `true` or `false`.
+    /// Returns whether it is the literal `true` or `false`.
     pub(crate) fn is_constant(&self) -> bool {
         matches!(self.root.kind, syntax::NodeKind::Literal(Value::Bool(_)))
     }

@@ -112,7 +112,7 @@ impl ExpressionChecker<'_> {
         if matches!(left.kind, NodeKind::Literal(_)) { right_type } else { left_type }
     }
 
-    /// Whether a literal can be a value of a type; reported if not.
+    /// Returns whether a literal can be a value of a type; reported if not.
     fn is_value_of(&mut self, ty: &Type, literal: &Node, literal_type: &Type) -> bool {
         let (Some(values), Some(texts)) = (values_of(ty), values_of(literal_type)) else {
             return true;
@@ -192,7 +192,7 @@ impl ExpressionChecker<'_> {
     }
 }
 
-/// The common type of both types, if there is one.
+/// Returns the common type of both types, if there is one.
 pub(crate) fn joined(a: &Type, b: &Type) -> Option<Type> {
     match (a, b) {
         (a, b) if a == b => Some(a.clone()),
@@ -228,7 +228,7 @@ pub(crate) fn joined(a: &Type, b: &Type) -> Option<Type> {
     }
 }
 
-/// The record with the fields of both; a field that one of them lacks may be absent.
+/// Returns the record with the fields of both; a field that one of them lacks may be absent.
 fn joined_records(a: &Record, b: &Record) -> Option<Type> {
     let mut fields = Vec::new();
     for field in &a.fields {
@@ -245,7 +245,7 @@ fn joined_records(a: &Record, b: &Record) -> Option<Type> {
     Some(Type::Record(Arc::new(Record { name: None, fields, is_closed })))
 }
 
-/// The advice for types that cannot be compared because of their notation.
+/// Returns the advice for types that cannot be compared because of their notation.
 fn spelled(a: &Type, b: &Type) -> Option<&'static str> {
     match (a, b) {
         (Type::Duration, _) | (_, Type::Duration) => {
@@ -256,7 +256,7 @@ fn spelled(a: &Type, b: &Type) -> Option<&'static str> {
     }
 }
 
-/// The advice for a number in quotes.
+/// Returns the advice for a number in quotes.
 fn unquoted(ty: &Type, literal: &Node) -> Option<String> {
     match &literal.kind {
         NodeKind::Literal(Value::String(text)) if ty.is_number() && text.parse::<f64>().is_ok() => {

@@ -102,7 +102,7 @@ fn flatten<'a>(node: &'a Node, parts: &mut Vec<PathPart<'a>>) {
     }
 }
 
-/// The first operand of a sum.
+/// Returns the first operand of a sum.
 fn first(node: &Node) -> &Node {
     match &node.kind {
         NodeKind::Binary(Operator::Add, left, _) => first(left),
@@ -110,7 +110,7 @@ fn first(node: &Node) -> &Node {
     }
 }
 
-/// The second operand of a sum.
+/// Returns the second operand of a sum.
 fn second(node: &Node) -> Option<&NodeKind> {
     let NodeKind::Binary(Operator::Add, left, right) = &node.kind else { return None };
     match &left.kind {

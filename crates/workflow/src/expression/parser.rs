@@ -242,7 +242,7 @@ impl Parser {
         self.tokens[self.at].1.clone()
     }
 
-    /// The end of the previous token.
+    /// Returns the end of the previous token.
     pub(super) fn end(&self) -> usize {
         self.tokens[self.at.saturating_sub(1)].1.end
     }

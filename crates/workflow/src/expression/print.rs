@@ -48,7 +48,7 @@ impl Display for Node {
     }
 }
 
-/// The canonical text of an item of a list or of a map.
+/// Returns the canonical text of an item of a list or of a map.
 pub(super) fn item_of(of: &Node, index: &Node) -> String {
     match &index.kind {
         // `counts["a"]` and `counts.a` are the same value.
@@ -86,7 +86,7 @@ impl Display for Inside<'_> {
     }
 }
 
-/// Whether an operator needs no brackets beside another one.
+/// Returns whether an operator needs no brackets beside another one.
 fn stands_free(inner: Operator, outer: Operator, right: bool) -> bool {
     let (inner, outer) = (inner.binding(), outer.binding());
     inner > outer || (inner == outer && !right && inner != Operator::COMPARISON)

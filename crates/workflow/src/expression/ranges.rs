@@ -122,7 +122,7 @@ fn of_both(a: &Type, b: &Type, of: impl Fn(NumberRange, NumberRange) -> NumberRa
     }
 }
 
-/// The range with these ends, open where one is infinite.
+/// Returns the range with these ends, open where one is infinite.
 fn between(min: f64, max: f64) -> NumberRange {
     // The sum with zero is never minus zero, which would be shown as `-0`.
     let end = |it: f64| it.is_finite().then_some(it + 0.0);
@@ -173,12 +173,12 @@ fn remainder(a: NumberRange, b: NumberRange, gap: f64) -> NumberRange {
     between(a_min.max(-largest).min(0.0), a_max.min(largest).max(0.0))
 }
 
-/// The ends of a range, infinite where it is open.
+/// Returns the ends of a range, infinite where it is open.
 fn ends(of: NumberRange) -> (f64, f64) {
     (of.min.unwrap_or(f64::NEG_INFINITY), of.max.unwrap_or(f64::INFINITY))
 }
 
-/// The range from the smallest to the largest of some numbers.
+/// Returns the range from the smallest to the largest of some numbers.
 fn hull(of: [f64; 4]) -> NumberRange {
     between(
         of.into_iter().fold(f64::INFINITY, f64::min),

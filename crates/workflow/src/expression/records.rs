@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl ExpressionChecker<'_> {
-    /// The type of a record: the named one, the expected one, or that of its fields.
+    /// Returns the type of a record: the named one, the expected one, or that of its fields.
     pub(super) fn record(
         &mut self,
         name: Option<&str>,
@@ -57,7 +57,7 @@ impl ExpressionChecker<'_> {
         }
     }
 
-    /// The record of a name; [`Type::Any`] if there is none, which is reported.
+    /// Returns the record of a name; [`Type::Any`] if there is none, which is reported.
     fn named_type(&mut self, name: &str, range: &Range<usize>) -> Type {
         self.named.insert(name.to_owned());
         let found = self.scope.types.get(name).cloned();

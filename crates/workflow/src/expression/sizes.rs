@@ -33,7 +33,7 @@ pub(super) fn prove(present: &[String], path: &str) -> bool {
     false
 }
 
-/// Whether a list has the parts of a text between separators that are not empty: it has one part at least.
+/// Returns whether a list has the parts of a text between separators that are not empty: it has one part at least.
 fn is_split(list: &str) -> bool {
     let Some(before) = list.strip_suffix("\")") else { return false };
     let Some((_, separator)) = before.rsplit_once(".split(\"") else { return false };

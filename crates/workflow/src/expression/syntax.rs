@@ -59,7 +59,7 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// The steps of a search in a text: each byte may lead to every state.
+    /// Returns the steps of a search in a text: each byte may lead to every state.
     pub(super) fn steps(&self, text: &str) -> u64 {
         (text.len() as u64).saturating_mul(1 + self.states / 16) / 8 + 1
     }
@@ -84,7 +84,7 @@ pub(super) enum Operator {
 }
 
 impl Node {
-    /// A name and fields below it as one text, such as `review.verdict`.
+    /// Returns a name and fields below it as one text, such as `review.verdict`.
     pub(super) fn path(&self) -> Option<String> {
         match &self.kind {
             NodeKind::Name(name) => Some(name.clone()),
@@ -93,8 +93,8 @@ impl Node {
         }
     }
 
-    /// The canonical text of a value that a guard may prove present: a field, an item, or the result of a call. An
-    /// expression has no side effects, so equal texts have equal values.
+    /// Returns the canonical text of a value that a guard may prove present: a field, an item, or the result of a call.
+    /// An expression has no side effects, so equal texts have equal values.
     pub(super) fn span(&self) -> Option<String> {
         match &self.kind {
             NodeKind::Name(_) | NodeKind::Field(..) | NodeKind::Index(..) | NodeKind::Call(..) => {
@@ -104,12 +104,12 @@ impl Node {
         }
     }
 
-    /// Whether it is an empty list, which is a list of any type.
+    /// Returns whether it is an empty list, which is a list of any type.
     pub(super) fn is_empty_list(&self) -> bool {
         matches!(&self.kind, NodeKind::List(items) if items.is_empty())
     }
 
-    /// The value that contains this one as a field or an item.
+    /// Returns the value that contains this one as a field or an item.
     pub(super) fn container(&self) -> Option<&Self> {
         match &self.kind {
             NodeKind::Field(of, _) | NodeKind::Index(of, _) => Some(of),
@@ -155,7 +155,7 @@ impl Node {
         }
     }
 
-    /// The direct parts, in source order.
+    /// Returns the direct parts, in source order.
     pub(super) fn parts(&self) -> Vec<&Self> {
         match &self.kind {
             NodeKind::Literal(_)
@@ -174,7 +174,7 @@ impl Node {
 }
 
 impl Operator {
-    /// The operator that a symbol stands for.
+    /// Returns the operator that a symbol stands for.
     pub(super) fn of(symbol: &str) -> Option<Self> {
         Some(match symbol {
             "||" => Self::Or,
@@ -238,7 +238,7 @@ impl Operator {
         })
     }
 
-    /// The binding power. Comparisons do not chain, so they cannot stand beside each other.
+    /// Returns the binding power. Comparisons do not chain, so they cannot stand beside each other.
     pub(super) fn binding(self) -> u8 {
         match self {
             Self::Or => 2,

@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A state of all kinds of types; `later` is not written.
+/// Returns a state of all kinds of types; `later` is not written.
 fn state() -> State {
     let fields = [
         ("n", json!({"type": "integer"}), json!(7)),
@@ -75,7 +75,7 @@ fn state() -> State {
     schema.apply(schema.empty(), [&update]).unwrap().0
 }
 
-/// The facts of a run with a limit of tokens but none of money.
+/// Returns the facts of a run with a limit of tokens but none of money.
 fn facts() -> RunFacts {
     let usage = |tokens| {
         let tokens = TokenUsage { input_tokens: tokens, calls: 1, ..TokenUsage::default() };
@@ -191,7 +191,7 @@ fn a_field_is_shared_unless_its_name_stands_for_something_else() {
     assert_eq!(*evaluated("output", None, None), json!(1));
 }
 
-/// A state with a list of many numbers and a long text.
+/// Returns a state with a list of many numbers and a long text.
 fn large_state() -> State {
     let name = |name: &str| ChannelName::parse(name).unwrap();
     let fields = [

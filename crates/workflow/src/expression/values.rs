@@ -55,7 +55,7 @@ pub(super) fn join(
     Ok(parts.join(separator).into())
 }
 
-/// An item of a list; null if there is none.
+/// Returns an item of a list; null if there is none.
 pub(super) fn item(item: Option<&Value>, meter: &mut ExpressionMeter) -> Evaluated<Value> {
     Ok(item.map(|it| meter.copy(it)).transpose()?.unwrap_or_default())
 }
@@ -136,7 +136,7 @@ pub(super) fn distinct(items: &[Value], meter: &mut ExpressionMeter) -> Evaluate
     Ok(kept.into())
 }
 
-/// A text that is the same for equal values: `1` and `1.0` are equal, and the order of fields does not matter.
+/// Returns a text that is the same for equal values: `1` and `1.0` are equal, and the order of fields does not matter.
 fn key_of(value: &Value) -> String {
     match value {
         Value::Number(number) => match numeric(value) {
@@ -220,7 +220,7 @@ fn either(a: &Type, b: &Type) -> Result<Type, TwoTypes> {
     joined(a, b).ok_or_else(|| TwoTypes(a.clone(), b.clone()))
 }
 
-/// The type of merged records or maps.
+/// Returns the type of merged records or maps.
 pub(super) fn merged_type(of: &Type, changes: &Type) -> Result<Type, TwoTypes> {
     Ok(match (of, changes) {
         (Type::Record(record), Type::Record(changes)) => {
@@ -276,7 +276,7 @@ pub(super) fn string(value: &Value, meter: &mut ExpressionMeter) -> Evaluated<Va
     }
 }
 
-/// The whole number of a text or a number; null if the text shows none.
+/// Returns the whole number of a text or a number; null if the text shows none.
 pub(super) fn int(value: &Value) -> Evaluated<Value> {
     match (value, numeric(value)) {
         (Value::String(text), _) => {
@@ -296,7 +296,7 @@ pub(super) fn int(value: &Value) -> Evaluated<Value> {
     }
 }
 
-/// The groups of the first match; null without one.
+/// Returns the groups of the first match; null without one.
 pub(super) fn groups(of: &str, pattern: &Pattern, meter: &mut ExpressionMeter) -> Evaluated<Value> {
     // Finding the groups takes a slower search than finding out whether there is a match.
     meter.steps(pattern.steps(of).saturating_mul(4))?;
@@ -315,7 +315,7 @@ pub(super) fn groups(of: &str, pattern: &Pattern, meter: &mut ExpressionMeter) -
 }
 
 impl Pattern {
-    /// The type of its groups: a record if they have names, otherwise a list.
+    /// Returns the type of its groups: a record if they have names, otherwise a list.
     pub(super) fn groups_type(&self) -> Type {
         let names = self.regex.capture_names().flatten();
         let fields: Vec<Field> =

@@ -78,8 +78,8 @@ mapping_keys! {
     TestCaseKeys, UsageKeys, NodeUsageKeys, ExpectKeys, FailKeys, CallKeys,
 }
 
-/// The JSON Schema of the format with the kinds of a registry, for the YAML language server and for
-/// `graphrun lsp`.
+/// Returns the JSON Schema of the format with the kinds of a registry, for the YAML language server and for `graphrun
+/// lsp`.
 ///
 /// It covers the shape of a file: keys, kinds of values, enumerated words. Only
 /// [`parse`](super::parse) checks the names.
@@ -100,7 +100,7 @@ pub fn json_schema(registry: &Registry) -> Value {
     schema
 }
 
-/// The JSON Schema of files with test cases, for the same programs.
+/// Returns the JSON Schema of files with test cases, for the same programs.
 ///
 /// ```
 /// use graphrun_workflow::cases_json_schema;
@@ -115,7 +115,7 @@ pub fn cases_json_schema() -> Value {
     schema
 }
 
-/// The schema of a part of the format.
+/// Returns the schema of a part of the format.
 pub(crate) fn schema_of<T: JsonSchema>() -> Value {
     // Every YAML language server supports draft 7.
     let settings = SchemaSettings::draft07().with(|it| it.inline_subschemas = true);

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// The schema of the format without the keys of kinds.
+/// Returns the schema of the format without the keys of kinds.
 fn schema() -> Value {
     schema_of::<WorkflowKeys>()
 }

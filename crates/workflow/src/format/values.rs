@@ -247,7 +247,7 @@ value_types! {
     };
 }
 
-/// The descriptions of words, for editors.
+/// Returns the descriptions of words, for editors.
 fn described<'w>(words: impl Iterator<Item = (&'w str, &'w str)>) -> Value {
     words.map(|(word, about)| (word.to_owned(), Value::from(about))).collect()
 }

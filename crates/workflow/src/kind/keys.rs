@@ -52,12 +52,12 @@ impl Keys {
         }
     }
 
-    /// The names of the keys.
+    /// Returns the names of the keys.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.properties.keys().map(String::as_str)
     }
 
-    /// The keys of the mapping under a key, if it is a mapping with known keys.
+    /// Returns the keys of the mapping under a key, if it is a mapping with known keys.
     fn within(&self, key: &str) -> Vec<&str> {
         let inner = self.properties.get(key).and_then(|it| it.get("properties"));
         let inner = inner.and_then(Value::as_object);
@@ -78,33 +78,33 @@ impl RegisteredKind {
         Self { kind, keys }
     }
 
-    /// The key that makes a node one of this kind.
+    /// Returns the key that makes a node one of this kind.
     pub fn key(&self) -> &'static str {
         self.kind.key()
     }
 
-    /// Its keys beside that one.
+    /// Returns its keys beside that one.
     pub fn own_keys(&self) -> impl Iterator<Item = &str> {
         self.keys.names().filter(|it| *it != self.key())
     }
 
-    /// Whether a node of this kind has a key that not all nodes have.
+    /// Returns whether a node of this kind has a key that not all nodes have.
     pub fn takes(&self, key: &str) -> bool {
         self.keys.properties.contains_key(key)
     }
 
-    /// The keys of the mapping under one of its keys.
+    /// Returns the keys of the mapping under one of its keys.
     pub(crate) fn keys_within(&self, key: &str) -> Vec<&str> {
         self.keys.within(key)
     }
 
-    /// Whether a node of this kind is invalid without a key.
+    /// Returns whether a node of this kind is invalid without a key.
     pub(crate) fn requires(&self, key: &str) -> bool {
         self.keys.required.iter().any(|it| it == key)
     }
 
-    /// The keys under which a node names the fields that it writes: `writes`, or the key of the
-    /// kind if its value is a mapping from fields.
+    /// Returns the keys under which a node names the fields that it writes: `writes`, or the key of the kind if its
+    /// value is a mapping from fields.
     pub fn keys_of_written_fields(&self) -> impl Iterator<Item = &str> {
         let is_field = |(key, schema): (&str, &Value)| {
             let names = schema.pointer("/propertyNames/x-refers");
@@ -114,7 +114,7 @@ impl RegisteredKind {
         keys.filter(move |it| is_field(*it)).map(|(key, _)| key)
     }
 
-    /// The form of the value of its key.
+    /// Returns the form of the value of its key.
     pub fn value(&self) -> KeyValue {
         let schema = &self.keys.properties[self.key()];
         let refers_to = |schema: &Value| schema.get("x-refers") == Some(&"node".into());
@@ -155,8 +155,8 @@ pub(crate) fn node_schema(common: &mut Value, kinds: &[RegisteredKind]) {
     }
 }
 
-/// The schema of a key that some kinds have: it accepts what one of them accepts, and its text has
-/// a sentence for each meaning.
+/// Returns the schema of a key that some kinds have: it accepts what one of them accepts, and its text has a sentence
+/// for each meaning.
 fn shared(key: &str, kinds: &[RegisteredKind]) -> Value {
     let mut schema = Value::Null;
     let mut meanings: Vec<(&str, Vec<String>)> = Vec::new();
@@ -245,7 +245,7 @@ fn about(schema: &Value) -> &str {
     schema.get("description").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A sentence that continues after a colon.
+/// Returns a sentence that continues after a colon.
 fn as_continuation(sentence: &str) -> String {
     let mut characters = sentence.chars();
     match (characters.next(), characters.clone().next()) {

@@ -197,7 +197,7 @@ pub trait Kind: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Whether its nodes ask a person.
+    /// Returns whether its nodes ask a person.
     ///
     /// Then `timeout` limits the wait for the answer instead of an attempt: the kind takes it from
     /// [`NodeReader::timeout`], and the defaults of a workflow do not apply.
@@ -205,12 +205,13 @@ pub trait Kind: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether its nodes only run others. They read no input themselves, and by default no `map` runs them.
+    /// Returns whether its nodes only run others. They read no input themselves, and by default no `map` runs them.
     fn runs_others(&self) -> bool {
         false
     }
 
-    /// Whether its nodes read the state and their item only by expressions, prompts and names of fields in the file.
+    /// Returns whether its nodes read the state and their item only by expressions, prompts and names of fields in the
+    /// file.
     ///
     /// Then a node of a `map` that names neither its item nor `index` is reported. By default a node may read anything
     /// from its context.
@@ -218,7 +219,7 @@ pub trait Kind: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether a node can run for each item of a `map`.
+    /// Returns whether a node can run for each item of a `map`.
     fn takes_items(&self) -> bool {
         !self.runs_others()
     }
@@ -263,7 +264,7 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether its failures have an exit code.
+    /// Returns whether its failures have an exit code.
     fn has_exit_code(&self) -> bool {
         false
     }
@@ -283,12 +284,12 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
         &[]
     }
 
-    /// Whether it writes to the output folder of the run.
+    /// Returns whether it writes to the output folder of the run.
     fn needs_output_dir(&self) -> bool {
         false
     }
 
-    /// Whether it reads or writes the memory across runs.
+    /// Returns whether it reads or writes the memory across runs.
     fn needs_memory(&self) -> bool {
         false
     }
@@ -323,7 +324,7 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
 }
 
 impl dyn NodeSettings {
-    /// Whether it, one of its tools or one of its programs runs code in a sandbox.
+    /// Returns whether it, one of its tools or one of its programs runs code in a sandbox.
     pub fn needs_sandbox(&self) -> bool {
         let in_sandbox = |it: &&Program| it.sandbox().is_some();
         self.sandboxes().next().is_some() || self.programs().iter().any(in_sandbox)
@@ -341,7 +342,7 @@ impl dyn NodeSettings {
         self.sandboxes().chain(of_programs.map(|it| &it.settings))
     }
 
-    /// The settings as the type that a kind reads, if they are of that type.
+    /// Returns the settings as the type that a kind reads, if they are of that type.
     pub fn downcast_ref<T: NodeSettings>(&self) -> Option<&T> {
         let any: &dyn Any = self;
         any.downcast_ref()

@@ -92,7 +92,8 @@ impl StandIns {
         into.extend(blanks.chars().map(|it| if it == '\t' { self.tab } else { self.space }));
     }
 
-    /// Whether the first line of a block that is not empty begins with a space, so that its indentation is not visible.
+    /// Returns whether the first line of a block that is not empty begins with a space, so that its indentation is not
+    /// visible.
     fn begin_with_space(self, lines: &str) -> bool {
         let begins = lines.lines().map(|it| it.trim_start_matches(' '));
         let mut begins = begins.filter(|it| !it.is_empty() && !it.starts_with(self.empty));

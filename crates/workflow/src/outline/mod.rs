@@ -75,23 +75,23 @@ impl Outline {
         text.get(..cursor).map(|before| Scanner::run(before).slot).unwrap_or_default()
     }
 
-    /// Every value.
+    /// Returns every value.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// The value at the end of a path.
+    /// Returns the value at the end of a path.
     pub fn part(&self, path: &[Step]) -> Option<&Part> {
         self.at.get(path).map(|it| &self.parts[*it])
     }
 
-    /// The value under these keys.
+    /// Returns the value under these keys.
     pub fn under(&self, keys: &[&str]) -> Option<&Part> {
         let path: Vec<Step> = keys.iter().map(|it| Step::Key((*it).to_owned())).collect();
         self.part(&path)
     }
 
-    /// The values directly below a path.
+    /// Returns the values directly below a path.
     pub fn below(&self, path: &[Step]) -> impl Iterator<Item = &Part> {
         self.below.get(path).into_iter().flatten().map(|it| &self.parts[*it])
     }
@@ -103,7 +103,7 @@ pub(crate) fn bracket_pairs(text: &str) -> Vec<(usize, usize)> {
 }
 
 impl Part {
-    /// The key of the value, if it has one.
+    /// Returns the key of the value, if it has one.
     pub fn name(&self) -> Option<&str> {
         match self.path.last() {
             Some(Step::Key(key)) => Some(key),

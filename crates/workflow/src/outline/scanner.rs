@@ -221,7 +221,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The bytes of a key on this line, and the position behind its colon.
+    /// Returns the bytes of a key on this line, and the position behind its colon.
     fn key(&self, end: usize) -> Option<(Range<usize>, usize)> {
         let rest = &self.text[self.at..end];
         let first = rest.chars().next()?;
@@ -266,7 +266,7 @@ impl<'t> Scanner<'t> {
         self.slot.start = start;
     }
 
-    /// The slot of a value that begins here.
+    /// Returns the slot of a value that begins here.
     pub(super) fn open_slot(&self, takes_key: bool) -> Slot {
         Slot { path: self.path(), takes_key, takes_value: true, start: self.at }
     }
@@ -302,7 +302,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The end of an unclosed element: a line that is indented no deeper than its parent.
+    /// Returns the end of an unclosed element: a line that is indented no deeper than its parent.
     fn limit(&self, parent: usize) -> usize {
         let mut line = self.line_end(self.at) + 1;
         while line < self.text.len() {
@@ -341,12 +341,12 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// The number of leading spaces and tabs.
+/// Returns the number of leading spaces and tabs.
 fn indent(text: &str) -> usize {
     text.len() - text.trim_start_matches([' ', '\t']).len()
 }
 
-/// A line without its comment and trailing blanks.
+/// Returns a line without its comment and trailing blanks.
 fn uncommented(text: &str) -> &str {
     let comment = text.match_indices('#').find(|(at, _)| {
         let before = text[..*at].chars().next_back();

@@ -103,7 +103,7 @@ fn it_agrees_with_the_reader_where_that_can_read() {
     assert!(compared > 30, "only {compared} files");
 }
 
-/// The path of a cursor, which is `|` in the text, and the possible elements there.
+/// Returns the path of a cursor, which is `|` in the text, and the possible elements there.
 fn slot(text: &str) -> String {
     let cursor = text.find('|').unwrap();
     let slot = Outline::slot(&text.replacen('|', "", 1), cursor);

@@ -108,13 +108,13 @@ fn is_absent(value: &Value) -> bool {
     value.is_undefined() || value.is_none()
 }
 
-/// The filter `default`, which replaces null as well.
+/// Returns the filter `default`, which replaces null as well.
 fn default(state: &State<'_, '_>, value: &Value, args: Rest<Value>) -> Result<Value, Error> {
     let value = if value.is_none() { &Value::UNDEFINED } else { value };
     filters::default(state, value, args)
 }
 
-/// The test `divisibleby`, without the panic of the engine's for zero.
+/// Returns the test `divisibleby`, without the panic of the engine's for zero.
 fn divisible(value: &Value, by: &Value) -> Result<bool, Error> {
     if *by == Value::from(0) {
         let message = "nothing is divisible by zero";
@@ -123,7 +123,7 @@ fn divisible(value: &Value, by: &Value) -> Result<bool, Error> {
     Ok(tests::is_divisibleby(value, by))
 }
 
-/// The step of a slice. The engine reads beyond the end of a list with a negative one, and panics.
+/// Returns the step of a slice. The engine reads beyond the end of a list with a negative one, and panics.
 fn step(value: Value) -> Result<Value, Error> {
     if f64::try_from(value.clone()).is_ok_and(|it| it < 1.0) {
         let message = "the step of a slice is 1 or more";
@@ -132,7 +132,7 @@ fn step(value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// A function that counts its arguments and its result.
+/// Returns a function that counts its arguments and its result.
 fn metered(
     name: &'static str,
     function: Value,
@@ -160,7 +160,7 @@ fn settled(state: &mut State<'_, '_>, made: Value) -> Result<Value, Error> {
     Ok(made)
 }
 
-/// The items of several lists as one.
+/// Returns the items of several lists as one.
 fn listed<const N: usize>(state: &mut State<'_, '_>, lists: [&Value; N]) -> Result<Value, Error> {
     let mut items = Vec::new();
     for list in lists {
@@ -177,7 +177,7 @@ fn listed<const N: usize>(state: &mut State<'_, '_>, lists: [&Value; N]) -> Resu
     Ok(Value::from(items))
 }
 
-/// The bytes that a filter may make beyond its arguments.
+/// Returns the bytes that a filter may make beyond its arguments.
 fn multiplied(name: &str, args: &[Value]) -> usize {
     let text = |at: usize| args.get(at).and_then(Value::as_str).unwrap_or_default();
     let length = || args.first().and_then(Value::len).unwrap_or(0);
@@ -215,8 +215,8 @@ fn multiplied(name: &str, args: &[Value]) -> usize {
     }
 }
 
-/// The most bytes that a printf format makes: a width or a precision adds its value, and each
-/// placeholder may take any of the values.
+/// Returns the most bytes that a printf format makes: a width or a precision adds its value, and each placeholder may
+/// take any of the values.
 fn formatted(args: &[Value]) -> usize {
     let format = args.first().and_then(Value::as_str).unwrap_or_default();
     let number = |it: &str| if it.is_empty() { 0 } else { it.parse().unwrap_or(usize::MAX) };
@@ -228,8 +228,7 @@ fn formatted(args: &[Value]) -> usize {
     spans.saturating_mul(values.saturating_add(stars)).saturating_add(widths)
 }
 
-/// The approximate bytes of a value as a text. The value was counted before, so it is not too
-/// large.
+/// Returns the approximate bytes of a value as a text. The value was counted before, so it is not too large.
 fn size(value: Option<&Value>) -> usize {
     let Some(value) = value else { return 0 };
     match value.kind() {
@@ -245,7 +244,7 @@ fn size(value: Option<&Value>) -> usize {
     }
 }
 
-/// The largest whole number among arguments, those with names included.
+/// Returns the largest whole number among arguments, those with names included.
 fn largest_number(args: &[Value]) -> usize {
     let named = args.last().and_then(|it| Kwargs::try_from(it.clone()).ok());
     let named = named.map(|it| {
@@ -306,8 +305,8 @@ fn times(state: &mut State<'_, '_>, left: &Value, right: &Value) -> Result<Value
     Ok(Value::from(items))
 }
 
-/// The operators of numbers, as the engine computes them: exact for whole numbers, or with a point where the exact number
-/// is too large.
+/// Returns the operators of numbers, as the engine computes them: exact for whole numbers, or with a point where the
+/// exact number is too large.
 fn arithmetic(
     operator: char,
     left: &Value,

@@ -115,7 +115,7 @@ impl PromptChecker<'_, '_> {
         }
     }
 
-    /// A call of a function for facts of the run.
+    /// Returns a call of a function for facts of the run.
     fn fact(&mut self, function: FactFunction, name: &str, call: &Call<'_>) -> Type {
         let node = match (function.takes_node(), call.args.as_slice()) {
             (false, []) => None,
@@ -152,7 +152,7 @@ impl PromptChecker<'_, '_> {
         }
     }
 
-    /// The types of arguments.
+    /// Returns the types of arguments.
     pub(super) fn arguments(&mut self, arguments: &[CallArg<'_>]) -> Vec<Type> {
         let mut types = Vec::new();
         for argument in arguments {
@@ -167,7 +167,7 @@ impl PromptChecker<'_, '_> {
     }
 }
 
-/// The type of `dict(…)`: a copy of a mapping with further values.
+/// Returns the type of `dict(…)`: a copy of a mapping with further values.
 fn dictionary(args: &[CallArg<'_>], types: &[Type]) -> Type {
     let mut fields: Vec<Field> = Vec::new();
     let mut rest = None;
@@ -195,7 +195,7 @@ fn dictionary(args: &[CallArg<'_>], types: &[Type]) -> Type {
     }
 }
 
-/// The advice for a method of another language: the filter, the test or the operator that does the same.
+/// Returns the advice for a method of another language: the filter, the test or the operator that does the same.
 fn in_place_of_method(method: &str, has_arguments: bool) -> String {
     let arguments = if has_arguments { "(…)" } else { "" };
     let filter = match method {

@@ -271,7 +271,7 @@ impl<'t> PromptChecker<'_, 't> {
         set
     }
 
-    /// The meaning of a name that a branch does not set.
+    /// Returns the meaning of a name that a branch does not set.
     fn meaning_outside(&self, name: &str) -> Meaning<'t> {
         let is_proved = self.defined.iter().any(|it| it == name);
         match self.variable(name) {
@@ -302,7 +302,7 @@ impl<'t> PromptChecker<'_, 't> {
         self.branches(None, |checker| checker.body(&it.else_body), |_| ());
     }
 
-    /// The type of the items of a loop, a problem if there are none.
+    /// Returns the type of the items of a loop, a problem if there are none.
     pub(super) fn looped_over(&mut self, iterated: &Type, span: Span) -> Type {
         if super::expressions::is_single(iterated.required()) {
             let message = format!("{} cannot be looped over", describe(iterated));
@@ -466,7 +466,7 @@ impl<'t> PromptChecker<'_, 't> {
     }
 }
 
-/// Whether a path that is known to be present begins with a name, or contains it as a key.
+/// Returns whether a path that is known to be present begins with a name, or contains it as a key.
 pub(super) fn reads(path: &str, name: &str) -> bool {
     path.match_indices(name).any(|(at, _)| {
         let is_part = |it: char| it.is_alphanumeric() || it == '_';

@@ -103,7 +103,7 @@ impl PromptChecker<'_, '_> {
     }
 }
 
-/// The symbol of an operator that means the same in an expression.
+/// Returns the symbol of an operator that means the same in an expression.
 pub(super) fn symbol_of(operator: BinOpKind) -> Option<&'static str> {
     Some(match operator {
         BinOpKind::ScAnd => "&&",

@@ -31,7 +31,7 @@ pub(super) const LOOP: &str = "loop";
 /// The block that a macro is called with.
 pub(super) const CALLER: &str = "caller";
 
-/// The type of [`LOOP`] in a loop over items of a type.
+/// Returns the type of [`LOOP`] in a loop over items of a type.
 pub(super) fn loop_type(item: &Type) -> Type {
     const NUMBERS: [&str; 7] =
         ["index", "index0", "revindex", "revindex0", "length", "depth", "depth0"];
@@ -41,12 +41,12 @@ pub(super) fn loop_type(item: &Type) -> Type {
     record(LOOP, numbers.into_iter().chain(others).chain(items))
 }
 
-/// The type of a part whose name only a run knows.
+/// Returns the type of a part whose name only a run knows.
 pub(super) fn absent_at_times() -> Type {
     Type::Optional(Box::new(Type::Any))
 }
 
-/// The symbol of an operator that does not work on all types.
+/// Returns the symbol of an operator that does not work on all types.
 fn symbol(operator: BinOpKind) -> Option<&'static str> {
     Some(match operator {
         BinOpKind::Add => "+",
@@ -62,12 +62,12 @@ fn symbol(operator: BinOpKind) -> Option<&'static str> {
     })
 }
 
-/// Whether only a node that a `map` runs has this name.
+/// Returns whether only a node that a `map` runs has this name.
 fn is_of_item(name: &str) -> bool {
     name == ITEM || name == INDEX
 }
 
-/// Whether only a template that a node renders has this name.
+/// Returns whether only a template that a node renders has this name.
 fn is_of_node(name: &str) -> bool {
     is_of_item(name) || matches!(name, "visit" | "max_visits" | "via" | "remaining")
 }
@@ -83,7 +83,7 @@ enum Form {
 }
 
 impl Form {
-    /// The form of a value, if its type is known.
+    /// Returns the form of a value, if its type is known.
     fn of(ty: &Type) -> Option<Self> {
         match ty.required() {
             ty if tuple_items(ty).is_some() => Some(Self::List),
@@ -97,7 +97,7 @@ impl Form {
     }
 }
 
-/// The operator that a test means.
+/// Returns the operator that a test means.
 fn operator_of(test: &str) -> Option<BinOpKind> {
     Some(match test {
         "eq" | "equalto" | "==" => BinOpKind::Eq,
@@ -111,7 +111,7 @@ fn operator_of(test: &str) -> Option<BinOpKind> {
     })
 }
 
-/// Whether a value of the type has no items.
+/// Returns whether a value of the type has no items.
 pub(super) fn is_single(ty: &Type) -> bool {
     let mut types = alternatives(ty).into_iter();
     types.any(|it| {
@@ -129,12 +129,12 @@ pub(super) fn is_single(ty: &Type) -> bool {
 }
 
 impl<'t> PromptChecker<'_, 't> {
-    /// The meaning of a name that the template has defined.
+    /// Returns the meaning of a name that the template has defined.
     pub(super) fn variable(&self, name: &str) -> Option<&Meaning<'t>> {
         self.variables.iter().rev().find(|it| it.name == name).map(|it| &it.meaning)
     }
 
-    /// The type of an expression; [`Type::Any`] where it is not known.
+    /// Returns the type of an expression; [`Type::Any`] where it is not known.
     pub(super) fn ty(&mut self, expression: &Expr<'_>) -> Type {
         self.depth += 1;
         let ty = self.type_of(expression);
@@ -197,7 +197,7 @@ impl<'t> PromptChecker<'_, 't> {
         }
     }
 
-    /// The type of a mapping that the template makes.
+    /// Returns the type of a mapping that the template makes.
     fn mapping(&mut self, it: &Map<'_>) -> Type {
         let keys: Vec<Type> = it.keys.iter().map(|it| self.present(it)).collect();
         let values: Vec<Type> = it.values.iter().map(|it| self.value(it)).collect();
@@ -216,7 +216,7 @@ impl<'t> PromptChecker<'_, 't> {
         }
     }
 
-    /// A choice between two values, or between a value and nothing.
+    /// Returns a choice between two values, or between a value and nothing.
     pub(super) fn choice(
         &mut self,
         it: &IfExpr<'_>,
@@ -276,7 +276,7 @@ impl<'t> PromptChecker<'_, 't> {
         }
     }
 
-    /// An item of a list or a map, or a field by its name.
+    /// Returns an item of a list or a map, or a field by its name.
     fn item(&mut self, it: &GetItem<'_>, of: &Type, index: &Type, span: Span) -> Type {
         let types: Vec<Type> = alternatives(of).into_iter().cloned().collect();
         any_of(types.iter().map(|ty| self.item_of(ty, it, index, span)))
@@ -406,7 +406,7 @@ impl<'t> PromptChecker<'_, 't> {
         Type::Bool
     }
 
-    /// The advice for a name that may be undefined.
+    /// Returns the advice for a name that may be undefined.
     pub(super) fn guarded(&self, name: &str) -> String {
         let guard = format!("guard it: `{{% if {name} is defined %}} … {{% endif %}}`");
         match self.scope.schema.channel(name).and_then(|it| it.reducer().natural_start()) {
@@ -492,7 +492,7 @@ impl<'t> PromptChecker<'_, 't> {
         }
     }
 
-    /// The name of the node for messages.
+    /// Returns the name of the node for messages.
     fn reader(&self) -> &str {
         self.scope.node.map_or("a report", NodeName::as_str)
     }
@@ -503,7 +503,7 @@ impl<'t> PromptChecker<'_, 't> {
             Some(format!("pass it to the macro as an argument: `MACRO({name})`"));
     }
 
-    /// The type of a name, and its presence.
+    /// Returns the type of a name, and its presence.
     pub(super) fn look_up(&self, name: &str) -> Option<(Type, Presence)> {
         match self.variable(name) {
             Some(Meaning::Value(ty)) => return Some((ty.clone(), Presence::Always)),
@@ -573,7 +573,7 @@ impl<'t> PromptChecker<'_, 't> {
         }
     }
 
-    /// The type of an operand that may be undefined, if it is a plain name.
+    /// Returns the type of an operand that may be undefined, if it is a plain name.
     pub(super) fn maybe_undefined(&mut self, expression: &Expr<'_>, allowed: bool) -> Type {
         match expression {
             Expr::Var(it) if allowed && self.look_up(it.id).is_some() => {

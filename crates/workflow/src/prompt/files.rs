@@ -51,7 +51,7 @@ impl LoadedPrompt {
         self.prompt
     }
 
-    /// The place of some bytes of its text.
+    /// Returns the place of some bytes of its text.
     pub(crate) fn span(&self, report: &Report, problem: &Problem) -> Option<SourceSpan> {
         self.origin.span(report, problem)
     }
@@ -73,7 +73,7 @@ impl PromptFiles {
         Self { folder, loaded: RefCell::default() }
     }
 
-    /// The folder of the workflow.
+    /// Returns the folder of the workflow.
     pub(crate) fn folder(&self) -> &SourceFolder {
         &self.folder
     }
@@ -159,7 +159,7 @@ impl PromptFiles {
         }
     }
 
-    /// A suggestion from the existing files.
+    /// Returns a suggestion from the existing files.
     fn nearby(&self, missing: &SourcePath, relative: &Path) -> Option<String> {
         let name = missing.shown.file_name()?.to_str()?;
         let mut names = self.folder.names_beside(missing);

@@ -66,7 +66,7 @@ impl<'e> Application<'e> {
         })
     }
 
-    /// The argument that names a part of the items, and whether a filter of this name needs it.
+    /// Returns the argument that names a part of the items, and whether a filter of this name needs it.
     fn attribute(&self) -> Option<&'e Expr<'e>> {
         let at = match self.name {
             "selectattr" | "rejectattr" | "groupby" | "sum" => Some(0),
@@ -123,7 +123,7 @@ impl PromptChecker<'_, '_> {
         self.filtered(&of, path.as_deref(), part, has_items, tried)
     }
 
-    /// The type of the result of a filter.
+    /// Returns the type of the result of a filter.
     fn filtered(
         &mut self,
         of: &Application<'_>,
@@ -201,7 +201,7 @@ impl PromptChecker<'_, '_> {
         }
     }
 
-    /// The type of `default`, which replaces an absent value, or a false one if its second argument is true.
+    /// Returns the type of `default`, which replaces an absent value, or a false one if its second argument is true.
     fn with_default(&self, it: &Filter<'_>, of: &Application<'_>) -> Type {
         let is_written = match &it.expr {
             Some(Expr::Var(it)) => self.look_up(it.id).is_none_or(|it| it.1 == Presence::Always),
@@ -215,7 +215,7 @@ impl PromptChecker<'_, '_> {
         either(of.input.required().clone(), default)
     }
 
-    /// The path of a part of the items, which a filter takes as a text.
+    /// Returns the path of a part of the items, which a filter takes as a text.
     fn attribute_path(&mut self, expression: &Expr<'_>) -> Option<String> {
         let number = number_of(expression).map(|it| it.to_string());
         let path = match expression {
@@ -230,7 +230,7 @@ impl PromptChecker<'_, '_> {
         path
     }
 
-    /// The type of a part of an item, such as `owner.name`. With commas, they are several parts to sort by.
+    /// Returns the type of a part of an item, such as `owner.name`. With commas, they are several parts to sort by.
     fn part(&mut self, of: &Type, paths: &str, span: Span) -> Type {
         let mut ty = Type::Any;
         for path in paths.split(',') {
@@ -256,7 +256,7 @@ impl PromptChecker<'_, '_> {
         ty
     }
 
-    /// The type of `map`, with a part of the items or with another filter.
+    /// Returns the type of `map`, with a part of the items or with another filter.
     fn mapped(&mut self, of: &Application<'_>, part: Option<Type>, item: &Type) -> Type {
         if let Some(part) = part {
             return Type::List(with_fallback(part, of.named("default")).into());
@@ -312,7 +312,7 @@ impl PromptChecker<'_, '_> {
     }
 }
 
-/// The type of `attr(key)`.
+/// Returns the type of `attr(key)`.
 fn attr(of: &Application<'_>) -> Type {
     let key = of.positional(0).and_then(|(it, _)| match it {
         Expr::Const(it) => it.value.as_str(),
@@ -336,7 +336,7 @@ fn expression_of<'e>(arg: &'e CallArg<'e>) -> &'e Expr<'e> {
     }
 }
 
-/// The items that pass a test. Some tests pass only present values.
+/// Returns the items that pass a test. Some tests pass only present values.
 fn selected(of: &Application<'_>, path: Option<&str>, item: Type) -> Type {
     let (at, keeps) = match of.name {
         "select" => (0, true),
@@ -360,7 +360,7 @@ fn selected(of: &Application<'_>, path: Option<&str>, item: Type) -> Type {
     }
 }
 
-/// The type of `chain`: mappings together, or lists.
+/// Returns the type of `chain`: mappings together, or lists.
 fn chained(of: &Application<'_>) -> Type {
     let all: Vec<&Type> = [of.input].into_iter().chain(of.types).map(Type::required).collect();
     let is_mapping = |it: &&Type| matches!(it, Type::Map(_) | Type::Record(_)) && !is_shape(it);
@@ -371,7 +371,7 @@ fn chained(of: &Application<'_>) -> Type {
     Type::List(any_of(items).into())
 }
 
-/// The type of a part with the `default` of a filter.
+/// Returns the type of a part with the `default` of a filter.
 fn with_fallback(part: Type, default: Option<(&Expr<'_>, &Type)>) -> Type {
     match default {
         Some((_, default)) => either(part.required().clone(), default.clone()),

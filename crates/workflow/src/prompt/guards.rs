@@ -165,7 +165,7 @@ impl PromptChecker<'_, '_> {
         }
     }
 
-    /// Whether a map is known to have keys whose values are null at times.
+    /// Returns whether a map is known to have keys whose values are null at times.
     pub(super) fn is_map_with_nulls(&self, of: &Expr<'_>) -> bool {
         let ty = self.declared_type(of);
         matches!(
@@ -174,7 +174,7 @@ impl PromptChecker<'_, '_> {
         )
     }
 
-    /// The type of a path, if it is declared.
+    /// Returns the type of a path, if it is declared.
     fn declared_type(&self, path: &Expr<'_>) -> Option<Type> {
         match path {
             Expr::Var(it) => match self.variable(it.id) {
@@ -212,7 +212,7 @@ impl PromptChecker<'_, '_> {
     }
 }
 
-/// The same operator outside of a chain, which has no `not in`.
+/// Returns the same operator outside of a chain, which has no `not in`.
 pub(super) fn outside_of_chain(operator: CompareOpKind) -> Option<BinOpKind> {
     Some(match operator {
         CompareOpKind::Eq => BinOpKind::Eq,
@@ -245,7 +245,7 @@ fn learn_trigger(
     }
 }
 
-/// The paths of the first items of a list of this length.
+/// Returns the paths of the first items of a list of this length.
 fn items_of(path: &str, length: i64) -> impl Iterator<Item = String> {
     (0..length.min(ITEMS_MAX)).map(move |at| format!("{path}[{at}]"))
 }
@@ -256,23 +256,23 @@ pub(crate) fn known_items(path: &str, length: i64) -> impl Iterator<Item = Strin
     has_items.into_iter().chain(items_of(path, length))
 }
 
-/// The mark of a list that is known to have items.
+/// Returns the mark of a list that is known to have items.
 pub(super) fn has_items(path: &str) -> String {
     format!("{path}[]")
 }
 
-/// The mark of a key that a map is known to have. Its value may be null.
+/// Returns the mark of a key that a map is known to have. Its value may be null.
 pub(super) fn has_key(path: &str) -> String {
     format!("{path}?")
 }
 
-/// The mark of an item that a list is known to have. It may be null.
+/// Returns the mark of an item that a list is known to have. It may be null.
 fn has_item(path: &str) -> String {
     format!("{path}!")
 }
 
 impl PromptChecker<'_, '_> {
-    /// The type of a part of a map or a list that a condition has proved to have it.
+    /// Returns the type of a part of a map or a list that a condition has proved to have it.
     pub(super) fn known_part(&self, part: &Expr<'_>, of: &Type) -> Option<Type> {
         let is_known = |mark: fn(&str) -> String| {
             path_of(part).is_some_and(|it| self.defined.contains(&mark(&it)))
@@ -285,7 +285,7 @@ impl PromptChecker<'_, '_> {
     }
 }
 
-/// Whether a test asks whether a value is there.
+/// Returns whether a test asks whether a value is there.
 pub(super) fn asks_presence(test: &str) -> bool {
     matches!(test, "defined" | "undefined" | "none")
 }
@@ -298,7 +298,7 @@ fn is_length(filter: &str) -> bool {
     matches!(filter, "length" | "count")
 }
 
-/// The list whose length an expression is.
+/// Returns the list whose length an expression is.
 fn list_of_length<'e>(expression: &'e Expr<'_>) -> Option<&'e Expr<'e>> {
     match expression {
         Expr::Filter(it) if is_length(it.name) => it.expr.as_ref(),
@@ -306,7 +306,7 @@ fn list_of_length<'e>(expression: &'e Expr<'_>) -> Option<&'e Expr<'e>> {
     }
 }
 
-/// The whole number that an expression is, if it is a literal.
+/// Returns the whole number that an expression is, if it is a literal.
 pub(super) fn number_of(expression: &Expr<'_>) -> Option<i64> {
     match expression {
         Expr::Const(it) => i64::try_from(it.value.clone()).ok(),
@@ -362,7 +362,7 @@ fn orders(operator: BinOpKind, order: Ordering) -> Option<bool> {
     })
 }
 
-/// The path of a value, such as `review.notes`, `tasks[0].title` or `tasks | first`.
+/// Returns the path of a value, such as `review.notes`, `tasks[0].title` or `tasks | first`.
 pub(super) fn path_of(expression: &Expr<'_>) -> Option<String> {
     match expression {
         Expr::Var(it) => Some(it.id.to_owned()),
@@ -378,7 +378,7 @@ pub(super) fn path_of(expression: &Expr<'_>) -> Option<String> {
     }
 }
 
-/// The path of a part of a value.
+/// Returns the path of a part of a value.
 fn part_of(of: &str, part: &Expr<'_>) -> Option<String> {
     if let Some(number) = number_of(part) {
         return Some(format!("{of}[{number}]"));

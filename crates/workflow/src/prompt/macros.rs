@@ -59,7 +59,7 @@ struct Argument<'e> {
 }
 
 impl Callee<'_> {
-    /// Whether both are the same macro.
+    /// Returns whether both are the same macro.
     pub(super) fn is(&self, other: &Self) -> bool {
         std::ptr::eq(self.declaration, other.declaration)
     }
@@ -216,7 +216,7 @@ impl<'t> PromptChecker<'_, 't> {
         if shown.is_empty() { "no arguments".to_owned() } else { shown.join(", ") }
     }
 
-    /// The paths that are known to be present here.
+    /// Returns the paths that are known to be present here.
     fn known_here(&self) -> BTreeSet<&str> {
         self.defined.iter().map(String::as_str).filter(|it| !it.is_empty()).collect()
     }
@@ -288,7 +288,7 @@ impl<'t> PromptChecker<'_, 't> {
         self.loops = loops;
     }
 
-    /// The names that the body of a macro sees: what the task gives, and macros.
+    /// Returns the names that the body of a macro sees: what the task gives, and macros.
     fn seen_by(&self, callee: &Callee<'t>) -> Vec<Variable<'t>> {
         let end = self.frames.get(callee.depth).copied().unwrap_or(self.variables.len());
         let seen = self.variables[..end].iter().enumerate().map(|(at, it)| {
@@ -304,7 +304,7 @@ impl<'t> PromptChecker<'_, 't> {
         seen.collect()
     }
 
-    /// A call of the innermost loop, whose body is checked with the items of the argument.
+    /// Returns a call of the innermost loop, whose body is checked with the items of the argument.
     pub(super) fn recurse(&mut self, call: &Call<'_>) -> Type {
         let span = call.expr.span();
         let Some(innermost) = self.loops.last().copied().filter(|it| it.recursive) else {
@@ -344,7 +344,7 @@ fn name_of<'e>(expression: &Expr<'e>) -> Option<&'e str> {
     }
 }
 
-/// The names with their last meanings, as a body depends on them.
+/// Returns the names with their last meanings, as a body depends on them.
 fn known_names(variables: &[Variable<'_>]) -> BTreeMap<String, String> {
     let meaning = |it: &Meaning<'_>| match it {
         Meaning::Value(ty) => ty.to_string(),

@@ -21,7 +21,7 @@ pub(super) struct RenderMeter {
     written: u64,
 }
 
-/// The meter of a rendering.
+/// Returns the meter of a rendering.
 pub(super) fn meter<'s>(state: &'s mut State<'_, '_>) -> &'s mut RenderMeter {
     state.get_or_insert_extension(RenderMeter::default())
 }
@@ -82,7 +82,7 @@ impl RenderMeter {
     }
 }
 
-/// The error of the engine for a limit that is reached.
+/// Returns the error of the engine for a limit that is reached.
 pub(super) fn limit_error(reached: DataLimitReached) -> Error {
     Error::new(ErrorKind::OutOfFuel, "a limit is reached").with_source(reached)
 }

@@ -338,7 +338,7 @@ fn constant<'a>(value: Value, span: Span) -> Expr<'a> {
     Expr::Const(Spanned::new(Const { value }, span))
 }
 
-/// An expression behind a filter that counts its value.
+/// Returns an expression behind a filter that counts its value.
 fn counted<'a>(filter: &'static str, expr: Expr<'a>) -> Expr<'a> {
     // The size of a constant is bounded by the source.
     if matches!(expr, Expr::Const(_)) {
@@ -348,7 +348,7 @@ fn counted<'a>(filter: &'static str, expr: Expr<'a>) -> Expr<'a> {
     Expr::Filter(Spanned::new(Filter { name: filter, expr: Some(expr), args: Vec::new() }, span))
 }
 
-/// A step of a slice behind a filter that refuses a negative one, also if it is a constant.
+/// Returns a step of a slice behind a filter that refuses a negative one, also if it is a constant.
 fn checked_step(step: Expr<'_>) -> Expr<'_> {
     let span = step.span();
     Expr::Filter(Spanned::new(Filter { name: STEP, expr: Some(step), args: Vec::new() }, span))

@@ -190,17 +190,17 @@ impl Prompt {
         }
     }
 
-    /// Its source: a path, or the place of a text in the workflow.
+    /// Returns its source: a path, or the place of a text in the workflow.
     pub fn source_name(&self) -> &str {
         &self.name
     }
 
-    /// The names that the template may read.
+    /// Returns the names that the template may read.
     pub fn variables(&self) -> &BTreeSet<String> {
         &self.variables
     }
 
-    /// The source text of the template.
+    /// Returns the source text of the template.
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -26,7 +26,7 @@ pub(super) struct TestedOperand<'e> {
 }
 
 impl TestedOperand<'_> {
-    /// The value of a literal, or its type.
+    /// Returns the value of a literal, or its type.
     fn operand(&self) -> Operand {
         let Some(expression) = self.expression else { return Operand::Of(self.ty.clone()) };
         match (expression, number_of(expression)) {
@@ -44,7 +44,7 @@ impl TestedOperand<'_> {
         }
     }
 
-    /// Whether it is a value of a type that says something.
+    /// Returns whether it is a value of a type that says something.
     fn is_known(&self) -> bool {
         match self.operand() {
             Operand::Literal(value) => value.as_str().is_some(),
@@ -99,7 +99,7 @@ impl PromptChecker<'_, '_> {
         ty
     }
 
-    /// The type of the result of an operation whose failures are reported elsewhere.
+    /// Returns the type of the result of an operation whose failures are reported elsewhere.
     pub(super) fn type_of_operation(
         &mut self,
         source: &str,

@@ -8,7 +8,7 @@ use minijinja::{
     value::{Enumerator, Kwargs, Object, ObjectRepr, Rest, ValueOrKwargs},
 };
 
-/// The filter `map`.
+/// Returns the filter `map`.
 pub(super) fn map(
     state: &mut State<'_, '_>,
     value: Value,
@@ -25,7 +25,7 @@ pub(super) fn map(
     Ok(made.into_iter().map(|it| if is_absent(&it) { default.clone() } else { it }).collect())
 }
 
-/// The filter `groupby`.
+/// Returns the filter `groupby`.
 pub(super) fn groupby(
     state: &mut State<'_, '_>,
     value: Value,

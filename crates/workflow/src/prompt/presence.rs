@@ -17,8 +17,8 @@ use crate::via;
 const KEEPS_ITEMS: &[&str] = &["sort", "reverse", "list", "map", "unique"];
 
 impl PromptChecker<'_, '_> {
-    /// The type of an expression whose value is needed. A value that may be absent must be guarded. The type of a field
-    /// that may be null is optional: it is written as `none`, and so is a choice of it.
+    /// Returns the type of an expression whose value is needed. A value that may be absent must be guarded. The type of
+    /// a field that may be null is optional: it is written as `none`, and so is a choice of it.
     pub(super) fn present(&mut self, expression: &Expr<'_>) -> Type {
         match expression {
             Expr::IfExpr(it) => self.choice(it, Self::present),
@@ -35,7 +35,7 @@ impl PromptChecker<'_, '_> {
         }
     }
 
-    /// The type of an expression that must be there and not null, because a part of it is read.
+    /// Returns the type of an expression that must be there and not null, because a part of it is read.
     pub(super) fn required(&mut self, expression: &Expr<'_>) -> Type {
         let ty = self.present(expression);
         if matches!(ty, Type::Optional(_)) {
@@ -44,7 +44,7 @@ impl PromptChecker<'_, '_> {
         ty.required().clone()
     }
 
-    /// The type of an expression, which is not optional if a condition has proved its presence.
+    /// Returns the type of an expression, which is not optional if a condition has proved its presence.
     pub(super) fn value(&mut self, expression: &Expr<'_>) -> Type {
         let ty = self.ty(expression);
         if self.is_proved(expression) { ty.required().clone() } else { ty }
@@ -78,8 +78,8 @@ impl PromptChecker<'_, '_> {
         }
     }
 
-    /// Whether a part of a field is there, but may be null: a reader makes a value of a Rust type, which has all of its
-    /// fields.
+    /// Returns whether a part of a field is there, but may be null: a reader makes a value of a Rust type, which has
+    /// all of its fields.
     fn is_whole(&self, expression: &Expr<'_>) -> bool {
         path_of(expression).is_some_and(|path| {
             let root = path.split('.').next().unwrap_or_default();

@@ -34,7 +34,7 @@ impl PromptChecker<'_, '_> {
         }
     }
 
-    /// The names that have a value where a condition has this outcome.
+    /// Returns the names that have a value where a condition has this outcome.
     pub(super) fn names_set_under(&self, condition: &Expr<'_>, outcome: bool) -> Vec<String> {
         if self.set_under.is_empty() {
             return Vec::new();
@@ -45,8 +45,8 @@ impl PromptChecker<'_, '_> {
     }
 }
 
-/// A text that is the same for conditions with the same outcome, as long as their names have their values. A call may read
-/// other names, or give another value each time.
+/// Returns a text that is the same for conditions with the same outcome, as long as their names have their values. A
+/// call may read other names, or give another value each time.
 fn text_of(condition: &Expr<'_>) -> Option<String> {
     let both = |left: &Expr<'_>, operator: BinOpKind, right: &Expr<'_>| {
         Some(format!("({} {} {})", text_of(left)?, symbol_of(operator)?, text_of(right)?))

@@ -11,7 +11,8 @@ use crate::expression::joined;
 const PARTS_MAX: usize = 2_000;
 const DEPTH_MAX: usize = 50;
 
-/// The type of a variable. Nothing is known of a value that a template has made too large: its type would grow further.
+/// Returns the type of a variable. Nothing is known of a value that a template has made too large: its type would grow
+/// further.
 pub(super) fn bounded(ty: Type) -> Type {
     fn count(ty: &Type, depth: usize, left: &mut usize) -> bool {
         if depth == 0 || *left == 0 {
@@ -31,23 +32,23 @@ pub(super) fn bounded(ty: Type) -> Type {
     if is_small { ty } else { Type::Any }
 }
 
-/// The type of a list with these items, such as a pair of a key and a value.
+/// Returns the type of a list with these items, such as a pair of a key and a value.
 pub(super) fn tuple(items: Vec<Type>) -> Type {
     shape(tuple_name(&items), items)
 }
 
-/// The items of a list that are known one by one.
+/// Returns the items of a list that are known one by one.
 pub(super) fn tuple_items(ty: &Type) -> Option<Vec<&Type>> {
     parts(ty, tuple_name)
 }
 
-/// The types that a value may have.
+/// Returns the types that a value may have.
 pub(super) fn alternatives(ty: &Type) -> Vec<&Type> {
     let parts = parts(ty.required(), either_name).filter(|it| it.len() > 1);
     parts.unwrap_or_else(|| vec![ty.required()])
 }
 
-/// The type of a value that is one of both.
+/// Returns the type of a value that is one of both.
 pub(super) fn either(a: Type, b: Type) -> Type {
     match (a, b) {
         (Type::Optional(inner), other) | (other, Type::Optional(inner)) => {
@@ -72,7 +73,7 @@ pub(super) fn either(a: Type, b: Type) -> Type {
     }
 }
 
-/// The type of any of these values; nothing is known of none.
+/// Returns the type of any of these values; nothing is known of none.
 pub(super) fn any_of(types: impl IntoIterator<Item = Type>) -> Type {
     types.into_iter().reduce(either).unwrap_or(Type::Any)
 }
@@ -96,7 +97,7 @@ pub(super) fn items_of(ty: &Type) -> Option<Type> {
     })
 }
 
-/// The type of the values of a mapping.
+/// Returns the type of the values of a mapping.
 pub(super) fn values_of_map(ty: &Type) -> Type {
     match ty.required() {
         Type::Map(value) => Type::clone(value),
@@ -107,7 +108,7 @@ pub(super) fn values_of_map(ty: &Type) -> Type {
     }
 }
 
-/// The list type of a list whose items are known one by one, unless it is empty; any other type as it is.
+/// Returns the list type of a list whose items are known one by one, unless it is empty; any other type as it is.
 pub(super) fn as_list(ty: &Type) -> Type {
     match tuple_items(ty.required()) {
         Some(items) if !items.is_empty() => Type::List(any_of(items.into_iter().cloned()).into()),
@@ -115,7 +116,7 @@ pub(super) fn as_list(ty: &Type) -> Type {
     }
 }
 
-/// The type with a part that is present, such as `owner.name`.
+/// Returns the type with a part that is present, such as `owner.name`.
 pub(super) fn with_part(ty: &Type, path: &str) -> Type {
     let Type::Record(record) = ty else { return ty.clone() };
     let (name, rest) = path.split_once('.').map_or((path, None), |it| (it.0, Some(it.1)));
@@ -127,12 +128,12 @@ pub(super) fn with_part(ty: &Type, path: &str) -> Type {
     Type::Record(record.into())
 }
 
-/// Whether the type is one of those that only templates have.
+/// Returns whether the type is one of those that only templates have.
 pub(super) fn is_shape(ty: &Type) -> bool {
     tuple_items(ty).is_some() || alternatives(ty).len() > 1
 }
 
-/// The type that has the values of both, if there is one besides that of one of both.
+/// Returns the type that has the values of both, if there is one besides that of one of both.
 fn common(a: &Type, b: &Type) -> Option<Type> {
     match (tuple_items(a), tuple_items(b)) {
         (Some(a), Some(b)) if a.len() == b.len() => {

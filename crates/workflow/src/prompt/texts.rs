@@ -53,7 +53,7 @@ impl PromptChecker<'_, '_> {
     }
 }
 
-/// Whether a part of a template ends in `{% raw %}`: what follows is shown as it is.
+/// Returns whether a part of a template ends in `{% raw %}`: what follows is shown as it is.
 fn ends_with_raw_tag(text: &str) -> bool {
     let tag = text.strip_suffix("%}").and_then(|it| it.rsplit_once("{%"));
     tag.is_some_and(|(_, it)| it.trim_matches(['-', '+', ' ', '\t', '\n', '\r']) == "raw")

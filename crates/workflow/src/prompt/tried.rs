@@ -199,7 +199,8 @@ fn attempt_variants(
     Ok(())
 }
 
-/// The largest number of values of an enum in a type, or of types of a part of it, of those that are tried one by one.
+/// Returns the largest number of values of an enum in a type, or of types of a part of it, of those that are tried one
+/// by one.
 fn values_count(ty: &Type) -> usize {
     let types = alternatives(ty);
     if types.len() > 1 {
@@ -252,7 +253,7 @@ fn rendered(source: &str, values: &[Value]) -> Result<(), minijinja::Error> {
     eval(&ENVIRONMENT, &instructions, root, &blocks, &mut out, AutoEscape::None).map(drop)
 }
 
-/// The type of a value, as far as it is one of a few.
+/// Returns the type of a value, as far as it is one of a few.
 pub(super) fn type_of(value: &Value) -> Type {
     match value.kind() {
         ValueKind::Bool => Type::Bool,
@@ -279,7 +280,7 @@ enum Variant {
     Value(usize),
 }
 
-/// A value of a type.
+/// Returns a value of a type.
 fn sample(ty: &Type, unknown: &serde_json::Value, variant: Variant) -> serde_json::Value {
     let is_empty = variant == Variant::Empty;
     if let Some(items) = tuple_items(ty) {
@@ -412,7 +413,7 @@ mod tests {
         (0..rounds).map(state).collect()
     }
 
-    /// The operations with an operand of each type, and arguments that have one.
+    /// Returns the operations with an operand of each type, and arguments that have one.
     fn expressions() -> Vec<String> {
         let names: Vec<&str> = types().iter().map(|it| it.0).collect();
         let arguments = [

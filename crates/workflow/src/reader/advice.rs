@@ -117,7 +117,7 @@ impl OpenBracket {
         })
     }
 
-    /// Whether the lines from its own on close it.
+    /// Returns whether the lines from its own on close it.
     fn is_closed_later(&self, text: &str) -> bool {
         let mut open = Vec::new();
         let lines = text.lines().enumerate().skip(self.line - 1).take(LINES_MAX);
@@ -192,7 +192,7 @@ fn read_brackets(line: &str, number: usize, open: &mut Vec<OpenBracket>) {
     }
 }
 
-/// Whether a line near a place is indented with a tab.
+/// Returns whether a line near a place is indented with a tab.
 fn tab_before(text: &str, at: usize) -> bool {
     let end = text[at..].find('\n').map_or(text.len(), |line| at + line);
     let indented =
@@ -231,7 +231,7 @@ mod tests {
 
     use crate::{Registry, parse};
 
-    /// The first diagnostic on a workflow that begins with these lines.
+    /// Returns the first diagnostic on a workflow that begins with these lines.
     fn diagnostic_on(lines: &str) -> Diagnostic {
         let text = format!("graphrun: 1\n{lines}\nstart: x\n");
         let file = SourceFile { name: "w.yaml".to_owned(), text };

@@ -51,7 +51,7 @@ impl<'t> ParsedText<'t> {
     }
 }
 
-/// Whether the parser refuses the file at a closing bracket that begins a line.
+/// Returns whether the parser refuses the file at a closing bracket that begins a line.
 fn is_refused_at_bracket(file: &str) -> bool {
     let begins = |it: &str| it.trim_start().starts_with([']', '}']);
     if !file.lines().any(begins) {

@@ -61,12 +61,12 @@ impl Cut {
     }
 }
 
-/// Whether an entry is implausible as an entry of its mapping.
+/// Returns whether an entry is implausible as an entry of its mapping.
 fn is_odd(Entry { key, value }: &Entry) -> bool {
     matches!(value.data, Data::Null) || key.text.contains([')', ']', '"', '\''])
 }
 
-/// Whether a bracket or a quote in a text has no end. An apostrophe within a word is no quote.
+/// Returns whether a bracket or a quote in a text has no end. An apostrophe within a word is no quote.
 fn is_open(text: &str) -> bool {
     let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
     for character in text.chars() {

@@ -27,7 +27,7 @@ pub(crate) use self::{
 };
 use crate::kind::Kind;
 
-/// The kinds of this module.
+/// Returns the kinds of this module.
 pub(crate) fn kinds() -> [Arc<dyn Kind>; 4] {
     [Arc::new(Map), Arc::new(Use), Arc::new(Custom), Arc::new(Parallel)]
 }

@@ -454,8 +454,8 @@ fn input_of<'a>(used: &'a Workflow, name: &str) -> Option<&'a Channel> {
     used.schema.channel(name).filter(|_| is_input)
 }
 
-/// The fields that a `use` may assign, and those that it assigns whenever it is done: the ones that
-/// the used workflow assigns on every way.
+/// Returns the fields that a `use` may assign, and those that it assigns whenever it is done: the ones that the used
+/// workflow assigns on every way.
 pub(crate) fn fields_of_use<'y>(
     used: &'y Yaml,
     loaded: Option<&Workflow>,

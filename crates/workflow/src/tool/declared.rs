@@ -169,7 +169,7 @@ impl RequestTool {
         })
     }
 
-    /// The part of it that identifies the nodes that send it.
+    /// Returns the part of it that identifies the nodes that send it.
     pub(crate) fn fingerprint(&self) -> Value {
         let Self { method, url, headers, .. } = self;
         let header = |(name, value): &(String, HeaderText)| match value {
@@ -305,7 +305,7 @@ impl DeclaredTool {
         }
     }
 
-    /// The part of it that identifies the nodes that call it.
+    /// Returns the part of it that identifies the nodes that call it.
     pub fn fingerprint(&self) -> Value {
         let action = match &self.action {
             ToolAction::Command(CommandTool { argv, sandbox, scripts, folder }) => {

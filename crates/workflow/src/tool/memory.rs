@@ -202,7 +202,7 @@ impl From<Entry> for FoundEntry {
     }
 }
 
-/// Whether some tools can use these tiers at all.
+/// Returns whether some tools can use these tiers at all.
 pub(crate) fn can_use(needs: Needs, tiers: &Tiers) -> bool {
     match needs {
         Needs::Memory => !tiers.is_empty(),

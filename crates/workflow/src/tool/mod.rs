@@ -95,17 +95,17 @@ impl BuiltIn {
 /// A named operation.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// The name in workflows, such as `fs.read`.
+    /// Returns the name in workflows, such as `fs.read`.
     fn name(&self) -> &str;
 
-    /// The purpose of the tool, for a model or a person to choose by.
+    /// Returns the purpose of the tool, for a model or a person to choose by.
     fn description(&self) -> &str;
 
-    /// The JSON Schema of its input, an object. The input in a workflow is checked against it when
-    /// the workflow is loaded, and again before each call.
+    /// Returns the JSON Schema of its input, an object. The input in a workflow is checked against it when the workflow
+    /// is loaded, and again before each call.
     fn input_schema(&self) -> &Value;
 
-    /// The JSON Schema of its output, which is checked after each call.
+    /// Returns the JSON Schema of its output, which is checked after each call.
     fn output_schema(&self) -> &Value;
 
     /// Calls the tool. The input fits the schema.

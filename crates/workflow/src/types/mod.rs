@@ -176,7 +176,7 @@ impl<'y> TypeReader<'_, 'y> {
         Schema::new(channels).ok()
     }
 
-    /// The types of records that have a name, under `types` or in a registered state.
+    /// Returns the types of records that have a name, under `types` or in a registered state.
     fn record_types(&self, schema: Option<&Schema>) -> BTreeMap<String, Type> {
         let mut found = BTreeMap::new();
         for (name, declared) in &self.types {
@@ -368,7 +368,7 @@ pub fn check_type_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a field has a reserved name; reported if so.
+/// Returns whether a field has a reserved name; reported if so.
 fn refuse_reserved(report: &mut Report, field: &str, at: &SpannedText) -> bool {
     let reserved = RESERVED.contains(&field);
     if reserved {
@@ -379,12 +379,12 @@ fn refuse_reserved(report: &mut Report, field: &str, at: &SpannedText) -> bool {
     reserved
 }
 
-/// The names in a text or a list of texts.
+/// Returns the names in a text or a list of texts.
 fn names(yaml: &Yaml) -> impl Iterator<Item = &str> {
     yaml.items().iter().chain([yaml]).filter_map(Yaml::text)
 }
 
-/// Whether a mapping is a field with more than a type, and not a record.
+/// Returns whether a mapping is a field with more than a type, and not a record.
 fn as_spec(yaml: &Yaml) -> bool {
     // A misspelt key still marks a specification, and so does a key whose value cannot be a type.
     let is_flag = |it: &Yaml| {

@@ -65,7 +65,7 @@ impl<'y> TypeReader<'_, 'y> {
         }
     }
 
-    /// The JSON Schema of a type under `types`; a type with reported mistakes may be anything.
+    /// Returns the JSON Schema of a type under `types`; a type with reported mistakes may be anything.
     fn read_named(&mut self, name: &'y str) -> Option<Value> {
         match self.types.get(name)?.clone() {
             DeclaredType::Read(schema) => Some(schema),
@@ -86,7 +86,7 @@ impl<'y> TypeReader<'_, 'y> {
         }
     }
 
-    /// The JSON Schema of a type in the short notation.
+    /// Returns the JSON Schema of a type in the short notation.
     pub(super) fn schema_of(&mut self, yaml: &'y Yaml) -> Option<Value> {
         self.nested(&yaml.range, |it| it.schema_of_part(yaml))
     }
@@ -146,7 +146,7 @@ impl<'y> TypeReader<'_, 'y> {
         }
     }
 
-    /// A type with a description or a range, inside another type.
+    /// Returns a type with a description or a range, inside another type.
     fn described(&mut self, ty: &'y Yaml, spec: &'y Yaml, keys: &[&str]) -> Option<Value> {
         let mut schema = self.schema_of(ty)?;
         self.restrict(&mut schema, spec)?;
@@ -312,7 +312,7 @@ impl<'y> TypeReader<'_, 'y> {
         })
     }
 
-    /// A use of a type under `types`.
+    /// Returns a use of a type under `types`.
     fn own(&mut self, word: &SpannedText, named: &str) -> Option<Value> {
         let Some(name) = self.types.keys().copied().find(|it| *it == named) else {
             let known = self.types.keys().copied().chain(TYPES.iter().copied());
@@ -345,7 +345,7 @@ impl<'y> TypeReader<'_, 'y> {
     }
 }
 
-/// The levels of lists, maps and records in the schema of a type.
+/// Returns the levels of lists, maps and records in the schema of a type.
 fn levels_of(schema: &Value) -> usize {
     let inside =
         |key: &str| schema.get(key).filter(|it| it.is_object()).map(|it| 1 + levels_of(it));
@@ -357,7 +357,7 @@ fn levels_of(schema: &Value) -> usize {
     parts.chain(fields).chain(forms).max().unwrap_or(0)
 }
 
-/// The type of a file: its name, its media type, and its content in base64.
+/// Returns the type of a file: its name, its media type, and its content in base64.
 pub fn file_type() -> Type {
     Type::of_schema(&file_schema())
 }
@@ -376,19 +376,20 @@ fn file_schema() -> Value {
     })
 }
 
-/// Whether an entry of a record makes it lenient or not. A field of that name has a type, which is no such word.
+/// Returns whether an entry of a record makes it lenient or not. A field of that name has a type, which is no such
+/// word.
 pub(super) fn is_lenience(entry: &Entry) -> bool {
     entry.key.text == LENIENCE && entry.value.text().is_some_and(|it| it.parse::<bool>().is_ok())
 }
 
-/// The notation of an enum, for several texts in place of one type.
+/// Returns the notation of an enum, for several texts in place of one type.
 fn as_enum(items: &[Yaml]) -> Option<String> {
     let texts: Option<Vec<&str>> = items.iter().map(Yaml::text).collect();
     let texts = texts.filter(|it| it.len() > 1 && !it.iter().any(|it| TYPES.contains(it)))?;
     Some(format!("one of a few texts is written `{}`", texts.join(" | ")))
 }
 
-/// The text in quotes. A plain text of YAML keeps the quotes in it, as in `pass | "fail"`.
+/// Returns the text in quotes. A plain text of YAML keeps the quotes in it, as in `pass | "fail"`.
 fn unquoted(text: &str) -> &str {
     let inside = |quote| text.strip_prefix(quote).and_then(|it| it.strip_suffix(quote));
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
@@ -398,7 +399,7 @@ fn optional(schema: &Value) -> Value {
     json!({"anyOf": [schema, {"type": "null"}]})
 }
 
-/// The type for a name of other languages.
+/// Returns the type for a name of other languages.
 fn in_other_words(name: &str) -> Option<&'static str> {
     Some(match name.to_ascii_lowercase().as_str() {
         "str" | "text" | "char" | "varchar" => "string",

@@ -78,7 +78,7 @@ impl<'y> TypeReader<'_, 'y> {
     }
 }
 
-/// Whether a text is how YAML writes no number, or an infinite one.
+/// Returns whether a text is how YAML writes no number, or an infinite one.
 pub(super) fn is_endless(text: &str) -> bool {
     matches!(
         text.trim_start_matches(['+', '-']).to_ascii_lowercase().as_str(),

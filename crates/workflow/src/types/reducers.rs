@@ -9,7 +9,7 @@ use super::TypeReader;
 use crate::format::BestKeys;
 use crate::{reader::Yaml, report::suggestion, shape::Section};
 
-/// The names of the built-in reducers.
+/// Returns the names of the built-in reducers.
 pub(crate) fn reducer_names() -> Vec<&'static str> {
     Reducer::BUILT_IN.iter().map(Reducer::name).collect()
 }

@@ -11,7 +11,7 @@ use crate::reader::{SpannedText, Yaml};
 /// The file extension that distinguishes such a file from a type.
 const ENDING: &str = ".json";
 
-/// The value of `schema` if it names a file. A record may have a field `schema`.
+/// Returns the value of `schema` if it names a file. A record may have a field `schema`.
 pub(super) fn named_by(yaml: &Yaml) -> Option<&Yaml> {
     yaml.get("schema").filter(|it| it.text().is_some_and(|text| text.trim().ends_with(ENDING)))
 }
@@ -88,7 +88,7 @@ fn unusable(schema: &Value) -> Option<String> {
     invalid.or_else(|| elsewhere(schema).map(|it| format!("it refers to `{it}`")))
 }
 
-/// A reference of a schema to another document.
+/// Returns a reference of a schema to another document.
 fn elsewhere(schema: &Value) -> Option<&str> {
     match schema {
         Value::Object(fields) => fields.iter().find_map(|(key, value)| match value {

@@ -51,7 +51,7 @@ fn writing() -> impl Strategy<Value = FlowModel> {
     )
 }
 
-/// A node that leads to nodes, and writes and clears the one field.
+/// Returns a node that leads to nodes, and writes and clears the one field.
 fn node(to: &[usize], must_assign: &[usize], clears: &[usize]) -> FlowNode {
     let arrows = to.iter().map(|it| Arrow::Node(*it)).collect();
     let must_assign = from_numbers(1, must_assign);
@@ -64,7 +64,7 @@ fn node(to: &[usize], must_assign: &[usize], clears: &[usize]) -> FlowNode {
     }
 }
 
-/// A model of one field, which has a value at the start or not.
+/// Returns a model of one field, which has a value at the start or not.
 fn model_of(nodes: Vec<FlowNode>, start: Vec<usize>, at_start: &[usize]) -> FlowModel {
     let at_start = from_numbers(1, at_start);
     FlowModel {

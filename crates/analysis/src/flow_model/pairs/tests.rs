@@ -103,7 +103,7 @@ fn all_to_all(count: usize) -> FlowModel {
     FlowModel { nodes: vec![node; count], start: vec![0], ..FlowModel::default() }
 }
 
-/// A fork, its branches, and a join that leads to the next fork.
+/// Returns a fork, its branches, and a join that leads to the next fork.
 fn parallels(stages: usize, branches: usize) -> FlowModel {
     let mut model = FlowModel { start: vec![0], ..FlowModel::default() };
     let to = |arrows| FlowNode {

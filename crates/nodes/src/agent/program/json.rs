@@ -69,7 +69,7 @@ fn last_value(text: &[u8]) -> Option<Value> {
     whole.or(last)
 }
 
-/// Whether a value on one line among others may be an answer. A number may just as well be progress.
+/// Returns whether a value on one line among others may be an answer. A number may just as well be progress.
 fn is_answer(value: &Value) -> bool {
     matches!(value, Value::Object(_) | Value::Array(_) | Value::String(_))
 }

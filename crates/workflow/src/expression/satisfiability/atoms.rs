@@ -94,7 +94,7 @@ impl Atoms {
     }
 }
 
-/// Whether a path equals another one or lies below it.
+/// Returns whether a path equals another one or lies below it.
 pub(super) fn is_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
@@ -107,7 +107,7 @@ impl Ask {
         }
     }
 
-    /// The answer for this value of the term.
+    /// Returns the answer for this value of the term.
     pub(super) fn answer(&self, value: &AtomValue) -> bool {
         match (self, value) {
             (Self::Holds, AtomValue::Bool(it)) | (Self::Present, AtomValue::Present(it)) => *it,
@@ -174,7 +174,7 @@ fn values(asked: &[&Ask]) -> Vec<AtomValue> {
     }
 }
 
-/// The constants that are numbers of the kind in the range, then one number from each gap around them.
+/// Returns the constants that are numbers of the kind in the range, then one number from each gap around them.
 fn numbers(kind: NumberKind, range: NumberRange, mut cuts: Vec<f64>) -> Vec<AtomValue> {
     cuts.extend(range.min.into_iter().chain(range.max));
     cuts.sort_by(f64::total_cmp);
@@ -194,17 +194,17 @@ fn numbers(kind: NumberKind, range: NumberRange, mut cuts: Vec<f64>) -> Vec<Atom
     all.filter(is_one).map(|it| AtomValue::Number(it + 0.0)).collect()
 }
 
-/// A whole number below one that is exact.
+/// Returns a whole number below one that is exact.
 fn below(number: f64) -> f64 {
     number.ceil() - 1.0
 }
 
-/// The next whole number above one that is exact.
+/// Returns the next whole number above one that is exact.
 fn above(number: f64) -> f64 {
     number.floor() + 1.0
 }
 
-/// A short number between two, if there is one.
+/// Returns a short number between two, if there is one.
 fn between(low: f64, high: f64) -> Option<f64> {
     let inside = |it: &f64| low < *it && *it < high;
     let middle = f64::midpoint(low, high);

@@ -143,7 +143,7 @@ fn shown(atoms: &[Atom], world: &World) -> Option<String> {
     Some(if shown.is_empty() { last } else { format!("{} and {last}", shown.join(", ")) })
 }
 
-/// Whether one state can have all the decided values: their fields are different and independent.
+/// Returns whether one state can have all the decided values: their fields are different and independent.
 fn is_of_a_state(atoms: &[Atom], world: &World) -> bool {
     let decided = atoms.iter().zip(world).filter(|(_, value)| value.is_some());
     let decided: Vec<&Atom> = decided.map(|(atom, _)| atom).collect();

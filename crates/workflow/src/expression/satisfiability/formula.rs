@@ -68,7 +68,7 @@ pub(super) enum NumberKind {
 }
 
 impl Formula {
-    /// The number of parts.
+    /// Returns the number of parts.
     pub(super) fn size(&self) -> usize {
         1 + self.parts().iter().map(Self::size).sum::<usize>()
     }

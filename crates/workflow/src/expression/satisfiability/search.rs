@@ -123,7 +123,7 @@ impl Search {
         SearchResult::Never
     }
 
-    /// Whether every world like this one meets all wishes; `None` if none meets some wish.
+    /// Returns whether every world like this one meets all wishes; `None` if none meets some wish.
     fn come_true(&mut self, wishes: &[Wish], world: &World) -> Option<(bool, Option<usize>)> {
         let (mut sure, mut pivot) = (true, None);
         for (condition, wanted) in wishes {
@@ -145,7 +145,7 @@ impl Search {
         Some((sure, pivot))
     }
 
-    /// Whether the presence of a path is consistent with the paths above and below it.
+    /// Returns whether the presence of a path is consistent with the paths above and below it.
     fn is_possible(&self, decided: usize, world: &World) -> bool {
         let holds = |at: usize| world[at].map(|value| value == PRESENT);
         if !self.atoms[decided].presence {

@@ -190,7 +190,7 @@ impl Translation<'_> {
         )
     }
 
-    /// The range of a number. Ends that floats do not represent exactly are left out.
+    /// Returns the range of a number. Ends that floats do not represent exactly are left out.
     fn range(&self, node: &Node) -> NumberRange {
         let NumberRange { min, max } = self.ty(node).range().unwrap_or_default();
         let is_exact = |it: &f64| it.abs() < EXACT_BELOW;
@@ -228,7 +228,7 @@ fn text(of: &Node, among: Option<&Vec<String>>, is: &str) -> FormulaKind {
     test(term(of), Ask::Text { among: among.cloned(), is: is.to_owned() })
 }
 
-/// A comparison of two terms, of which only their order is known.
+/// Returns a comparison of two terms, of which only their order is known.
 fn ordering(operator: Operator, left: &Node, right: &Node) -> FormulaKind {
     let (a, b) = (left.to_string(), right.to_string());
     let (operator, text) = if a <= b {
@@ -325,7 +325,7 @@ fn look(node: &Node, always: bool, into: &mut Term) {
     }
 }
 
-/// The value of a constant condition.
+/// Returns the value of a constant condition.
 fn closed(node: &Node) -> Option<FormulaKind> {
     evaluate_closed(node)?.ok()?.as_bool().map(FormulaKind::Known)
 }
@@ -337,7 +337,7 @@ fn literal(node: &Node) -> Option<&Value> {
     }
 }
 
-/// A constant that can be compared exactly with every number.
+/// Returns a constant that can be compared exactly with every number.
 fn exact(node: &Node) -> Option<f64> {
     let number = evaluate_closed(node)?.ok()?.as_f64()?;
     (number.abs() < EXACT_BELOW).then_some(number)

@@ -367,7 +367,7 @@ fn theirs(source: &str, fields: &Value) -> Result<Value, String> {
     program.execute(&context).map(|it| from_cel(&it)).map_err(|it| it.to_string())
 }
 
-/// Whether CEL can evaluate the expression although a part has no value.
+/// Returns whether CEL can evaluate the expression although a part has no value.
 fn forgives(source: &str) -> bool {
     ["&&", "||", ".exists", ".all("].iter().any(|it| source.contains(it))
 }

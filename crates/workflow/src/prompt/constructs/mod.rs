@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{Prompt, PromptScope, PromptView};
 use crate::{report::Problem, written::AssignedFields};
 
-/// The fields of the state, each with its schema.
+/// Returns the fields of the state, each with its schema.
 fn fields() -> Vec<(&'static str, Value)> {
     let record = |properties: Value, required: Value| {
         json!({
@@ -99,7 +99,7 @@ impl Choices {
     }
 }
 
-/// A value of a type, or nothing where it may be absent.
+/// Returns a value of a type, or nothing where it may be absent.
 fn value(ty: &Type, depth: usize, choices: &mut Choices) -> Option<Value> {
     let length = |choices: &mut Choices| if depth > 4 { 0 } else { choices.below(3) };
     Some(match ty {
@@ -165,7 +165,7 @@ pub(super) fn check(schema: &Schema, prompt: &Prompt) -> Vec<Problem> {
     prompt.check(scope).0
 }
 
-/// The problems of a template, each with its code, its place and its help.
+/// Returns the problems of a template, each with its code, its place and its help.
 fn problems(schema: &Schema, template: &str) -> Vec<String> {
     let prompt = match Prompt::compile("p.md", template) {
         Ok(prompt) => prompt,
@@ -181,7 +181,7 @@ fn problems(schema: &Schema, template: &str) -> Vec<String> {
         .collect()
 }
 
-/// The failure of a template in one of some states.
+/// Returns the failure of a template in one of some states.
 fn failure(states: &[State], template: &str) -> Option<String> {
     let prompt = Prompt::compile("p.md", template).unwrap();
     states.iter().find_map(|state| {

@@ -53,7 +53,7 @@ impl Generator {
         KINDS[self.choices.below(KINDS.len())]
     }
 
-    /// A name of a kind, or any name.
+    /// Returns a name of a kind, or any name.
     fn name(&mut self, kind: SampleKind) -> Option<String> {
         let any = self.chance(12);
         let names = self.names.iter().filter(|it| any || it.1 == kind);
@@ -61,7 +61,7 @@ impl Generator {
         (!names.is_empty()).then(|| names[self.choices.below(names.len())].clone())
     }
 
-    /// An expression that begins with a name, or stands in brackets.
+    /// Returns an expression that begins with a name, or stands in brackets.
     fn term(&mut self, kind: SampleKind, depth: usize) -> String {
         let text = self.expression(kind, depth);
         let is_plain = text.chars().all(|it| it.is_alphanumeric() || "._[]".contains(it));
@@ -339,7 +339,7 @@ impl Generator {
         condition
     }
 
-    /// A name that is new, or hides another one.
+    /// Returns a name that is new, or hides another one.
     fn new_name(&mut self, kind: SampleKind) -> String {
         let name = self.choices.one(&["x", "y", "z", "note", "story", "texts"]).to_owned();
         self.names.push((name.clone(), kind));
@@ -351,7 +351,7 @@ impl Generator {
         (0..count).map(|_| self.statement(depth)).collect()
     }
 
-    /// A body whose names are not known after it.
+    /// Returns a body whose names are not known after it.
     fn block(&mut self, depth: usize) -> String {
         let (names, macros) = (self.names.len(), self.macros.len());
         let body = self.body(depth);
@@ -362,7 +362,7 @@ impl Generator {
         body
     }
 
-    /// A part of a value, in a condition that may prove that it is there.
+    /// Returns a part of a value, in a condition that may prove that it is there.
     fn guarded_part(&mut self) -> String {
         let map = self.choices.one(&["sizes", "scores"]);
         let list = self.choices.one(&["numbers", "marks"]);

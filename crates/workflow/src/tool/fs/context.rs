@@ -93,7 +93,7 @@ fn default_tokens() -> u64 {
     8_000
 }
 
-/// The estimated tokens of a text.
+/// Returns the estimated tokens of a text.
 fn tokens(text: &str) -> u64 {
     TokenUsage::estimate(text.chars().count(), 0).input_tokens
 }

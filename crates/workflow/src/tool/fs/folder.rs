@@ -28,7 +28,7 @@ impl ToolFolder {
         self.0.open_any(Path::new(path)).map_err(|error| refusal(path, &error))
     }
 
-    /// The names in a folder below it.
+    /// Returns the names in a folder below it.
     pub(super) fn entries(&self, path: &str) -> Result<ReadDir, ToolError> {
         self.0.entries(Path::new(path)).map_err(|error| refusal(path, &error))
     }

@@ -128,7 +128,7 @@ impl<'p> Hunk<'p> {
         self.old.push(line);
     }
 
-    /// Whether the hunk fits at a place, its marks of the end of the file included.
+    /// Returns whether the hunk fits at a place, its marks of the end of the file included.
     fn fits(&self, lines: &[&str], place: usize, ends: LineEnds) -> bool {
         let Some(there) = lines.get(place..place + self.old.len()) else { return false };
         let is_equal = |(one, other): (&&str, &&str)| match ends {

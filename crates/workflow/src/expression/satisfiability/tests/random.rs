@@ -100,7 +100,7 @@ fn cases() -> impl Strategy<Value = Vec<String>> {
     ]
 }
 
-/// The fields of a state; null stands for an absent one.
+/// Returns the fields of a state; null stands for an absent one.
 fn fields() -> impl Strategy<Value = Map<String, Value>> {
     let one_of = |values: Value| prop::sample::select(values.as_array().unwrap().clone());
     let fields = [
@@ -132,7 +132,7 @@ fn state(schema: &Schema, fields: &Map<String, Value>) -> State {
     schema.apply(schema.empty(), [&update]).unwrap().0
 }
 
-/// The outcomes of conditions; `None` if one has no value.
+/// Returns the outcomes of conditions; `None` if one has no value.
 fn outcomes(expressions: &[Expression], state: &State, visits: u32) -> Vec<Option<bool>> {
     let visits = Visits::from_iter([(node("sse"), visits)]);
     let view = ExpressionView {

@@ -92,7 +92,7 @@ impl Selection {
     }
 }
 
-/// The rules of the folders above one, the outermost first.
+/// Returns the rules of the folders above one, the outermost first.
 fn rules_above(files: &ToolFolder, path: &str) -> Vec<Gitignore> {
     let parents = Path::new(path).ancestors().skip(1).filter_map(Path::to_str);
     let mut parents: Vec<_> = parents.collect();
@@ -100,7 +100,7 @@ fn rules_above(files: &ToolFolder, path: &str) -> Vec<Gitignore> {
     parents.into_iter().filter_map(|it| rules_of(files, it)).collect()
 }
 
-/// The rules in the `.gitignore` of a folder.
+/// Returns the rules in the `.gitignore` of a folder.
 fn rules_of(files: &ToolFolder, folder: &str) -> Option<Gitignore> {
     let (bytes, _) = files.read(&joined(folder, ".gitignore"), READ_BYTES_MAX).ok()?;
     let mut rules = GitignoreBuilder::new(if folder == "." { "" } else { folder });
@@ -111,7 +111,7 @@ fn rules_of(files: &ToolFolder, folder: &str) -> Option<Gitignore> {
     rules.build().ok()
 }
 
-/// The innermost rule that matches decides, as in git.
+/// Returns the innermost rule that matches decides, as in git.
 fn is_ignored(rules: &[Gitignore], path: &str, is_folder: bool) -> bool {
     let found = rules.iter().rev().map(|it| it.matched(path, is_folder));
     found.into_iter().find(|it| !it.is_none()).is_some_and(|it| matches!(it, Match::Ignore(_)))

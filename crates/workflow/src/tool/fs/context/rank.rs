@@ -94,7 +94,7 @@ impl<'a> Ranking<'a> {
         ranked.into_iter().map(|(_, _, path)| path).collect()
     }
 
-    /// The weight of each word: rare ones tell more.
+    /// Returns the weight of each word: rare ones tell more.
     fn word_weights(&self) -> Vec<f64> {
         let files = number(self.files.len());
         let weight = |at: usize| {
@@ -116,12 +116,12 @@ impl FileWords<'_> {
     }
 }
 
-/// A number of files, of which a walk visits far less than 2³².
+/// Returns a number of files, of which a walk visits far less than 2³².
 fn number(files: usize) -> f64 {
     f64::from(u32::try_from(files).unwrap_or(u32::MAX))
 }
 
-/// The words of a text in lower case; `parseHttpRequest` and `parse_http_request` have three.
+/// Returns the words of a text in lower case; `parseHttpRequest` and `parse_http_request` have three.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let parts = text.split(|it: char| !it.is_alphanumeric());
     parts.flat_map(parts_of_name).map(str::to_lowercase)
