@@ -111,7 +111,7 @@ async fn whole_run(storage: &PostgresStorage) {
 
 async fn accept(storage: &PostgresStorage) -> (Presence, LeaseToken) {
     let presence = Presence::new();
-    let claim = LeaseRequest {
+    let request = LeaseRequest {
         owner: presence.owner().clone(),
         ttl: Duration::from_secs(15),
         replaces_fence: None,
@@ -120,7 +120,7 @@ async fn accept(storage: &PostgresStorage) -> (Presence, LeaseToken) {
         origin: json!({"v": 1, "workflow": "/home/me/graphs/dev_team.yaml", "out": "/home/me/out"}),
         ..RunInfo::new("dev_team")
     };
-    let token = storage.create(&info, &claim, &commit(0, Value::Null).into()).await.unwrap();
+    let token = storage.create(&info, &request, &commit(0, Value::Null).into()).await.unwrap();
     (presence, token)
 }
 

@@ -301,8 +301,8 @@ async fn g6_a_run_with_an_owner_is_not_updated() {
     let run = bench.start(Some("x")).await;
     let presence = Presence::new();
     let ttl = Duration::from_secs(60);
-    let claim = LeaseRequest { owner: presence.owner().clone(), ttl, replaces_fence: None };
-    let token = bench.storage.acquire(&run, &claim).await.unwrap();
+    let request = LeaseRequest { owner: presence.owner().clone(), ttl, replaces_fence: None };
+    let token = bench.storage.acquire(&run, &request).await.unwrap();
     let engine = bench.engine();
     let update = || engine.update(&run, write("verdict", json!("x")), None);
     let refused = update().await;
@@ -319,7 +319,7 @@ async fn a_refused_call_releases_the_run() {
     let answers: Answers = BTreeMap::from([("nobody".to_owned(), json!("x"))]).into();
     let nowhere = Mapping::default().node(name("judge"), name("nowhere"));
     // A process that ends right then leaves nothing that others would wait for.
-    let is_free = async || bench.storage.find(run.as_str()).await.unwrap().holder.is_none();
+    let is_free = async || bench.storage.find(run.as_str()).await.unwrap().lease.is_none();
     engine.resume(&run).with_answers(answers).with_shutdown(&stop).await.unwrap_err();
     assert!(is_free().await, "after `resume`");
     engine.retry(&run).with_shutdown(&stop).await.unwrap_err();

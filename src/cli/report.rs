@@ -459,7 +459,7 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
     let reason = (status != Status::Done).then(|| "for a reason".to_owned());
     let saved = SavedRun {
         summary: crate::checkpoint::RunSummary {
-            holder: None,
+            lease: None,
             updated: String::new(),
             info: crate::checkpoint::RunInfo {
                 id: RunId::parse("01JABC").unwrap(),

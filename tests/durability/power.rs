@@ -117,7 +117,7 @@ async fn record(folder: &Path, shape: &str) -> (Vec<JournalEntry>, Vec<Write>) {
     let path = folder.join("recorded.db");
     let storage = SqliteStorage::open(&path).unwrap();
     let presence = Presence::new();
-    let claim = LeaseRequest {
+    let request = LeaseRequest {
         owner: presence.owner().clone(),
         ttl: Duration::from_secs(60),
         replaces_fence: None,
@@ -127,7 +127,7 @@ async fn record(folder: &Path, shape: &str) -> (Vec<JournalEntry>, Vec<Write>) {
     for (acknowledged, logged) in journal.iter().enumerate() {
         match &token {
             None => {
-                token = Some(storage.create(&info(shape), &claim, &logged.entry).await.unwrap());
+                token = Some(storage.create(&info(shape), &request, &logged.entry).await.unwrap());
             }
             Some(token) => storage.append(token, &logged.entry).await.unwrap(),
         }
@@ -265,12 +265,12 @@ impl Files {
 async fn go_on(folder: &Path, shape: &str, storage: SqliteStorage) -> Result<(), String> {
     let run = RunId::parse(RUN).unwrap();
     // The owner that wrote it died in the power cut.
-    let raw = storage.find(RUN).await.map_err(|it| format!("{it:?}"))?.holder;
+    let raw = storage.find(RUN).await.map_err(|it| format!("{it:?}"))?.lease;
     let presence = Presence::new();
     let (owner, ttl) = (presence.owner().clone(), Duration::ZERO);
-    if let Some(holder) = raw {
-        let claim = LeaseRequest { owner, ttl, replaces_fence: Some(holder.fence) };
-        let token = storage.acquire(&run, &claim).await.map_err(|it| format!("{it:?}"))?;
+    if let Some(lease) = raw {
+        let request = LeaseRequest { owner, ttl, replaces_fence: Some(lease.fence) };
+        let token = storage.acquire(&run, &request).await.map_err(|it| format!("{it:?}"))?;
         storage.release(&token).await.map_err(|it| format!("{it:?}"))?;
     }
     let graph = shapes::graph(shape, &folder.join("ledger"), Duration::ZERO);

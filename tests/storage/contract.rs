@@ -98,7 +98,7 @@ async fn a_run_is_loaded_as_it_was_accepted(home: Home) {
     home.open()
         .create(
             &info("R1", "calm-otter"),
-            &claim(),
+            &request(),
             &entry(commit(0, changes), &events("R1", [1, 2])),
         )
         .await
@@ -117,7 +117,7 @@ async fn messages_are_kept_in_order_and_once(home: Home) {
     let storage = home.open();
     for (id, name) in [("R1", "calm-otter"), ("R2", "bold-ibis")] {
         let first = commit(0, vec![]).into();
-        storage.create(&info(id, name), &claim(), &first).await.unwrap();
+        storage.create(&info(id, name), &request(), &first).await.unwrap();
     }
     let channel = ChannelName::parse("notes").unwrap();
     let said = |value: Value| Message::new(channel.clone(), value, Some("ann@desk".into()));
@@ -176,7 +176,7 @@ async fn an_ended_run_takes_no_messages(home: Home) {
 async fn a_taken_id_or_name_is_refused_and_its_owner_stays_as_it_was(home: Home) {
     let storage = home.open();
     storage
-        .create(&info("R1", "calm-otter"), &claim(), &commit(0, vec![set("brief", 1)]).into())
+        .create(&info("R1", "calm-otter"), &request(), &commit(0, vec![set("brief", 1)]).into())
         .await
         .unwrap();
     for (id, name, taken) in [
@@ -189,7 +189,7 @@ async fn a_taken_id_or_name_is_refused_and_its_owner_stays_as_it_was(home: Home)
         ("calm-otter", "R1", "calm-otter"),
     ] {
         let first = entry(commit(0, vec![set("brief", 2)]), &events(id, [1]));
-        let error = storage.create(&info(id, name), &claim(), &first).await.unwrap_err();
+        let error = storage.create(&info(id, name), &request(), &first).await.unwrap_err();
         assert!(matches!(&error, CheckpointError::Exists(it) if it == taken), "{error:?}");
     }
     let storage = home.open();
@@ -212,10 +212,10 @@ async fn the_values_after_every_step_can_be_read(home: Home) {
     ];
     let storage = home.open();
     let first = commit(0, steps[0].0.clone()).into();
-    let token = storage.create(&info("R1", "calm-otter"), &claim(), &first).await.unwrap();
+    let token = storage.create(&info("R1", "calm-otter"), &request(), &first).await.unwrap();
     // The changes of another run must not be mixed with ours.
     let other = commit(0, vec![set("notes", json!(["other"])), set("brief", "other")]).into();
-    storage.create(&info("R2", "other"), &claim(), &other).await.unwrap();
+    storage.create(&info("R2", "other"), &request(), &other).await.unwrap();
     for (step, (changes, _)) in (0..).zip(&steps).skip(1) {
         storage.append(&token, &commit(step, changes.clone()).into()).await.unwrap();
     }
@@ -253,7 +253,7 @@ async fn numbers_are_the_same_after_saving(home: Home) {
     storage
         .create(
             &info("R1", "a"),
-            &claim(),
+            &request(),
             &commit(0, vec![set("numbers", numbers.clone())]).into(),
         )
         .await
@@ -314,9 +314,9 @@ async fn every_outcome_is_read_as_it_was_written(home: Home) {
 async fn events_are_read_from_any_number(home: Home) {
     let storage = home.open();
     let first = entry(commit(0, vec![]), &events("R1", [1, 2]));
-    let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &request(), &first).await.unwrap();
     let first = entry(commit(0, vec![]), &events("R2", [1]));
-    storage.create(&info("R2", "b"), &claim(), &first).await.unwrap();
+    storage.create(&info("R2", "b"), &request(), &first).await.unwrap();
     let done = entry(run_status(Status::Done, None), &events("R1", 6..=12));
     for entry in [
         entry(record(1, 0, finished()), &events("R1", [3])),
@@ -346,7 +346,7 @@ async fn a_status_is_kept_with_its_reason(home: Home) {
     let first = create(&home.open(), "R1").await;
     home.open().release(&first).await.unwrap();
     for (status, reason) in all {
-        let token = home.open().acquire(&first.run, &claim()).await.unwrap();
+        let token = home.open().acquire(&first.run, &request()).await.unwrap();
         home.open().append(&token, &run_status(status, reason).into()).await.unwrap();
         let found = home.open().load(&run("R1")).await.unwrap().summary;
         assert_eq!((found.status, found.reason.as_deref()), (status, reason));
@@ -359,7 +359,7 @@ async fn the_newest_run_is_listed_first(home: Home) {
     let mut holds = Vec::new();
     for (id, name) in [("R2", "b"), ("R9", "c"), ("R1", "a")] {
         let first = commit(0, vec![]).into();
-        holds.push(storage.create(&info(id, name), &claim(), &first).await.unwrap());
+        holds.push(storage.create(&info(id, name), &request(), &first).await.unwrap());
     }
     storage.append(&holds[1], &commit(1, vec![]).into()).await.unwrap();
     let found = home.open().list().await.unwrap();
@@ -370,7 +370,7 @@ async fn the_newest_run_is_listed_first(home: Home) {
 async fn runs_are_listed_page_by_page(home: Home) {
     let storage = home.open();
     for (id, name) in [("R5", "a"), ("R1", "b"), ("R4", "c"), ("R2", "d"), ("R3", "e")] {
-        storage.create(&info(id, name), &claim(), &commit(0, vec![]).into()).await.unwrap();
+        storage.create(&info(id, name), &request(), &commit(0, vec![]).into()).await.unwrap();
     }
     let page = async |before: Option<&str>, limit| {
         let before = before.map(run);
@@ -391,7 +391,7 @@ async fn a_run_is_found_by_id_by_name_and_by_the_beginning_of_its_id(home: Home)
     let storage = home.open();
     let ids = ["01JABCDEX", "01JABCDEY", "01JABCD", "01JXYZ-zz"];
     for (id, name) in ids.iter().zip(["one", "two", "01JABCDEX-not", "01JABCDEY2"]) {
-        storage.create(&info(id, name), &claim(), &commit(0, vec![]).into()).await.unwrap();
+        storage.create(&info(id, name), &request(), &commit(0, vec![]).into()).await.unwrap();
     }
     let storage = home.open();
     let mut shown = Vec::new();
@@ -444,7 +444,7 @@ async fn an_unknown_run_is_an_error_everywhere(home: Home) {
         storage.append(&token, &record(1, 0, finished()).into()).await.unwrap_err(),
         storage.append(&token, &commit(1, vec![]).into()).await.unwrap_err(),
         storage.append(&token, &run_status(Status::Done, None).into()).await.unwrap_err(),
-        storage.acquire(&id, &claim()).await.unwrap_err(),
+        storage.acquire(&id, &request()).await.unwrap_err(),
         storage.renew(&token, TTL).await.unwrap_err(),
         storage.release(&token).await.unwrap_err(),
         storage.remove(&id).await.unwrap_err(),
@@ -465,7 +465,7 @@ async fn an_unknown_run_is_an_error_everywhere(home: Home) {
 async fn an_append_to_what_is_no_list_is_damage(home: Home) {
     let storage = home.open();
     let first = commit(0, vec![set("notes", 3)]).into();
-    let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &request(), &first).await.unwrap();
     storage.append(&token, &commit(1, vec![appended("notes", &["a"])]).into()).await.unwrap();
     let error = home.open().load(&run("R1")).await.unwrap_err();
     assert_eq!(
@@ -521,7 +521,7 @@ proptest! {
                     expected.push(values.clone());
                     let entry = commit(step, changes).into();
                     token = Some(match token {
-                        None => storage.create(&info("R1", "a"), &claim(), &entry).await.unwrap(),
+                        None => storage.create(&info("R1", "a"), &request(), &entry).await.unwrap(),
                         Some(token) => {
                             storage.append(&token, &entry).await.unwrap();
                             token

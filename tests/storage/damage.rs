@@ -26,7 +26,7 @@ async fn save(path: &Path) {
             commit(0, vec![set("brief", "a new calculator"), set("notes", json!(["a"]))]),
             &events(id, [1, 2]),
         );
-        let token = storage.create(&info(id, id), &claim(), &first).await.unwrap();
+        let token = storage.create(&info(id, id), &request(), &first).await.unwrap();
         let second = vec![appended("notes", &["b"]), set("brief", "a calculator")];
         for entry in [
             entry(record(1, 0, finished()), &events(id, [3])),
@@ -37,7 +37,7 @@ async fn save(path: &Path) {
             storage.append(&token, &entry).await.unwrap();
         }
     }
-    storage.acquire(&run("R2"), &claim()).await.unwrap();
+    storage.acquire(&run("R2"), &request()).await.unwrap();
 }
 
 /// Reads everything of a database.
@@ -264,7 +264,7 @@ async fn nothing_is_appended_to_a_damaged_journal() {
     for error in [
         storage.append(&token, &next).await.unwrap_err(),
         storage.renew(&token, TTL).await.unwrap_err(),
-        storage.acquire(&run("R1"), &claim()).await.unwrap_err(),
+        storage.acquire(&run("R1"), &request()).await.unwrap_err(),
     ] {
         assert!(matches!(error, CheckpointError::Damaged { .. }), "{error:?}");
     }

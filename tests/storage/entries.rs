@@ -37,7 +37,7 @@ fn full() -> Entry {
 
 async fn an_entry_is_saved_as_a_whole(home: Home) {
     let first = entry(commit(0, vec![set("notes", json!(["a"]))]), &events("R1", [1]));
-    let token = home.open().create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = home.open().create(&info("R1", "a"), &request(), &first).await.unwrap();
     home.open().append(&token, &full()).await.unwrap();
     let storage = home.open();
     let saved = storage.load(&run("R1")).await.unwrap();
@@ -54,7 +54,7 @@ async fn an_entry_is_saved_as_a_whole(home: Home) {
 
 async fn an_entry_of_which_one_part_is_refused_is_not_saved(home: Home) {
     let first = entry(commit(0, vec![set("brief", 0)]), &events("R1", [1]));
-    let token = home.open().create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = home.open().create(&info("R1", "a"), &request(), &first).await.unwrap();
     let twice = vec![set("brief", 1), cleared("brief")];
     let refused: [(Entry, &str); 6] = [
         (
@@ -164,7 +164,7 @@ async fn a_run_begins_with_the_commit_of_step_zero(home: Home) {
     let storage = home.open();
     let begin = |entry: Entry| {
         let storage = home.open();
-        async move { storage.create(&info("R1", "a"), &claim(), &entry).await }
+        async move { storage.create(&info("R1", "a"), &request(), &entry).await }
     };
     let zero = Commit { position: position(0), changes: vec![] };
     for first in [
@@ -246,7 +246,7 @@ could not save step 2 of run `R1`: one step changes the channel `brief` twice"
 async fn an_event_out_of_turn_undoes_the_write_it_came_with(home: Home) {
     let storage = home.open();
     let first = entry(commit(0, vec![]), &events("R1", [1, 2]));
-    let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &request(), &first).await.unwrap();
     let id = run("R1");
     let out_of_turn: [(&[u64], &str); 7] = [
         (&[2], "expected event 3, got event 2"),
@@ -273,7 +273,7 @@ async fn an_event_out_of_turn_undoes_the_write_it_came_with(home: Home) {
     for (seqs, next, given) in [(&[1, 1][..], 2, 1), (&[2], 1, 2), (&[0, 1], 1, 0), (&[1, 3], 2, 3)]
     {
         let first = entry(commit(0, vec![]), &events("R2", seqs.iter().copied()));
-        let error = storage.create(&info("R2", "b"), &claim(), &first).await.unwrap_err();
+        let error = storage.create(&info("R2", "b"), &request(), &first).await.unwrap_err();
         assert!(matches!(error, CheckpointError::Overtaken { .. }), "{error:?}");
         let why = format!("expected event {next}, got event {given}");
         assert_eq!(told(&error), format!("could not create run `R2`: {why}"));

@@ -194,7 +194,7 @@ fn a_storage_that_works_on_the_same_thread_needs_no_other() {
         let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
         let storage = storage.on_the_same_thread();
         let first = entry(commit(0, vec![]), &events("R1", [1]));
-        let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+        let token = storage.create(&info("R1", "a"), &request(), &first).await.unwrap();
         storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
         assert_eq!(storage.load(&run("R1")).await.unwrap().position.step, Step(1));
     });
@@ -236,7 +236,7 @@ async fn several_connections_write_their_runs_at_once() {
         let storage = SqliteStorage::open(&path).unwrap();
         writers.spawn(async move {
             let first = entry(commit(0, vec![]), &events(id, [1]));
-            let token = storage.create(&info(id, id), &claim(), &first).await.unwrap();
+            let token = storage.create(&info(id, id), &request(), &first).await.unwrap();
             for step in 1..=STEPS {
                 storage.append(&token, &record(step, 0, finished()).into()).await.unwrap();
                 let commit = commit(step, vec![appended("notes", &[id])]);
@@ -263,7 +263,7 @@ async fn of_two_that_work_on_one_run_only_one_saves_a_step() {
     let path = folder.path().join("runs.db");
     let [one, two] = [(); 2].map(|()| Arc::new(SqliteStorage::open(&path).unwrap()));
     let first = commit(0, vec![]).into();
-    let token = one.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = one.create(&info("R1", "a"), &request(), &first).await.unwrap();
     for step in 1..=20 {
         let save = |storage: &Arc<SqliteStorage>| {
             let storage = Arc::clone(storage);
@@ -284,7 +284,7 @@ async fn saved_entries_survive_an_abrupt_death() {
     let path = folder.path().join("runs.db");
     let storage = SqliteStorage::open(&path).unwrap();
     let first = entry(commit(0, vec![]), &events("R1", [1]));
-    let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &request(), &first).await.unwrap();
     for step in 1..=3 {
         storage.append(&token, &record(step, 0, finished()).into()).await.unwrap();
         // The files at this moment, while the database is still open.
@@ -308,7 +308,7 @@ async fn bytes_of_five_steps(length: u64) -> (u64, u64) {
     let noise = |it: u64| format!("{:016x}", (it + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let list: Vec<String> = (0..length).map(noise).collect();
     let whole = commit(0, vec![set("messages", json!(list))]).into();
-    let token = storage.create(&info("R1", "a"), &claim(), &whole).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &request(), &whole).await.unwrap();
     let raw = Connection::open(&path).unwrap();
     let first: u64 = raw.query_row("SELECT length(data) FROM journal", [], |it| it.get(0)).unwrap();
     assert!(first >= length * 7, "{first} bytes are too few to be noticed");
@@ -349,7 +349,7 @@ async fn items_appended_to_a_long_list_are_written_once() {
     let path = folder.path().join("runs.db");
     let storage = SqliteStorage::open(&path).unwrap();
     let whole = commit(0, vec![set("messages", json!(vec!["x"; 1000]))]).into();
-    let token = storage.create(&info("R1", "a"), &claim(), &whole).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &request(), &whole).await.unwrap();
     let update = Update::default().write(channel("messages"), "one more");
     let wrote = Outcome::Finished { update, transitions: vec![] };
     storage.append(&token, &record(1, 0, wrote.clone()).into()).await.unwrap();

@@ -98,7 +98,7 @@ async fn a_refused_run_affects_no_other_of_its_group(home: Home) {
         let id = format!("R{}", number / 2);
         creating.spawn(async move {
             let first = commit(0, vec![set("brief", 1)]).into();
-            storage.create(&info(&id, &id), &claim(), &first).await
+            storage.create(&info(&id, &id), &request(), &first).await
         });
     }
     let results = creating.join_all().await;
@@ -241,7 +241,7 @@ async fn a_cached_head_that_is_out_of_date_saves_nothing() {
     let error = ours.append(&token, &commit(2, vec![]).into()).await.unwrap_err();
     assert!(told(&error).contains("expected step 3, got step 2"), "{error:?}");
     ours.append(&token, &commit(3, vec![]).into()).await.unwrap();
-    let over = LeaseRequest { replaces_fence: Some(token.fence), ..claim() };
+    let over = LeaseRequest { replaces_fence: Some(token.fence), ..request() };
     let other = theirs.acquire(&token.run, &over).await.unwrap();
     let error = ours.append(&token, &commit(4, vec![]).into()).await.unwrap_err();
     assert!(told(&error).contains("the run was taken over"), "{error:?}");

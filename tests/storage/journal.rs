@@ -40,7 +40,7 @@ fn items(name: &str, items: Value) -> Change {
 
 /// Creates a run from these entries, and reads it with another storage instance.
 async fn journal_of(home: &Home, info: &RunInfo, entries: &[Entry]) -> Vec<JournalEntry> {
-    let token = home.open().create(info, &claim(), &entries[0]).await.unwrap();
+    let token = home.open().create(info, &request(), &entries[0]).await.unwrap();
     for entry in &entries[1..] {
         home.open().append(&token, entry).await.unwrap();
     }
@@ -241,11 +241,11 @@ async fn equal_histories_have_equal_links(home: Home) {
     for entry in everything() {
         let storage = elsewhere.open();
         let next = match token {
-            None => storage.create(&info("R1", "a"), &claim_of(7), &entry).await.unwrap(),
+            None => storage.create(&info("R1", "a"), &request_of(7), &entry).await.unwrap(),
             Some(token) => {
                 storage.append(&token, &entry).await.unwrap();
                 storage.release(&token).await.unwrap();
-                storage.acquire(&run("R1"), &claim_of(8)).await.unwrap()
+                storage.acquire(&run("R1"), &request_of(8)).await.unwrap()
             }
         };
         token = Some(next);

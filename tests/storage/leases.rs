@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use graphrun::{
-    checkpoint::{CheckpointError, Entry, LeaseOwner, LeaseRequest, LeaseToken, Presence},
+    checkpoint::{CheckpointError, Entry, LeaseInfo, LeaseRequest, LeaseToken, Presence},
     event::Status,
     id::Step,
 };
@@ -36,10 +36,10 @@ async fn an_owner_that_is_overtaken_between_two_entries_cannot_write(home: Home)
     let storage = home.open();
     for (id, other) in [("R1", Arc::clone(&storage)), ("R2", home.open())] {
         let first = commit(0, vec![]).into();
-        let lease = short(claim_of(1));
+        let lease = short(request_of(1));
         let token = storage.create(&info(id, id), &lease, &first).await.unwrap();
         storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
-        let next = other.acquire(&run(id), &claim_of(2)).await.unwrap();
+        let next = other.acquire(&run(id), &request_of(2)).await.unwrap();
         let error = storage.append(&token, &commit(2, vec![]).into()).await.unwrap_err();
         assert!(matches!(error, CheckpointError::Overtaken { .. }), "{id}: {error:?}");
         other.append(&next, &commit(2, vec![]).into()).await.unwrap();
@@ -65,14 +65,14 @@ async fn state(home: &Home) -> String {
 async fn an_active_owner_keeps_its_run_with_any_clock(home: Home) {
     let (storage, presence) = (home.open(), Presence::new());
     let owner = presence.owner().clone();
-    let over = short(LeaseRequest { owner, ..claim() });
+    let over = short(LeaseRequest { owner, ..request() });
     let first = commit(0, vec![]).into();
     storage.create(&info("R1", "a"), &over, &first).await.unwrap();
-    let error = storage.acquire(&run("R1"), &claim()).await.unwrap_err();
+    let error = storage.acquire(&run("R1"), &request()).await.unwrap_err();
     assert!(matches!(error, CheckpointError::Owned { .. }), "{error:?}");
     assert!(storage.remove(&run("R1")).await.is_err());
     drop(presence);
-    storage.acquire(&run("R1"), &claim()).await.unwrap();
+    storage.acquire(&run("R1"), &request()).await.unwrap();
 }
 
 /// Checks that the former owner of a lease can change nothing, and why.
@@ -97,34 +97,34 @@ async fn assert_powerless(home: &Home, token: &LeaseToken, why: &str) {
     assert_eq!(before, state(home).await, "the earlier owner did something");
 }
 
-async fn holder(home: &Home) -> Option<LeaseOwner> {
-    home.open().load(&run("R1")).await.unwrap().summary.holder
+async fn current_lease(home: &Home) -> Option<LeaseInfo> {
+    home.open().load(&run("R1")).await.unwrap().summary.lease
 }
 
 /// Checks that a claim is refused because this owner has the run.
 async fn assert_owned(home: &Home, name: &str) {
-    let error = home.open().acquire(&run("R1"), &claim_of(99)).await.unwrap_err();
-    let CheckpointError::Owned { run: owned, holder: told_of } = &error else {
+    let error = home.open().acquire(&run("R1"), &request_of(99)).await.unwrap_err();
+    let CheckpointError::Owned { run: owned, lease: told_of } = &error else {
         panic!("{error:?}");
     };
-    assert_eq!((owned, Some(&**told_of)), (&run("R1"), holder(home).await.as_ref()));
+    assert_eq!((owned, Some(&**told_of)), (&run("R1"), lease(home).await.as_ref()));
     let until = told_of.until.strftime("%FT%TZ");
     assert_eq!(told(&error), format!("run `R1` is owned by {name}; its lease expires at {until}"));
 }
 
 /// Starts eight claims at once; returns the one that got the run, after checking the errors of the
 /// others.
-async fn race<F>(home: &Home, claim: impl Fn(u32) -> F) -> (u32, LeaseToken)
+async fn race<F>(home: &Home, request: impl Fn(u32) -> F) -> (u32, LeaseToken)
 where
     F: Future<Output = Result<LeaseToken, CheckpointError>> + Send + 'static,
 {
     let start = Arc::new(Barrier::new(8));
     let mut claims = JoinSet::new();
     for pid in 1..=8 {
-        let (start, claim) = (Arc::clone(&start), claim(pid));
+        let (start, request) = (Arc::clone(&start), request(pid));
         claims.spawn(async move {
             start.wait().await;
-            (pid, claim.await)
+            (pid, request.await)
         });
     }
     let (mut winners, mut losers) = (Vec::new(), Vec::new());
@@ -136,14 +136,14 @@ where
     }
     assert_eq!((winners.len(), losers.len()), (1, 7), "{winners:?} {losers:?}");
     let (winner, token) = winners.remove(0);
-    let owner = claim_of(winner).owner;
+    let owner = request_of(winner).owner;
     assert_eq!(
-        holder(home).await.map(|it| (it.owner, it.fence)),
+        lease(home).await.map(|it| (it.owner, it.fence)),
         Some((owner.clone(), token.fence))
     );
     for error in losers {
         match &error {
-            CheckpointError::Owned { holder, .. } => assert_eq!(holder.owner, owner),
+            CheckpointError::Owned { lease, .. } => assert_eq!(lease.owner, owner),
             CheckpointError::Exists(id) => assert_eq!(id, "R1"),
             other => panic!("{other:?}"),
         }
@@ -158,7 +158,7 @@ async fn of_several_that_claim_a_run_at_once_one_gets_it(home: Home) {
     for step in 1..=3 {
         let (_, token) = race(&home, |pid| {
             let storage = home.open();
-            async move { storage.acquire(&run("R1"), &claim_of(pid)).await }
+            async move { storage.acquire(&run("R1"), &request_of(pid)).await }
         })
         .await;
         let done =
@@ -173,7 +173,7 @@ async fn of_several_that_begin_a_run_at_once_one_gets_it(home: Home) {
         let storage = home.open();
         async move {
             let first = commit(0, vec![set("brief", pid)]).into();
-            storage.create(&info("R1", "a"), &claim_of(pid), &first).await
+            storage.create(&info("R1", "a"), &request_of(pid), &first).await
         }
     })
     .await;
@@ -185,8 +185,8 @@ async fn of_several_that_see_an_owner_gone_one_gets_its_run(home: Home) {
     let gone = create(&home.open(), "R1").await;
     race(&home, |pid| {
         let storage = home.open();
-        let claim = LeaseRequest { replaces_fence: Some(gone.fence), ..claim_of(pid) };
-        async move { storage.acquire(&run("R1"), &claim).await }
+        let request = LeaseRequest { replaces_fence: Some(gone.fence), ..request_of(pid) };
+        async move { storage.acquire(&run("R1"), &request).await }
     })
     .await;
 }
@@ -194,22 +194,22 @@ async fn of_several_that_see_an_owner_gone_one_gets_its_run(home: Home) {
 async fn a_run_belongs_to_the_process_that_started_it(home: Home) {
     let before = Timestamp::now();
     let first = commit(0, vec![]).into();
-    let token = home.open().create(&info("R1", "a"), &claim_of(7), &first).await.unwrap();
+    let token = home.open().create(&info("R1", "a"), &request_of(7), &first).await.unwrap();
     assert_owned(&home, "7@box7").await;
-    let holder = holder(&home).await.unwrap();
-    assert_eq!((holder.owner, holder.fence), (claim_of(7).owner, token.fence));
-    let left = holder.until.duration_since(before).as_secs();
+    let lease = lease(&home).await.unwrap();
+    assert_eq!((lease.owner, lease.fence), (request_of(7).owner, token.fence));
+    let left = lease.until.duration_since(before).as_secs();
     assert!((58..=70).contains(&left), "{left} s of {TTL:?}");
     // The same owner cannot acquire it twice either: the second lease would end the first.
-    assert!(home.open().acquire(&run("R1"), &claim_of(7)).await.is_err());
+    assert!(home.open().acquire(&run("R1"), &request_of(7)).await.is_err());
     let found = [home.open().find("a").await.unwrap(), home.open().list().await.unwrap().remove(0)];
-    assert_eq!(found.map(|it| it.holder.unwrap().owner), [(); 2].map(|()| claim_of(7).owner));
+    assert_eq!(found.map(|it| it.lease.unwrap().owner), [(); 2].map(|()| request_of(7).owner));
 }
 
 async fn an_expired_lease_can_be_acquired_and_its_owner_cannot_write(home: Home) {
     let first = commit(0, vec![]).into();
-    let early = home.open().create(&info("R1", "a"), &short(claim_of(7)), &first).await.unwrap();
-    let late = home.open().acquire(&run("R1"), &claim_of(8)).await.unwrap();
+    let early = home.open().create(&info("R1", "a"), &short(request_of(7)), &first).await.unwrap();
+    let late = home.open().acquire(&run("R1"), &request_of(8)).await.unwrap();
     assert!(late.fence > early.fence, "{early:?} {late:?}");
     assert_owned(&home, "8@box8").await;
     assert_powerless(&home, &early, "the run was taken over by 8@box8").await;
@@ -218,7 +218,7 @@ async fn an_expired_lease_can_be_acquired_and_its_owner_cannot_write(home: Home)
     home.open().renew(&late, Duration::from_secs(2)).await.unwrap();
     assert_owned(&home, "8@box8").await;
     sleep(Duration::from_millis(2020)).await;
-    let latest = home.open().acquire(&run("R1"), &claim_of(7)).await.unwrap();
+    let latest = home.open().acquire(&run("R1"), &request_of(7)).await.unwrap();
     assert!(latest.fence > late.fence, "{late:?} {latest:?}");
     for earlier in [early, late] {
         assert_powerless(&home, &earlier, "the run was taken over by 7@box7").await;
@@ -228,7 +228,7 @@ async fn an_expired_lease_can_be_acquired_and_its_owner_cannot_write(home: Home)
 
 async fn an_owner_with_an_expired_lease_continues_if_no_other_took_it(home: Home) {
     let first = commit(0, vec![]).into();
-    let token = home.open().create(&info("R1", "a"), &short(claim_of(7)), &first).await.unwrap();
+    let token = home.open().create(&info("R1", "a"), &short(request_of(7)), &first).await.unwrap();
     home.open().append(&token, &commit(1, vec![]).into()).await.unwrap();
     home.open().renew(&token, TTL).await.unwrap();
     assert_owned(&home, "7@box7").await;
@@ -236,11 +236,11 @@ async fn an_owner_with_an_expired_lease_continues_if_no_other_took_it(home: Home
 }
 
 async fn a_claim_replaces_only_the_lease_that_it_names(home: Home) {
-    let replacing = |pid, fence| LeaseRequest { replaces_fence: Some(fence), ..claim_of(pid) };
+    let replacing = |pid, fence| LeaseRequest { replaces_fence: Some(fence), ..request_of(pid) };
     let first = create(&home.open(), "R1").await;
     for other in [first.fence - 1, first.fence + 1, u64::MAX] {
-        let claim = replacing(8, other);
-        let error = home.open().acquire(&run("R1"), &claim).await.unwrap_err();
+        let request = replacing(8, other);
+        let error = home.open().acquire(&run("R1"), &request).await.unwrap_err();
         assert!(matches!(error, CheckpointError::Owned { .. }), "{error:?}");
     }
     let second = home.open().acquire(&run("R1"), &replacing(8, first.fence)).await.unwrap();
@@ -264,7 +264,7 @@ async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
         Entry { run_status: Some(run_status(Status::Running, None)), ..commit(2, vec![]).into() },
     ] {
         home.open().append(&token, &working).await.unwrap();
-        assert_eq!(holder(&home).await.map(|it| it.fence), Some(token.fence));
+        assert_eq!(lease(&home).await.map(|it| it.fence), Some(token.fence));
     }
     home.open().append(&token, &run_status(Status::Paused, None).into()).await.unwrap();
     let mut before = token;
@@ -275,15 +275,15 @@ async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
         Status::Limit,
         Status::Interrupted,
     ]) {
-        assert_eq!(holder(&home).await, None, "before {status:?}");
+        assert_eq!(lease(&home).await, None, "before {status:?}");
         assert_powerless(&home, &before, "the run was released").await;
-        let token = home.open().acquire(&run("R1"), &claim_of(7)).await.unwrap();
+        let token = home.open().acquire(&run("R1"), &request_of(7)).await.unwrap();
         assert!(token.fence > before.fence);
         assert_powerless(&home, &before, "the run was taken over by 7@box7").await;
         let rest = Entry { commit: Some(commit(step, vec![])), ..run_status(status, None).into() };
         home.open().append(&token, &rest).await.unwrap();
         let found = home.open().load(&run("R1")).await.unwrap().summary;
-        assert_eq!((found.status, found.step, found.holder), (status, Step(step), None));
+        assert_eq!((found.status, found.step, found.lease), (status, Step(step), None));
         before = token;
     }
 }
@@ -291,9 +291,9 @@ async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
 async fn a_released_run_can_be_acquired_and_its_owner_cannot_write(home: Home) {
     let first = create(&home.open(), "R1").await;
     home.open().release(&first).await.unwrap();
-    assert_eq!(holder(&home).await, None);
+    assert_eq!(lease(&home).await, None);
     assert_powerless(&home, &first, "the run was released").await;
-    let second = home.open().acquire(&run("R1"), &claim_of(8)).await.unwrap();
+    let second = home.open().acquire(&run("R1"), &request_of(8)).await.unwrap();
     assert_powerless(&home, &first, "the run was taken over by 8@box8").await;
     home.open().append(&second, &commit(1, vec![]).into()).await.unwrap();
 }
@@ -304,14 +304,14 @@ async fn giving_back_does_nothing_to_the_lease_of_another(home: Home) {
     home.open().release(&first).await.unwrap();
     home.open().release(&first).await.unwrap();
     home.open().append(&other, &commit(1, vec![]).into()).await.unwrap();
-    home.open().acquire(&run("R1"), &claim_of(8)).await.unwrap();
+    home.open().acquire(&run("R1"), &request_of(8)).await.unwrap();
     home.open().release(&first).await.unwrap();
     assert_owned(&home, "8@box8").await;
 }
 
 async fn a_lease_lasts_from_when_it_was_renewed(home: Home) {
     let token = create(&home.open(), "R1").await;
-    let until = async || holder(&home).await.unwrap().until;
+    let until = async || lease(&home).await.unwrap().until;
     let lasts = async |ttl: Duration| {
         let before = Timestamp::now();
         home.open().renew(&token, ttl).await.unwrap();
@@ -327,11 +327,11 @@ async fn a_lease_lasts_from_when_it_was_renewed(home: Home) {
     for _ in 0..10 {
         lasts(Duration::from_secs(2)).await;
         sleep(Duration::from_millis(250)).await;
-        assert!(home.open().acquire(&run("R1"), &claim_of(9)).await.is_err());
+        assert!(home.open().acquire(&run("R1"), &request_of(9)).await.is_err());
     }
-    assert_eq!(holder(&home).await.unwrap().fence, token.fence);
+    assert_eq!(lease(&home).await.unwrap().fence, token.fence);
     lasts(Duration::ZERO).await;
-    home.open().acquire(&run("R1"), &claim_of(9)).await.unwrap();
+    home.open().acquire(&run("R1"), &request_of(9)).await.unwrap();
 }
 
 async fn a_lease_may_be_as_long_as_one_likes(home: Home) {
@@ -342,7 +342,7 @@ async fn a_lease_may_be_as_long_as_one_likes(home: Home) {
         home.open().append(&token, &Entry::default()).await.unwrap();
         home.open().release(&token).await.unwrap();
         token =
-            home.open().acquire(&run("R1"), &LeaseRequest { ttl, ..claim_of(8) }).await.unwrap();
+            home.open().acquire(&run("R1"), &LeaseRequest { ttl, ..request_of(8) }).await.unwrap();
         assert_owned(&home, "8@box8").await;
     }
 }
@@ -361,7 +361,7 @@ async fn a_run_that_is_removed_is_forgotten(home: Home) {
         storage.load(&one.run).await.unwrap_err(),
         storage.find("R1-name").await.unwrap_err(),
         storage.journal(&one.run).await.unwrap_err(),
-        storage.acquire(&one.run, &claim()).await.unwrap_err(),
+        storage.acquire(&one.run, &request()).await.unwrap_err(),
         storage.append(&one, &commit(1, vec![]).into()).await.unwrap_err(),
         storage.remove(&one.run).await.unwrap_err(),
     ] {
@@ -381,7 +381,7 @@ async fn a_run_that_is_removed_is_forgotten(home: Home) {
 
 async fn a_run_that_is_held_is_not_removed(home: Home) {
     let first = commit(0, vec![]).into();
-    let token = home.open().create(&info("R1", "a"), &claim_of(7), &first).await.unwrap();
+    let token = home.open().create(&info("R1", "a"), &request_of(7), &first).await.unwrap();
     let before = state(&home).await;
     let error = home.open().remove(&run("R1")).await.unwrap_err();
     assert!(matches!(error, CheckpointError::Owned { .. }), "{error:?}");

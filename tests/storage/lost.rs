@@ -47,7 +47,7 @@ async fn g10_an_entry_whose_commit_lost_its_answer_is_saved_once() {
     for loss in [Loss::Before, Loss::After] {
         let it = Through::new();
         let first = commit(0, vec![set("n", 0)]).into();
-        let token = it.storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+        let token = it.storage.create(&info("R1", "a"), &request(), &first).await.unwrap();
         for step in 1..=3 {
             it.proxy.lose(loss);
             let next = commit(step, vec![appended("notes", &["x"])]);
@@ -71,14 +71,14 @@ async fn g10_a_run_whose_acceptance_lost_its_answer_is_accepted_once() {
         let it = Through::new();
         it.proxy.lose(loss);
         let first = commit(0, vec![set("n", 0)]).into();
-        let token = it.storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+        let token = it.storage.create(&info("R1", "a"), &request(), &first).await.unwrap();
         assert_eq!((it.proxy.lost(), token.fence), (1, 1));
         it.storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
         assert_eq!(it.directly().list().await.unwrap().len(), 1);
         // In doubt, another owner's run is not mistaken for ours.
         for (id, name) in [("R1", "b"), ("R2", "a")] {
             it.proxy.lose(loss);
-            let error = it.storage.create(&info(id, name), &claim(), &first).await.unwrap_err();
+            let error = it.storage.create(&info(id, name), &request(), &first).await.unwrap_err();
             assert!(matches!(error, CheckpointError::Exists(_)), "{error:?}");
         }
     }
@@ -89,7 +89,7 @@ async fn g10_a_claim_whose_commit_lost_its_answer_is_one_claim() {
     for loss in [Loss::Before, Loss::After] {
         let it = Through::new();
         let first = commit(0, vec![]).into();
-        let token = it.storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+        let token = it.storage.create(&info("R1", "a"), &request(), &first).await.unwrap();
         it.proxy.lose(loss);
         it.storage.renew(&token, TTL).await.unwrap();
         it.proxy.lose(loss);
@@ -97,7 +97,7 @@ async fn g10_a_claim_whose_commit_lost_its_answer_is_one_claim() {
         it.proxy.lose(loss);
         let presence = Presence::new();
         let wish =
-            graphrun::checkpoint::LeaseRequest { owner: presence.owner().clone(), ..claim() };
+            graphrun::checkpoint::LeaseRequest { owner: presence.owner().clone(), ..request() };
         let token = it.storage.acquire(&run("R1"), &wish).await.unwrap();
         assert_eq!((token.fence, it.proxy.lost()), (2, 3), "{loss:?}");
         it.storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_connection_that_the_server_ends_is_replaced() {
     let url = format!("{}&application_name={}", schema.url(), schema.name);
     let storage = PostgresStorage::open(&url).unwrap();
     let token =
-        storage.create(&info("R1", "a"), &claim(), &commit(0, vec![]).into()).await.unwrap();
+        storage.create(&info("R1", "a"), &request(), &commit(0, vec![]).into()).await.unwrap();
     for step in 1..=3 {
         let end = format!(
             "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE application_name = '{}'",
@@ -179,7 +179,7 @@ async fn g7_a_lease_is_renewed_in_a_blocked_runtime() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     let first = commit(0, vec![]).into();
-    let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &request(), &first).await.unwrap();
     let lock = format!("BEGIN; LOCK TABLE {}.journal; SELECT pg_sleep(2); COMMIT", schema.name);
     let locked = thread::spawn(move || execute(lock));
     thread::sleep(Duration::from_millis(500));
@@ -217,7 +217,7 @@ async fn many_processes_that_begin_at_once_make_the_tables_once() {
     for (at, storage) in opened.into_iter().enumerate() {
         let storage = storage.join().unwrap().unwrap();
         let (id, name) = (format!("R{at}"), format!("run-{at}"));
-        storage.create(&info(&id, &name), &claim(), &commit(0, vec![]).into()).await.unwrap();
+        storage.create(&info(&id, &name), &request(), &commit(0, vec![]).into()).await.unwrap();
     }
     let found = PostgresStorage::open(&schema.url()).unwrap().list().await.unwrap();
     assert_eq!(found.len(), 8);

@@ -44,7 +44,7 @@ fn migrating(step: u64, from: Basis, to: Basis, records: Vec<TaskRecord>) -> Ent
 
 async fn a_migration_changes_what_a_run_goes_by_and_nothing_before_it(home: Home) {
     let first = entry(commit(0, vec![set("brief", "a calculator")]), &events("R1", [1]));
-    let token = home.open().create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = home.open().create(&info("R1", "a"), &request(), &first).await.unwrap();
     let before = home.open().journal(&run("R1")).await.unwrap();
     let from = info("R1", "a").basis();
     let entry = migrating(1, from, basis("board"), vec![]);
@@ -78,7 +78,7 @@ async fn migrated_records_are_open_and_finished_tasks_stay_finished(home: Home) 
     home.open().append(&token, &entry).await.unwrap();
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, carried);
 
-    let token = home.open().acquire(&run("R1"), &claim()).await.unwrap();
+    let token = home.open().acquire(&run("R1"), &request()).await.unwrap();
     for (what, index, is_refused) in [("finished before", 1, true), ("answered", 0, false)] {
         let record = record(2, index, finished());
         let added = home.open().append(&token, &record.clone().into()).await;
@@ -119,7 +119,7 @@ async fn a_migration_that_is_not_sound_is_refused(home: Home) {
         assert!(matches!(refused, Err(CheckpointError::Storage { .. })), "{what}: {refused:?}");
     }
     let first = Entry { migration: good(vec![]).migration, ..commit(0, vec![]).into() };
-    let refused = home.open().create(&info("R2", "b"), &claim(), &first).await;
+    let refused = home.open().create(&info("R2", "b"), &request(), &first).await;
     assert!(refused.is_err(), "{refused:?}");
     let saved = home.open().load(&run("R1")).await.unwrap();
     assert_eq!(saved.summary.info, info("R1", "R1-name"));
@@ -130,7 +130,7 @@ async fn several_migrations_follow_each_other(home: Home) {
     let token = create(&home.open(), "R1").await;
     let one = migrating(1, first.basis(), basis("one"), vec![]);
     home.open().append(&token, &one).await.unwrap();
-    let token = home.open().acquire(&run("R1"), &claim()).await.unwrap();
+    let token = home.open().acquire(&run("R1"), &request()).await.unwrap();
     let position = Position { step: Step(2), ..Position::default() };
     let two = Entry {
         commit: Some(Commit { position, changes: vec![] }),

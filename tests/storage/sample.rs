@@ -108,26 +108,26 @@ pub(crate) fn info(id: &str, name: &str) -> RunInfo {
 }
 
 /// Returns the claim of an owner in this process.
-pub(crate) fn claim() -> LeaseRequest {
+pub(crate) fn request() -> LeaseRequest {
     LeaseRequest { owner: Presence::new().owner().clone(), ttl: TTL, replaces_fence: None }
 }
 
 /// Returns the claim of an owner by its process id: `7@box7` for seven.
-pub(crate) fn claim_of(pid: u32) -> LeaseRequest {
+pub(crate) fn request_of(pid: u32) -> LeaseRequest {
     let owner = json!({"pid": pid, "host": format!("box{pid}"), "token": pid});
     let owner: Owner = serde_json::from_value(owner).unwrap();
     LeaseRequest { owner, ttl: TTL, replaces_fence: None }
 }
 
 /// Returns the same claim for a lease that expires immediately.
-pub(crate) fn short(claim: LeaseRequest) -> LeaseRequest {
-    LeaseRequest { ttl: Duration::ZERO, ..claim }
+pub(crate) fn short(request: LeaseRequest) -> LeaseRequest {
+    LeaseRequest { ttl: Duration::ZERO, ..request }
 }
 
 /// Creates a run whose step zero changes nothing.
 pub(crate) async fn create(storage: &Arc<dyn Checkpointer>, id: &str) -> LeaseToken {
     let first = commit(0, vec![]).into();
-    storage.create(&info(id, &format!("{id}-name")), &claim(), &first).await.unwrap()
+    storage.create(&info(id, &format!("{id}-name")), &request(), &first).await.unwrap()
 }
 
 /// Returns an entry with its events.

@@ -225,7 +225,7 @@ async fn g8_a_run_of_which_only_the_history_is_left_is_missed() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     for (id, name) in [("R1", "a"), ("R2", "b")] {
-        storage.create(&info(id, name), &claim(), &commit(0, vec![]).into()).await.unwrap();
+        storage.create(&info(id, name), &request(), &commit(0, vec![]).into()).await.unwrap();
     }
     storage.check().await.unwrap();
     execute(format!("UPDATE {}.runs SET info = '' WHERE id = 'R1'", schema.name));
@@ -248,7 +248,7 @@ async fn a_damaged_run_hides_no_other_in_a_list() {
         let storage = PostgresStorage::open(&schema.url()).unwrap();
         for (id, name) in [("R1", "a"), ("R2", "b")] {
             let first = commit(0, vec![]).into();
-            storage.create(&info(id, name), &claim(), &first).await.unwrap();
+            storage.create(&info(id, name), &request(), &first).await.unwrap();
         }
         execute(format!("SET search_path = {}; {change}", schema.name));
         assert_only_first_is_damaged(&storage, change).await;
@@ -260,7 +260,7 @@ async fn a_full_server_differs_from_a_failing_one() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     let first = commit(0, vec![]).into();
-    let token = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
+    let token = storage.create(&info("R1", "a"), &request(), &first).await.unwrap();
     // The same error as that of a server with a full disk.
     execute(format!(
         "SET search_path = {}; {}",
@@ -305,8 +305,9 @@ async fn g8_changes_in_the_tables_are_found_and_named() {
     for (at, change) in changes.into_iter().enumerate() {
         let id = format!("R{at}");
         let name = format!("run-{at}");
-        let token =
-            storage.create(&info(&id, &name), &claim(), &commit(0, vec![set("n", 0)]).into()).await;
+        let token = storage
+            .create(&info(&id, &name), &request(), &commit(0, vec![set("n", 0)]).into())
+            .await;
         let token = token.unwrap();
         for step in 1..=2 {
             storage.append(&token, &commit(step, vec![set("n", step)]).into()).await.unwrap();

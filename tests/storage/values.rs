@@ -291,13 +291,13 @@ async fn an_entry_that_could_not_be_read_is_not_written(home: Home) {
         let changes = vec![Change { channel: channel("a"), kind }];
         Commit { position: Position { step: Step(0), ..Position::default() }, changes }.into()
     };
-    let (info, claim) =
-        (crate::storage::sample::info("R1", "one"), crate::storage::sample::claim());
-    if storage.create(&info, &claim, &set(nested(200))).await.is_ok() {
+    let (info, request) =
+        (crate::storage::sample::info("R1", "one"), crate::storage::sample::request());
+    if storage.create(&info, &request, &set(nested(200))).await.is_ok() {
         // A storage that writes no JSON can read it again.
         assert_eq!(storage.load(&run("R1")).await.unwrap().values[&channel("a")], nested(200));
     } else {
-        storage.create(&info, &claim, &set(nested(100))).await.unwrap();
+        storage.create(&info, &request, &set(nested(100))).await.unwrap();
         assert_eq!(home.open().load(&run("R1")).await.unwrap().values[&channel("a")], nested(100));
     }
 }

@@ -90,13 +90,13 @@ impl Disturbed {
     async fn steal(&self, token: &LeaseToken) {
         let presence = Presence::new();
         let ttl = Duration::from_secs(60);
-        let claim = LeaseRequest {
+        let request = LeaseRequest {
             owner: presence.owner().clone(),
             ttl,
             replaces_fence: Some(token.fence),
         };
         // A stopped run has no owner; then this claim has no effect.
-        drop(self.inner.acquire(&token.run, &claim).await);
+        drop(self.inner.acquire(&token.run, &request).await);
     }
 }
 
@@ -111,10 +111,10 @@ impl RunJournal for Disturbed {
     async fn create(
         &self,
         info: &RunInfo,
-        claim: &LeaseRequest,
+        request: &LeaseRequest,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
-        self.write(None, self.inner.create(info, claim, first)).await
+        self.write(None, self.inner.create(info, request, first)).await
     }
 
     async fn append(&self, token: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
@@ -131,9 +131,9 @@ impl RunLeases for Disturbed {
     async fn acquire(
         &self,
         run: &RunId,
-        claim: &LeaseRequest,
+        request: &LeaseRequest,
     ) -> Result<LeaseToken, CheckpointError> {
-        self.write(None, self.inner.acquire(run, claim)).await
+        self.write(None, self.inner.acquire(run, request)).await
     }
 
     async fn renew(&self, token: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {

@@ -90,8 +90,8 @@ impl Lease {
         ttl: Duration,
     ) -> Result<Self, CheckpointError> {
         let presence = Presence::new();
-        let claim = LeaseRequest { owner: presence.owner().clone(), ttl, replaces_fence: None };
-        let token = storage.create(info, &claim, first).await?;
+        let request = LeaseRequest { owner: presence.owner().clone(), ttl, replaces_fence: None };
+        let token = storage.create(info, &request, first).await?;
         Ok(Self::keep(storage, token, ttl, presence))
     }
 
@@ -102,12 +102,12 @@ impl Lease {
         ttl: Duration,
     ) -> Result<Self, CheckpointError> {
         let presence = Presence::new();
-        let claim = LeaseRequest { owner: presence.owner().clone(), ttl, replaces_fence: None };
-        let token = match storage.acquire(run, &claim).await {
-            Err(CheckpointError::Owned { holder, .. }) if holder.owner.is_dead() => {
+        let request = LeaseRequest { owner: presence.owner().clone(), ttl, replaces_fence: None };
+        let token = match storage.acquire(run, &request).await {
+            Err(CheckpointError::Owned { lease, .. }) if lease.owner.is_dead() => {
                 // Of several processes that see the dead owner, only one replaces exactly this lease.
-                let claim = LeaseRequest { replaces_fence: Some(holder.fence), ..claim };
-                storage.acquire(run, &claim).await?
+                let request = LeaseRequest { replaces_fence: Some(lease.fence), ..request };
+                storage.acquire(run, &request).await?
             }
             result => result?,
         };

@@ -57,10 +57,10 @@ impl StoredHead {
     pub(crate) fn summary(&self, run: &RunId, info: &[u8]) -> Result<RunSummary, CheckpointError> {
         let info: RunInfo = serde_json::from_slice(info)
             .map_err(|error| damaged(run.as_str(), "the description", error))?;
-        let holder = self.lease.holder();
+        let lease = self.lease.info();
         let Head { step, run_status, updated, .. } = self.head.clone();
         let RunStatus { status, reason } = run_status;
-        Ok(RunSummary { info, status, reason, step, holder, updated })
+        Ok(RunSummary { info, status, reason, step, lease, updated })
     }
 }
 
@@ -93,7 +93,7 @@ impl<'a> NextEntry<'a> {
         open_steps: &mut OpenSteps,
     ) -> Result<Self, Refusal> {
         let LeaseToken { run, fence } = token;
-        check_fence(stored.lease.holder().as_ref(), *fence)?;
+        check_fence(stored.lease.info().as_ref(), *fence)?;
         let has_open = stored.head.number > stored.committed;
         let finished =
             if has_open { open_steps.take(run, stored.hash) } else { Some(BTreeSet::new()) };

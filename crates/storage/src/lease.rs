@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use graphrun_core::id::RunId;
-use graphrun_engine::checkpoint::{CheckpointError, LeaseOwner, LeaseRequest, Owner};
+use graphrun_engine::checkpoint::{CheckpointError, LeaseInfo, LeaseRequest, Owner};
 use jiff::Timestamp;
 
 use crate::journal::{
@@ -49,10 +49,10 @@ impl Lease {
     }
 
     /// Returns the next lease for this claim; `last` is the last fencing token.
-    pub(crate) fn next(last: u64, claim: &LeaseRequest, now_ms: i64) -> serde_json::Result<Self> {
-        let json = serde_json::to_string(&claim.owner)?;
-        let (json, owner) = (Some(json), Some(claim.owner.clone()));
-        Ok(Self { fence: last + 1, json, owner, until: end_of(now_ms, claim.ttl) })
+    pub(crate) fn next(last: u64, request: &LeaseRequest, now_ms: i64) -> serde_json::Result<Self> {
+        let json = serde_json::to_string(&request.owner)?;
+        let (json, owner) = (Some(json), Some(request.owner.clone()));
+        Ok(Self { fence: last + 1, json, owner, until: end_of(now_ms, request.ttl) })
     }
 
     /// Returns whether it was not released; it may have expired.
@@ -61,15 +61,15 @@ impl Lease {
     }
 
     /// Returns the owner; the lease may have expired.
-    pub(crate) fn holder(&self) -> Option<LeaseOwner> {
+    pub(crate) fn info(&self) -> Option<LeaseInfo> {
         let (fence, until) = (self.fence, self.until);
-        self.owner.clone().map(|owner| LeaseOwner { owner, fence, until })
+        self.owner.clone().map(|owner| LeaseInfo { owner, fence, until })
     }
 
     /// Returns the owner, if the lease has not expired.
-    pub(crate) fn present_holder(&self, now_ms: i64) -> Option<LeaseOwner> {
+    pub(crate) fn current_info(&self, now_ms: i64) -> Option<LeaseInfo> {
         let now = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::MAX);
-        self.holder().filter(|it| it.is_current(now))
+        self.info().filter(|it| it.is_current(now))
     }
 
     /// Fails if the run has an owner, unless the owner has the lease with the number `replaces_fence`.
@@ -79,10 +79,8 @@ impl Lease {
         now_ms: i64,
         replaces_fence: Option<u64>,
     ) -> Result<(), CheckpointError> {
-        match self.present_holder(now_ms).filter(|it| Some(it.fence) != replaces_fence) {
-            Some(holder) => {
-                Err(CheckpointError::Owned { run: run.clone(), holder: Box::new(holder) })
-            }
+        match self.current_info(now_ms).filter(|it| Some(it.fence) != replaces_fence) {
+            Some(lease) => Err(CheckpointError::Owned { run: run.clone(), lease: Box::new(lease) }),
             None => Ok(()),
         }
     }

@@ -142,8 +142,8 @@ impl EventReader<'_> {
 
 /// Returns whether the process that owned the run is gone.
 fn is_left(summary: &RunSummary) -> bool {
-    let holder = summary.holder.as_ref();
-    holder.is_none_or(|it| it.owner.is_dead() || it.until <= jiff::Timestamp::now())
+    let lease = summary.lease.as_ref();
+    lease.is_none_or(|it| it.owner.is_dead() || it.until <= jiff::Timestamp::now())
 }
 
 fn drawn(event: &RunEvent, globals: &Globals, caption: &Caption) -> Result<String, CliError> {

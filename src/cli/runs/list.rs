@@ -144,14 +144,14 @@ const PROCESS_GONE: &str = "its process is gone; resume it";
 
 /// Returns why a run makes no progress, if its process is gone.
 pub(super) fn process_gone(summary: &RunSummary) -> Option<&'static str> {
-    let is_owned = summary.holder.as_ref().is_some_and(|it| !it.owner.is_dead());
+    let is_owned = summary.lease.as_ref().is_some_and(|it| !it.owner.is_dead());
     (summary.status == Status::Running && !is_owned).then_some(PROCESS_GONE)
 }
 
 impl From<RunSummary> for RunLine {
     fn from(summary: RunSummary) -> Self {
-        let RunSummary { info, status, reason, step, holder, .. } = summary;
-        let owner = holder.filter(|it| status == Status::Running && !it.owner.is_dead());
+        let RunSummary { info, status, reason, step, lease, .. } = summary;
+        let owner = lease.filter(|it| status == Status::Running && !it.owner.is_dead());
         Self {
             owner: owner.map(|it| it.owner.to_string()),
             run: info.id.to_string(),

@@ -132,7 +132,7 @@ mod tests {
             status: Status::Done,
             reason: None,
             step: Step(1),
-            holder: None,
+            lease: None,
             updated: updated.to_owned(),
         };
         let (old, new) = ("2025-01-01T00:00:00Z", "2025-06-29T00:00:00Z");

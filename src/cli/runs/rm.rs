@@ -32,12 +32,12 @@ pub(super) async fn forget(
     run: &RunId,
 ) -> Result<(), CheckpointError> {
     match checkpointer.remove(run).await {
-        Err(CheckpointError::Owned { holder, .. }) if holder.owner.is_dead() => {
+        Err(CheckpointError::Owned { lease, .. }) if lease.owner.is_dead() => {
             let presence = Presence::new();
-            let (owner, replaces_fence) = (presence.owner().clone(), Some(holder.fence));
+            let (owner, replaces_fence) = (presence.owner().clone(), Some(lease.fence));
             // If several processes see that, only one of them replaces this lease.
-            let claim = LeaseRequest { owner, ttl: LEASE, replaces_fence };
-            let token = checkpointer.acquire(run, &claim).await?;
+            let request = LeaseRequest { owner, ttl: LEASE, replaces_fence };
+            let token = checkpointer.acquire(run, &request).await?;
             checkpointer.release(&token).await?;
             checkpointer.remove(run).await
         }

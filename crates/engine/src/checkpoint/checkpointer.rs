@@ -39,7 +39,7 @@ pub trait RunJournal: fmt::Debug + Send + Sync {
     async fn create(
         &self,
         info: &RunInfo,
-        claim: &LeaseRequest,
+        request: &LeaseRequest,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError>;
 
@@ -76,7 +76,7 @@ pub trait RunLeases: fmt::Debug + Send + Sync {
     async fn acquire(
         &self,
         run: &RunId,
-        claim: &LeaseRequest,
+        request: &LeaseRequest,
     ) -> Result<LeaseToken, CheckpointError>;
 
     /// Renews a lease: it lasts `ttl` from now. Fails with [`CheckpointError::Overtaken`] if it has

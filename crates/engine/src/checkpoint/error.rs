@@ -9,7 +9,7 @@ use graphrun_core::{
 };
 use thiserror::Error;
 
-use super::LeaseOwner;
+use super::LeaseInfo;
 
 /// A run could not be saved or loaded. It stops at its last record.
 #[derive(Debug, Error)]
@@ -63,12 +63,12 @@ pub enum CheckpointError {
         status: Status,
     },
     /// Another process owns the run.
-    #[error("run `{run}` is owned by {}; its lease expires at {}", holder.owner, holder.until.strftime("%FT%TZ"))]
+    #[error("run `{run}` is owned by {}; its lease expires at {}", lease.owner, lease.until.strftime("%FT%TZ"))]
     Owned {
         /// The run.
         run: RunId,
         /// The owner and its lease.
-        holder: Box<LeaseOwner>,
+        lease: Box<LeaseInfo>,
     },
     /// The journal has entries that this process did not save: another process has continued the
     /// run.

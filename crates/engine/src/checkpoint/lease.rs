@@ -33,7 +33,7 @@ pub struct Owner {
 
 /// The owner of a run, and when its lease expires unless it is renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseOwner {
+pub struct LeaseInfo {
     /// The owner.
     pub owner: Owner,
     /// The number of the lease.
@@ -42,7 +42,7 @@ pub struct LeaseOwner {
     pub until: Timestamp,
 }
 
-impl LeaseOwner {
+impl LeaseInfo {
     /// Returns whether the owner still has the run: its lease has not expired, or its process certainly
     /// exists.
     pub fn is_current(&self, now: Timestamp) -> bool {

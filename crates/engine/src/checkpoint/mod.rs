@@ -27,7 +27,7 @@ pub use self::{
     entry::{Entry, EntryHash, InvalidHash, JournalEntry, RunStatus},
     error::CheckpointError,
     inbox::{InboxMessage, Message},
-    lease::{LeaseOwner, LeaseRequest, LeaseToken, Owner, Presence},
+    lease::{LeaseInfo, LeaseRequest, LeaseToken, Owner, Presence},
     migration::{Basis, Mapping, Migration},
     outline::{ChannelOutline, GraphOutline, NodeOutline},
     position::{

@@ -9,7 +9,7 @@ use graphrun_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{CheckpointError, GraphOutline, LeaseOwner, Position, TaskRecord};
+use super::{CheckpointError, GraphOutline, LeaseInfo, Position, TaskRecord};
 
 /// The properties of a run that are known from its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ pub struct RunSummary {
     /// The committed steps.
     pub step: Step,
     /// The owner of the run, or its last known owner.
-    pub holder: Option<LeaseOwner>,
+    pub lease: Option<LeaseInfo>,
     /// The time of the last event, in RFC 3339; empty if there is none.
     pub updated: String,
 }

@@ -23,7 +23,7 @@ use super::{
     },
 };
 use crate::checkpoint::{
-    CheckpointError, Commit, Detail, Entry, EntryHash, InboxMessage, JournalEntry, LeaseOwner,
+    CheckpointError, Commit, Detail, Entry, EntryHash, InboxMessage, JournalEntry, LeaseInfo,
     LeaseRequest, LeaseToken, Message, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases,
     RunList, RunListItem, RunMaintenance, RunStatus, RunSummary, SavedCheckpoint, SavedRun,
     TaskRecord,
@@ -58,7 +58,7 @@ struct StoredRun {
     finished: BTreeSet<TaskId>,
     /// The number of the last lease.
     fence: u64,
-    holder: Option<LeaseOwner>,
+    lease: Option<LeaseInfo>,
     inbox: Vec<InboxMessage>,
 }
 
@@ -105,7 +105,7 @@ impl InMemoryStorage {
             entries: vec![last.into(), end],
             kept: Default::default(),
             fence: 0,
-            holder: None,
+            lease: None,
             inbox: Vec::new(),
             info,
         };
@@ -136,7 +136,7 @@ impl RunJournal for InMemoryStorage {
     async fn create(
         &self,
         info: &RunInfo,
-        claim: &LeaseRequest,
+        request: &LeaseRequest,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
         if let Some(task) = &self.task {
@@ -151,7 +151,7 @@ impl RunJournal for InMemoryStorage {
         }
         let mut run = StoredRun::first(info, first.clone())
             .map_err(|refusal| refusal.explain(format!("create run `{}`", info.id)))?;
-        let token = run.give(claim);
+        let token = run.grant_lease(request);
         runs.push(run);
         Ok(token)
     }
@@ -192,7 +192,7 @@ impl RunJournal for InMemoryStorage {
         saved: &SavedRun,
     ) -> Result<(), CheckpointError> {
         self.with(&token.run, |run| {
-            check_fence(run.holder.as_ref(), token.fence)
+            check_fence(run.lease.as_ref(), token.fence)
                 .map_err(|it| it.explain(format!("keep the values of run `{}`", token.run)))?;
             let last = run.entries.iter().rposition(|it| it.commit.is_some());
             if let Some(last) = last.filter(|_| run.head.step == saved.position.step) {
@@ -208,23 +208,23 @@ impl RunLeases for InMemoryStorage {
     async fn acquire(
         &self,
         run: &RunId,
-        claim: &LeaseRequest,
+        request: &LeaseRequest,
     ) -> Result<LeaseToken, CheckpointError> {
-        self.with(run, |run| match run.holder() {
-            Some(holder) if Some(holder.fence) != claim.replaces_fence => {
-                let holder = Box::new(holder.clone());
-                Err(CheckpointError::Owned { run: run.info.id.clone(), holder })
+        self.with(run, |run| match run.current_lease() {
+            Some(lease) if Some(lease.fence) != request.replaces_fence => {
+                let lease = Box::new(lease.clone());
+                Err(CheckpointError::Owned { run: run.info.id.clone(), lease })
             }
-            _ => Ok(run.give(claim)),
+            _ => Ok(run.grant_lease(request)),
         })
     }
 
     async fn renew(&self, token: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
         let action = || format!("renew the lease of run `{}`", token.run);
         self.with(&token.run, |run| {
-            check_fence(run.holder.as_ref(), token.fence).map_err(|it| it.explain(action()))?;
-            if let Some(holder) = &mut run.holder {
-                holder.until = end_of(ttl);
+            check_fence(run.lease.as_ref(), token.fence).map_err(|it| it.explain(action()))?;
+            if let Some(lease) = &mut run.lease {
+                lease.until = end_of(ttl);
             }
             Ok(())
         })
@@ -232,7 +232,7 @@ impl RunLeases for InMemoryStorage {
 
     async fn release(&self, token: &LeaseToken) -> Result<(), CheckpointError> {
         self.with(&token.run, |run| {
-            run.holder.take_if(|it| it.fence == token.fence);
+            run.lease.take_if(|it| it.fence == token.fence);
             Ok(())
         })
     }
@@ -355,9 +355,9 @@ impl RunMaintenance for InMemoryStorage {
         let mut runs = self.runs();
         let at = runs.iter().position(|it| it.info.id == *run);
         let at = at.ok_or_else(|| CheckpointError::UnknownRun(run.to_string()))?;
-        if let Some(holder) = runs[at].holder() {
-            let holder = Box::new(holder.clone());
-            return Err(CheckpointError::Owned { run: run.clone(), holder });
+        if let Some(lease) = runs[at].current_lease() {
+            let lease = Box::new(lease.clone());
+            return Err(CheckpointError::Owned { run: run.clone(), lease });
         }
         runs.remove(at);
         Ok(())
@@ -374,25 +374,25 @@ impl StoredRun {
             kept: Default::default(),
             finished: BTreeSet::new(),
             fence: 0,
-            holder: None,
+            lease: None,
             inbox: Vec::new(),
         })
     }
 
     /// Returns the owner, if the lease has not expired.
-    fn holder(&self) -> Option<&LeaseOwner> {
-        self.holder.as_ref().filter(|it| it.is_current(Timestamp::now()))
+    fn current_lease(&self) -> Option<&LeaseInfo> {
+        self.lease.as_ref().filter(|it| it.is_current(Timestamp::now()))
     }
 
-    fn give(&mut self, claim: &LeaseRequest) -> LeaseToken {
+    fn grant_lease(&mut self, request: &LeaseRequest) -> LeaseToken {
         self.fence += 1;
-        let (owner, until) = (claim.owner.clone(), end_of(claim.ttl));
-        self.holder = Some(LeaseOwner { owner, fence: self.fence, until });
+        let (owner, until) = (request.owner.clone(), end_of(request.ttl));
+        self.lease = Some(LeaseInfo { owner, fence: self.fence, until });
         LeaseToken { run: self.info.id.clone(), fence: self.fence }
     }
 
     fn append(&mut self, token: &LeaseToken, entry: &Entry) -> Result<(), Refusal> {
-        check_fence(self.holder.as_ref(), token.fence)?;
+        check_fence(self.lease.as_ref(), token.fence)?;
         self.follow(entry)
     }
 
@@ -406,7 +406,7 @@ impl StoredRun {
             self.info = self.info.clone().on(migration.to.clone());
         }
         if stops_run(entry) {
-            self.holder = None;
+            self.lease = None;
         }
         self.entries.push(entry.clone());
         Ok(())
@@ -438,7 +438,7 @@ impl StoredRun {
             status: self.head.run_status.status,
             reason: self.head.run_status.reason.clone(),
             step: self.head.step,
-            holder: self.holder.clone(),
+            lease: self.lease.clone(),
             updated: self.head.updated.clone(),
         }
     }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::checkpoint::{
-    CheckpointError, Commit, Entry, EntryHash, LeaseOwner, Message, RunInbox, RunJournal, RunList,
+    CheckpointError, Commit, Entry, EntryHash, LeaseInfo, Message, RunInbox, RunJournal, RunList,
     RunStatus,
 };
 
@@ -235,10 +235,10 @@ pub fn beginning(run: &RunId, info: &[u8]) -> EntryHash {
 }
 
 /// Checks that the fencing token `fence` is the current one.
-pub fn check_fence(holder: Option<&LeaseOwner>, fence: u64) -> Result<(), Refusal> {
-    match holder {
-        Some(holder) if holder.fence == fence => Ok(()),
-        Some(holder) => Err(Refusal::TakenOver(holder.owner.to_string())),
+pub fn check_fence(lease: Option<&LeaseInfo>, fence: u64) -> Result<(), Refusal> {
+    match lease {
+        Some(lease) if lease.fence == fence => Ok(()),
+        Some(lease) => Err(Refusal::TakenOver(lease.owner.to_string())),
         None => Err(Refusal::Released),
     }
 }

@@ -168,13 +168,13 @@ impl RunJournal for PostgresStorage {
     async fn create(
         &self,
         info: &RunInfo,
-        claim: &LeaseRequest,
+        request: &LeaseRequest,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
         let json = journal::info(info)?;
-        let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
+        let (info, request, first) = (info.clone(), request.clone(), first.clone());
         let server = Arc::clone(&self.runs);
-        let create = Create { info, json, claim, first, server };
+        let create = Create { info, json, request, first, server };
         group::save(&self.runs, GroupedWrite::Run(Box::new(create))).await
     }
 
@@ -221,9 +221,9 @@ impl RunLeases for PostgresStorage {
     async fn acquire(
         &self,
         run: &RunId,
-        claim: &LeaseRequest,
+        request: &LeaseRequest,
     ) -> Result<LeaseToken, CheckpointError> {
-        let work = Acquire { run: run.clone(), claim: claim.clone() };
+        let work = Acquire { run: run.clone(), request: request.clone() };
         self.transact(format!("acquire run `{run}`"), work).await
     }
 

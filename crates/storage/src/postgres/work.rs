@@ -34,7 +34,7 @@ pub(super) struct Create {
     pub(super) info: RunInfo,
     /// `info`, as it is stored.
     pub(super) json: Vec<u8>,
-    pub(super) claim: LeaseRequest,
+    pub(super) request: LeaseRequest,
     pub(super) first: Entry,
     pub(super) server: Arc<RunServer>,
 }
@@ -42,7 +42,7 @@ pub(super) struct Create {
 /// Acquires a run for a claim.
 pub(super) struct Acquire {
     pub(super) run: RunId,
-    pub(super) claim: LeaseRequest,
+    pub(super) request: LeaseRequest,
 }
 
 /// Renews a lease.
@@ -109,7 +109,7 @@ impl Work for Create {
     type Output = LeaseToken;
 
     async fn attempt(&self, session: &Session) -> Result<LeaseToken, Fault> {
-        let Self { info, json, claim, first, server } = self;
+        let Self { info, json, request, first, server } = self;
         let sql = format!(
             "SELECT {NOW} AS now, (SELECT CASE WHEN $1 IN (id, name) THEN $1 ELSE $2 END FROM runs
              WHERE id IN ($1, $2) OR name IN ($1, $2)
@@ -135,7 +135,7 @@ impl Work for Create {
             let (_, taken) = look().await?;
             return Err(self.exists(taken).into());
         };
-        let lease = Lease::next(0, claim, now).map_err(Fault::Unwritable)?;
+        let lease = Lease::next(0, request, now).map_err(Fault::Unwritable)?;
         insert(session, &[NewRow { run: run.key, row: &row }]).await?;
         run.begin(session, &head, row.hash, &lease).await?;
         fault::hit(Point::AcceptBeforeCommit).map_err(CheckpointError::injected)?;
@@ -167,9 +167,9 @@ impl Create {
             }
             made => made?,
         };
-        match made.stored.lease.holder() {
-            Some(holder) if holder.owner == self.claim.owner => {
-                Ok(LeaseToken { run: self.info.id.clone(), fence: holder.fence })
+        match made.stored.lease.info() {
+            Some(lease) if lease.owner == self.request.owner => {
+                Ok(LeaseToken { run: self.info.id.clone(), fence: lease.fence })
             }
             _ => Err(self.exists(Some(self.info.id.to_string())).into()),
         }
@@ -188,8 +188,9 @@ impl Work for Acquire {
     async fn attempt(&self, session: &Session) -> Result<LeaseToken, Fault> {
         let locked = Run::lock(session, &self.run).await?;
         let last = &locked.stored.lease;
-        last.require_free(&self.run, locked.now, self.claim.replaces_fence)?;
-        let lease = Lease::next(last.fence, &self.claim, locked.now).map_err(Fault::Unwritable)?;
+        last.require_free(&self.run, locked.now, self.request.replaces_fence)?;
+        let lease =
+            Lease::next(last.fence, &self.request, locked.now).map_err(Fault::Unwritable)?;
         locked.put_lease(session, &lease).await?;
         Ok(LeaseToken { run: locked.run.id, fence: lease.fence })
     }
@@ -201,8 +202,8 @@ impl Work for Acquire {
         };
         // The attempt in doubt may have acquired the lease.
         let locked = Run::lock(session, &self.run).await?;
-        let holder = locked.stored.lease.present_holder(locked.now);
-        let own = holder.filter(|it| it.owner == self.claim.owner);
+        let lease = locked.stored.lease.current_info(locked.now);
+        let own = lease.filter(|it| it.owner == self.request.owner);
         let own = own.map(|it| LeaseToken { run: self.run.clone(), fence: it.fence });
         own.ok_or(owned)
     }
@@ -217,7 +218,7 @@ impl Work for Renew {
     async fn attempt(&self, session: &Session) -> Result<(), Fault> {
         let locked = Run::lock(session, &self.token.run).await?;
         let lease = locked.stored.lease.clone();
-        check_fence(lease.holder().as_ref(), self.token.fence)?;
+        check_fence(lease.info().as_ref(), self.token.fence)?;
         locked.put_lease(session, &lease.renewed(locked.now, self.ttl)).await
     }
 }
@@ -341,7 +342,7 @@ impl Work for KeepValues {
 
     async fn attempt(&self, session: &Session) -> Result<(), Fault> {
         let LockedRun { run, stored, .. } = Run::lock(session, &self.token.run).await?;
-        check_fence(stored.lease.holder().as_ref(), self.token.fence)?;
+        check_fence(stored.lease.info().as_ref(), self.token.fence)?;
         keep_values(session, &run, self.step, &self.content).await
     }
 }

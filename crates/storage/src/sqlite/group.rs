@@ -14,17 +14,17 @@ use crate::group::Job;
 /// A write that a run waits for.
 #[derive(Debug)]
 pub(super) enum GroupedWrite {
-    Run { info: Box<RunInfo>, json: Vec<u8>, claim: LeaseRequest, first: Entry },
+    Run { info: Box<RunInfo>, json: Vec<u8>, request: LeaseRequest, first: Entry },
     Entry(LeaseToken, Entry),
 }
 
 impl GroupedWrite {
     fn of(write: Write<'_>) -> Self {
         match write {
-            Write::Run(NewRun { info, json, claim, first }) => Self::Run {
+            Write::Run(NewRun { info, json, request, first }) => Self::Run {
                 info: Box::new(info.clone()),
                 json: json.to_vec(),
-                claim: claim.clone(),
+                request: request.clone(),
                 first: first.clone(),
             },
             Write::Entry(token, entry) => Self::Entry(token.clone(), entry.clone()),
@@ -33,8 +33,8 @@ impl GroupedWrite {
 
     fn write(&self) -> Write<'_> {
         match self {
-            Self::Run { info, json, claim, first } => {
-                Write::Run(NewRun { info, json, claim, first })
+            Self::Run { info, json, request, first } => {
+                Write::Run(NewRun { info, json, request, first })
             }
             Self::Entry(token, entry) => Write::Entry(token, entry),
         }

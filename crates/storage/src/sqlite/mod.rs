@@ -199,11 +199,11 @@ impl RunJournal for SqliteStorage {
     async fn create(
         &self,
         info: &RunInfo,
-        claim: &LeaseRequest,
+        request: &LeaseRequest,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
         let json = journal::info(info)?;
-        let write = Write::Run(NewRun { info, json: &json, claim, first });
+        let write = Write::Run(NewRun { info, json: &json, request, first });
         self.save(write).await.inspect(|_| reserve::keep(self.database.path()))
     }
 
@@ -241,7 +241,7 @@ impl RunJournal for SqliteStorage {
         self.write(action, move |database, codec| {
             let run = Run::find(database, &token.run)?;
             let stored = run.stored_head(database)?;
-            check_fence(stored.lease.holder().as_ref(), token.fence)?;
+            check_fence(stored.lease.info().as_ref(), token.fence)?;
             run.journal(database).keep_values(codec, &saved)
         })
         .await
@@ -253,11 +253,11 @@ impl RunLeases for SqliteStorage {
     async fn acquire(
         &self,
         run: &RunId,
-        claim: &LeaseRequest,
+        request: &LeaseRequest,
     ) -> Result<LeaseToken, CheckpointError> {
-        let (action, run, claim) = (format!("acquire run `{run}`"), run.clone(), claim.clone());
+        let (action, run, request) = (format!("acquire run `{run}`"), run.clone(), request.clone());
         self.write_at_need(action, move |database, _| {
-            Run::find(database, &run)?.acquire(database, &claim)
+            Run::find(database, &run)?.acquire(database, &request)
         })
         .await
         .inspect(|_| reserve::keep(self.database.path()))

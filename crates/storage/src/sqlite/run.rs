@@ -221,9 +221,9 @@ impl Run {
         database: &Connection,
         head: Head,
         hash: EntryHash,
-        claim: &LeaseRequest,
+        request: &LeaseRequest,
     ) -> Result<StoredHead, Fault> {
-        let lease = Lease::next(0, claim, now(database)?).map_err(Fault::Unwritable)?;
+        let lease = Lease::next(0, request, now(database)?).map_err(Fault::Unwritable)?;
         let committed = head.number;
         let (run_status, checksum) = self.checked(&head, committed, hash)?;
         let sql =
@@ -276,11 +276,11 @@ impl Run {
     pub(super) fn acquire(
         &self,
         database: &Connection,
-        claim: &LeaseRequest,
+        request: &LeaseRequest,
     ) -> Result<LeaseToken, Fault> {
         let lease = self.stored_head(database)?.lease;
-        lease.require_free(&self.id, now(database)?, claim.replaces_fence)?;
-        self.give(database, lease.fence, claim)
+        lease.require_free(&self.id, now(database)?, request.replaces_fence)?;
+        self.give(database, lease.fence, request)
     }
 
     /// Fails if the run has an owner.
@@ -293,9 +293,9 @@ impl Run {
         &self,
         database: &Connection,
         last: u64,
-        claim: &LeaseRequest,
+        request: &LeaseRequest,
     ) -> Result<LeaseToken, Fault> {
-        let lease = Lease::next(last, claim, now(database)?).map_err(Fault::Unwritable)?;
+        let lease = Lease::next(last, request, now(database)?).map_err(Fault::Unwritable)?;
         self.put_lease(database, &lease)?;
         Ok(LeaseToken { run: self.id.clone(), fence: lease.fence })
     }
@@ -308,7 +308,7 @@ impl Run {
         ttl: Duration,
     ) -> Result<(), Fault> {
         let lease = self.stored_head(database)?.lease;
-        check_fence(lease.holder().as_ref(), fence)?;
+        check_fence(lease.info().as_ref(), fence)?;
         self.put_lease(database, &lease.renewed(now(database)?, ttl))
     }
 

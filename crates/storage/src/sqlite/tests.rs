@@ -31,8 +31,8 @@ async fn storage_with_a_run(folder: &TempDir) -> (SqliteStorage, LeaseToken) {
         ..RunInfo::new("dev_team")
     };
     let owner = Presence::new().owner().clone();
-    let claim = LeaseRequest { owner, ttl: Duration::from_secs(60), replaces_fence: None };
-    let token = storage.create(&info, &claim, &commit(0, "first")).await.unwrap();
+    let request = LeaseRequest { owner, ttl: Duration::from_secs(60), replaces_fence: None };
+    let token = storage.create(&info, &request, &commit(0, "first")).await.unwrap();
     (storage, token)
 }
 

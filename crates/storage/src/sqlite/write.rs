@@ -32,7 +32,7 @@ pub(super) struct NewRun<'a> {
     pub(super) info: &'a RunInfo,
     /// The stored form of the info.
     pub(super) json: &'a [u8],
-    pub(super) claim: &'a LeaseRequest,
+    pub(super) request: &'a LeaseRequest,
     pub(super) first: &'a Entry,
 }
 
@@ -109,10 +109,10 @@ impl EncodedWrite<'_> {
         Tools { heads, open_steps, .. }: &mut Tools,
     ) -> Result<LeaseToken, Fault> {
         let (run, stored) = match self {
-            Self::Run { new: NewRun { info, json, claim, .. }, head, row } => {
+            Self::Run { new: NewRun { info, json, request, .. }, head, row } => {
                 let run = Run::insert(database, info, json)?;
                 run.journal(database).insert(&row)?;
-                let stored = run.begin(database, head, row.hash, claim)?;
+                let stored = run.begin(database, head, row.hash, request)?;
                 fault::hit(Point::AcceptBeforeCommit)?;
                 (run, stored)
             }
