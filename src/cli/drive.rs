@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo, open_questions},
-    engine::{Answers, Engine, ReviseError, RunEnd, RunError, ShutdownHandle},
+    engine::{Answers, Engine, Launch, LaunchKind, ReviseError, RunEnd, RunError, ShutdownHandle},
     event::{Deltas, EventSink, Events, MessageDelta, RunEvent, Status},
     id::{NodeName, RunId},
     state::Update,
@@ -219,32 +219,16 @@ impl Run<'_> {
         AbortOnDropHandle::new(tokio::spawn(async move {
             match begin {
                 Begin::Start(info, input) => {
-                    engine
-                        .run(input)
-                        .with_info(*info)
-                        .with_events(sink)
-                        .with_shutdown(&shutdown)
-                        .await
+                    drive(engine.run(input).with_info(*info), sink, &shutdown).await
                 }
                 Begin::Turn(info, input) => {
-                    engine
-                        .turn(info.name.clone(), input)
-                        .with_info(*info)
-                        .with_events(sink)
-                        .with_shutdown(&shutdown)
-                        .await
+                    let turn = engine.turn(info.name.clone(), input).with_info(*info);
+                    drive(turn, sink, &shutdown).await
                 }
                 Begin::Resume(answers) => {
-                    engine
-                        .resume(&id)
-                        .with_answers(answers)
-                        .with_events(sink)
-                        .with_shutdown(&shutdown)
-                        .await
+                    drive(engine.resume(&id).with_answers(answers), sink, &shutdown).await
                 }
-                Begin::Retry(node) => {
-                    engine.retry(&id).only(node).with_events(sink).with_shutdown(&shutdown).await
-                }
+                Begin::Retry(node) => drive(engine.retry(&id).only(node), sink, &shutdown).await,
             }
         }))
     }
@@ -419,6 +403,15 @@ impl<'r> Drive<'r> {
             self.shutdown.abort();
         }
     }
+}
+
+/// Drives a run whose events go to a sink, and which this handle can stop.
+async fn drive<K: LaunchKind + 'static>(
+    launch: Launch<K>,
+    sink: EventSink,
+    shutdown: &ShutdownHandle,
+) -> Result<RunEnd, RunError> {
+    launch.with_events(sink).with_shutdown(shutdown).await
 }
 
 impl StoppedRun {

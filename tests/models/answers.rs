@@ -1,6 +1,6 @@
 //! The JSON in answers of all kinds, a line of `answers.jsonl` each.
 
-use graphrun::models::{Wanted, extract_json};
+use graphrun::models::{ExpectedKind, extract_json};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,11 +18,11 @@ struct Case {
     problem: Option<String>,
 }
 
-fn wanted(word: &str) -> Wanted {
+fn wanted(word: &str) -> ExpectedKind {
     match word {
-        "object" => Wanted::Object,
-        "list" => Wanted::List,
-        "any" => Wanted::Any,
+        "object" => ExpectedKind::Object,
+        "list" => ExpectedKind::List,
+        "any" => ExpectedKind::Any,
         other => panic!("no such kind of value: {other}"),
     }
 }
@@ -60,7 +60,9 @@ fn an_answer_of_brackets_is_read_in_linear_time() {
         "[".repeat(5000) + &"]".repeat(5000),
     ] {
         // An object is found in none of them.
-        assert!(extract_json(&text, Wanted::Object).map_or(true, |found| found.value.is_array()));
+        assert!(
+            extract_json(&text, ExpectedKind::Object).map_or(true, |found| found.value.is_array())
+        );
     }
 }
 
@@ -83,7 +85,7 @@ fn json_value() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn any_text_is_answered_without_a_panic(text in r#"([\[\]{},:"\\a0 \n]|```|<think>|.){0,200}"#) {
-        let _ = extract_json(&text, Wanted::Object);
+        let _ = extract_json(&text, ExpectedKind::Object);
     }
 
     #[test]
@@ -94,7 +96,7 @@ proptest! {
         let value = Value::Object(value.into_iter().collect());
         let json = if pretty { format!("{value:#}") } else { value.to_string() };
         for text in [json.clone(), format!("Sure:\n```json\n{json}\n```\nDone."), format!("It is {json}")] {
-            let found = extract_json(&text, Wanted::Object).unwrap();
+            let found = extract_json(&text, ExpectedKind::Object).unwrap();
             prop_assert_eq!(&found.value, &value);
             prop_assert!(found.warnings.is_empty());
         }

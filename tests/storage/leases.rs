@@ -97,7 +97,7 @@ async fn assert_powerless(home: &Home, token: &LeaseToken, why: &str) {
     assert_eq!(before, state(home).await, "the earlier owner did something");
 }
 
-async fn current_lease(home: &Home) -> Option<LeaseInfo> {
+async fn lease_of(home: &Home) -> Option<LeaseInfo> {
     home.open().load(&run("R1")).await.unwrap().summary.lease
 }
 
@@ -107,7 +107,7 @@ async fn assert_owned(home: &Home, name: &str) {
     let CheckpointError::Owned { run: owned, lease: told_of } = &error else {
         panic!("{error:?}");
     };
-    assert_eq!((owned, Some(&**told_of)), (&run("R1"), lease(home).await.as_ref()));
+    assert_eq!((owned, Some(&**told_of)), (&run("R1"), lease_of(home).await.as_ref()));
     let until = told_of.until.strftime("%FT%TZ");
     assert_eq!(told(&error), format!("run `R1` is owned by {name}; its lease expires at {until}"));
 }
@@ -138,7 +138,7 @@ where
     let (winner, token) = winners.remove(0);
     let owner = request_of(winner).owner;
     assert_eq!(
-        lease(home).await.map(|it| (it.owner, it.fence)),
+        lease_of(home).await.map(|it| (it.owner, it.fence)),
         Some((owner.clone(), token.fence))
     );
     for error in losers {
@@ -196,7 +196,7 @@ async fn a_run_belongs_to_the_process_that_started_it(home: Home) {
     let first = commit(0, vec![]).into();
     let token = home.open().create(&info("R1", "a"), &request_of(7), &first).await.unwrap();
     assert_owned(&home, "7@box7").await;
-    let lease = lease(&home).await.unwrap();
+    let lease = lease_of(&home).await.unwrap();
     assert_eq!((lease.owner, lease.fence), (request_of(7).owner, token.fence));
     let left = lease.until.duration_since(before).as_secs();
     assert!((58..=70).contains(&left), "{left} s of {TTL:?}");
@@ -264,7 +264,7 @@ async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
         Entry { run_status: Some(run_status(Status::Running, None)), ..commit(2, vec![]).into() },
     ] {
         home.open().append(&token, &working).await.unwrap();
-        assert_eq!(lease(&home).await.map(|it| it.fence), Some(token.fence));
+        assert_eq!(lease_of(&home).await.map(|it| it.fence), Some(token.fence));
     }
     home.open().append(&token, &run_status(Status::Paused, None).into()).await.unwrap();
     let mut before = token;
@@ -275,7 +275,7 @@ async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
         Status::Limit,
         Status::Interrupted,
     ]) {
-        assert_eq!(lease(&home).await, None, "before {status:?}");
+        assert_eq!(lease_of(&home).await, None, "before {status:?}");
         assert_powerless(&home, &before, "the run was released").await;
         let token = home.open().acquire(&run("R1"), &request_of(7)).await.unwrap();
         assert!(token.fence > before.fence);
@@ -291,7 +291,7 @@ async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
 async fn a_released_run_can_be_acquired_and_its_owner_cannot_write(home: Home) {
     let first = create(&home.open(), "R1").await;
     home.open().release(&first).await.unwrap();
-    assert_eq!(lease(&home).await, None);
+    assert_eq!(lease_of(&home).await, None);
     assert_powerless(&home, &first, "the run was released").await;
     let second = home.open().acquire(&run("R1"), &request_of(8)).await.unwrap();
     assert_powerless(&home, &first, "the run was taken over by 8@box8").await;
@@ -311,7 +311,7 @@ async fn giving_back_does_nothing_to_the_lease_of_another(home: Home) {
 
 async fn a_lease_lasts_from_when_it_was_renewed(home: Home) {
     let token = create(&home.open(), "R1").await;
-    let until = async || lease(&home).await.unwrap().until;
+    let until = async || lease_of(&home).await.unwrap().until;
     let lasts = async |ttl: Duration| {
         let before = Timestamp::now();
         home.open().renew(&token, ttl).await.unwrap();
@@ -329,7 +329,7 @@ async fn a_lease_lasts_from_when_it_was_renewed(home: Home) {
         sleep(Duration::from_millis(250)).await;
         assert!(home.open().acquire(&run("R1"), &request_of(9)).await.is_err());
     }
-    assert_eq!(lease(&home).await.unwrap().fence, token.fence);
+    assert_eq!(lease_of(&home).await.unwrap().fence, token.fence);
     lasts(Duration::ZERO).await;
     home.open().acquire(&run("R1"), &request_of(9)).await.unwrap();
 }

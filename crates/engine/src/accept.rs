@@ -21,7 +21,7 @@ use super::{
 use crate::checkpoint::{Checkpoint, Entry, RunInfo, RunStatus};
 
 /// A run that is saved and belongs to this process.
-pub(super) enum AcceptedRun {
+pub enum AcceptedRun {
     /// It is ready to be driven.
     Ready(Box<ReadyRun>),
     /// It has stopped before its first task.
@@ -29,7 +29,7 @@ pub(super) enum AcceptedRun {
 }
 
 /// A run before its first action.
-pub(super) struct ReadyRun {
+pub struct ReadyRun {
     pub(super) machine: Machine,
     pub(super) journal: JournalWriter,
     pub(super) actions: Vec<Action>,

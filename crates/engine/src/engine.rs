@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    Clock, IntoInput, Launch, MigrationResult, RunError, fork,
+    Clock, IntoInput, Launch, MigrationResult, NewRun, NewTurn, Resume, Retry, RunError, fork,
     lease::Lease,
     machine::{Breakpoints, RunSettings},
     migrate, nested, resume, revise,
@@ -199,8 +199,8 @@ impl Engine {
     /// # Cancel safety
     ///
     /// Dropping the future leaves a run that can be resumed, like after a crash of the process.
-    pub fn run(&self, input: impl IntoInput) -> Launch {
-        Launch::new(self, input)
+    pub fn run(&self, input: impl IntoInput) -> Launch<NewRun> {
+        Launch::new_run(self, input)
     }
 
     /// Starts a run at a position of the graph, in a state that it could have there, instead of at the first nodes: for
@@ -242,7 +242,7 @@ impl Engine {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn run_at(&self, checkpoint: Checkpoint) -> Launch {
+    pub fn run_at(&self, checkpoint: Checkpoint) -> Launch<NewRun> {
         Launch::run_at(self, checkpoint)
     }
 
@@ -289,7 +289,7 @@ impl Engine {
     /// # }
     /// ```
     #[doc(alias = "thread_id")]
-    pub fn turn(&self, thread: impl Into<String>, input: impl IntoInput) -> Launch {
+    pub fn turn(&self, thread: impl Into<String>, input: impl IntoInput) -> Launch<NewTurn> {
         Launch::turn(self, thread.into(), input)
     }
 
@@ -304,7 +304,7 @@ impl Engine {
     /// # Cancel safety
     ///
     /// As [`Engine::run`].
-    pub fn resume(&self, run: &RunId) -> Launch {
+    pub fn resume(&self, run: &RunId) -> Launch<Resume> {
         Launch::resume(self, run)
     }
 
@@ -318,7 +318,7 @@ impl Engine {
     /// # Cancel safety
     ///
     /// As [`Engine::run`].
-    pub fn retry(&self, run: &RunId) -> Launch {
+    pub fn retry(&self, run: &RunId) -> Launch<Retry> {
         Launch::retry(self, run)
     }
 

@@ -10,13 +10,14 @@ use graphrun_core::{
 use serde::Serialize;
 use serde_json::Value;
 
+use self::acceptance::Accept;
 use super::{
     Answers, Engine, Run, RunEnd, RunError, ShutdownHandle,
     accept::{self, AcceptedRun},
     lease::Lease,
     resume::Resumption,
     spans::SpanPlacement,
-    stream::{self, OuterNode, StreamMode},
+    stream::{self, OuterNode, Sinks, StreamMode},
     turn::{self, Turn},
 };
 use crate::checkpoint::{Checkpoint, RunInfo};
@@ -24,26 +25,61 @@ use crate::checkpoint::{Checkpoint, RunInfo};
 /// A run about to be driven. Await it to drive the run here until it stops, or [`start`](Self::start) it in a
 /// separate task. Until then nothing happens.
 ///
+/// `K` is what it does: a [`NewRun`], a [`NewTurn`], a [`Resume`] or a [`Retry`], each with settings that the others
+/// do not have.
+///
 /// Dropping the future leaves a run that can be resumed, like after a crash of the process.
 #[derive(Debug)]
 #[must_use = "a run begins when this is awaited or started"]
-pub struct Launch {
+pub struct Launch<K> {
     engine: Engine,
-    kind: LaunchKind,
+    kind: K,
     events: EventSink,
     shutdown: ShutdownHandle,
     modes: Vec<StreamMode>,
 }
 
-/// What a launch does.
+/// A run that begins.
 #[derive(Debug)]
-enum LaunchKind {
-    New { info: Box<RunInfo>, input: Result<Update, NotFields> },
-    At { info: Box<RunInfo>, checkpoint: Box<Checkpoint> },
-    Turn { thread: String, info: Box<RunInfo>, input: Result<Update, NotFields>, is_queued: bool },
-    Resume { run: RunId, answers: Answers },
-    Retry { run: RunId, node: Option<NodeName> },
+pub struct NewRun {
+    info: Box<RunInfo>,
+    from: StartPoint,
 }
+
+/// Where a new run begins.
+#[derive(Debug)]
+enum StartPoint {
+    Input(Result<Update, NotFields>),
+    Checkpoint(Box<Checkpoint>),
+}
+
+/// A turn of a thread.
+#[derive(Debug)]
+pub struct NewTurn {
+    info: Box<RunInfo>,
+    thread: String,
+    input: Result<Update, NotFields>,
+    is_queued: bool,
+}
+
+/// A saved run that continues.
+#[derive(Debug)]
+pub struct Resume {
+    run: RunId,
+    answers: Answers,
+}
+
+/// A failed run whose failed tasks run again.
+#[derive(Debug)]
+pub struct Retry {
+    run: RunId,
+    only: Option<NodeName>,
+}
+
+/// What a [`Launch`] does.
+pub trait LaunchKind: Accept {}
+
+impl<K: Accept> LaunchKind for K {}
 
 /// The types that a run takes as its input: a reference to a struct whose fields are channels, or an [`Update`].
 pub trait IntoInput {
@@ -67,92 +103,84 @@ impl IntoInput for Update {
     }
 }
 
-impl Launch {
-    pub(super) fn new(engine: &Engine, input: impl IntoInput) -> Self {
-        let info = new_info(engine);
-        Self::with_kind(engine, LaunchKind::New { info, input: input.into_input() })
+impl Launch<NewRun> {
+    pub(super) fn new_run(engine: &Engine, input: impl IntoInput) -> Self {
+        let from = StartPoint::Input(input.into_input());
+        Self::new(engine, NewRun { info: new_info(engine), from })
     }
 
     pub(super) fn run_at(engine: &Engine, checkpoint: Checkpoint) -> Self {
-        let info = new_info(engine);
-        Self::with_kind(engine, LaunchKind::At { info, checkpoint: Box::new(checkpoint) })
+        let from = StartPoint::Checkpoint(Box::new(checkpoint));
+        Self::new(engine, NewRun { info: new_info(engine), from })
     }
 
+    /// Sets the id, the name and the origin of the run.
+    pub fn with_info(mut self, info: RunInfo) -> Self {
+        *self.kind.info = info;
+        self
+    }
+
+    /// Names the run. A name follows the rules of [`RunId::parse`], and no other run of the storage may have it.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.kind.info.name = name.into();
+        self
+    }
+}
+
+impl Launch<NewTurn> {
+    pub(super) fn turn(engine: &Engine, thread: String, input: impl IntoInput) -> Self {
+        let (info, input) = (new_info(engine), input.into_input());
+        Self::new(engine, NewTurn { info, thread, input, is_queued: false })
+    }
+
+    /// Waits until other turns of the thread have ended, here or in another process. Queued turns of this process that
+    /// share a storage begin in the order in which they were launched; those of several processes in any order.
+    pub fn queued(mut self) -> Self {
+        self.kind.is_queued = true;
+        self
+    }
+
+    /// Sets the id and the origin of the run that a thread begins with; a thread keeps its name.
+    pub fn with_info(mut self, info: RunInfo) -> Self {
+        *self.kind.info = info;
+        self
+    }
+}
+
+impl Launch<Resume> {
     pub(super) fn resume(engine: &Engine, run: &RunId) -> Self {
-        Self::with_kind(
-            engine,
-            LaunchKind::Resume { run: run.clone(), answers: Answers::default() },
-        )
+        Self::new(engine, Resume { run: run.clone(), answers: Answers::default() })
     }
 
+    /// Answers a question of the run. The answer is a JSON value, or a type that becomes one.
+    pub fn answer(mut self, question: impl Into<String>, answer: impl Into<Value>) -> Self {
+        self.kind.answers.by_name.insert(question.into(), answer.into());
+        self
+    }
+
+    /// Sets all answers.
+    pub fn with_answers(mut self, answers: impl Into<Answers>) -> Self {
+        self.kind.answers = answers.into();
+        self
+    }
+}
+
+impl Launch<Retry> {
     pub(super) fn retry(engine: &Engine, run: &RunId) -> Self {
-        Self::with_kind(engine, LaunchKind::Retry { run: run.clone(), node: None })
+        Self::new(engine, Retry { run: run.clone(), only: None })
     }
 
-    fn with_kind(engine: &Engine, kind: LaunchKind) -> Self {
+    /// Retries only the failed tasks of this node; with `None`, those of all nodes.
+    pub fn only(mut self, node: impl Into<Option<NodeName>>) -> Self {
+        self.kind.only = node.into();
+        self
+    }
+}
+
+impl<K: LaunchKind> Launch<K> {
+    fn new(engine: &Engine, kind: K) -> Self {
         let (events, shutdown) = (EventSink::default(), ShutdownHandle::default());
         Self { engine: engine.clone(), kind, events, shutdown, modes: Vec::new() }
-    }
-
-    pub(super) fn turn(engine: &Engine, thread: String, input: impl IntoInput) -> Self {
-        let info = new_info(engine);
-        let input = input.into_input();
-        Self::with_kind(engine, LaunchKind::Turn { thread, info, input, is_queued: false })
-    }
-
-    /// Lets a turn wait until other turns of its thread have ended, here or in another process. Queued turns of this
-    /// process that share a storage begin in the order in which they were launched; those of several processes in any
-    /// order. Has no effect on other launches.
-    pub fn queued(mut self) -> Self {
-        if let LaunchKind::Turn { is_queued, .. } = &mut self.kind {
-            *is_queued = true;
-        }
-        self
-    }
-
-    /// Sets the id, the name and the origin of a new run; a thread keeps its name. Has no effect on a run that continues.
-    pub fn with_info(mut self, new: RunInfo) -> Self {
-        if let LaunchKind::New { info, .. }
-        | LaunchKind::At { info, .. }
-        | LaunchKind::Turn { info, .. } = &mut self.kind
-        {
-            **info = new;
-        }
-        self
-    }
-
-    /// Names a new run. A name follows the rules of [`RunId::parse`], and no other run of the storage may have it. A
-    /// thread has its name from the turn.
-    pub fn named(mut self, name: impl Into<String>) -> Self {
-        if let LaunchKind::New { info, .. } | LaunchKind::At { info, .. } = &mut self.kind {
-            info.name = name.into();
-        }
-        self
-    }
-
-    /// Answers a question of a run that is resumed. The answer is a JSON value, or a type that becomes one. Has no effect on
-    /// other launches.
-    pub fn answer(mut self, question: impl Into<String>, answer: impl Into<Value>) -> Self {
-        if let LaunchKind::Resume { answers, .. } = &mut self.kind {
-            answers.by_name.insert(question.into(), answer.into());
-        }
-        self
-    }
-
-    /// Sets all answers of a run that is resumed. Has no effect on other launches.
-    pub fn with_answers(mut self, given: impl Into<Answers>) -> Self {
-        if let LaunchKind::Resume { answers, .. } = &mut self.kind {
-            *answers = given.into();
-        }
-        self
-    }
-
-    /// Retries only the failed tasks of this node; with `None`, those of all nodes. Has no effect on other launches.
-    pub fn only(mut self, only: impl Into<Option<NodeName>>) -> Self {
-        if let LaunchKind::Retry { node, .. } = &mut self.kind {
-            *node = only.into();
-        }
-        self
     }
 
     /// Publishes the events of the run to these readers. A reader that falls behind slows the run down and loses no
@@ -193,7 +221,8 @@ impl Launch {
         }
         let (sender, chunks) = stream::channel(&self.modes, &self.engine.graph);
         let Self { engine, kind, events, shutdown, .. } = self;
-        let accepted = kind.accept(&engine, events, Some(sender)).await?;
+        let sinks = sinks(&engine, events, Some(sender));
+        let accepted = kind.accept(&engine, sinks).await?;
         let id = accepted.run().clone();
         let watched = shutdown.clone();
         let task = tokio::spawn(async move { accepted.drive(&engine, &watched).await });
@@ -202,11 +231,12 @@ impl Launch {
 
     async fn drive(self) -> Result<RunEnd, RunError> {
         let Self { engine, kind, events, shutdown, .. } = self;
-        kind.accept(&engine, events, None).await?.drive(&engine, &shutdown).await
+        let sinks = sinks(&engine, events, None);
+        kind.accept(&engine, sinks).await?.drive(&engine, &shutdown).await
     }
 }
 
-impl IntoFuture for Launch {
+impl<K: LaunchKind + 'static> IntoFuture for Launch<K> {
     type Output = Result<RunEnd, RunError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
@@ -215,60 +245,73 @@ impl IntoFuture for Launch {
     }
 }
 
-impl LaunchKind {
-    /// Returns the name that a new run gets.
-    fn new_name(&self) -> Option<&str> {
-        match self {
-            Self::New { info, .. } | Self::At { info, .. } => Some(&info.name),
-            Self::Turn { thread, .. } => Some(thread),
-            Self::Resume { .. } | Self::Retry { .. } => None,
-        }
-    }
+mod acceptance {
+    use super::{AcceptedRun, Engine, RunError, Sinks};
 
-    /// Saves that the run begins or continues, and makes it belong to this process.
-    async fn accept(
-        self,
-        engine: &Engine,
-        events: EventSink,
-        stream: Option<stream::Sender>,
-    ) -> Result<AcceptedRun, RunError> {
-        // Only a run in a separate task has a stream here.
-        let span = if stream.is_some() { SpanPlacement::Detached } else { SpanPlacement::Current };
-        let stream = stream.or_else(|| engine.outer.as_ref()?.stream.clone());
-        let outer = engine
-            .outer
-            .as_ref()
-            .map(|it| OuterNode { reporter: it.reporter.clone(), node: it.node.clone() });
-        let sinks = stream::Sinks { events, stream, outer, span };
-        // The names of nested runs are made here.
-        if engine.outer.is_none()
-            && let Some(name) = self.new_name()
-        {
-            RunId::parse(name).map_err(RunError::Name)?;
-        }
-        match self {
-            Self::New { info, input } => {
+    /// Saves that a run begins or continues, and makes it belong to this process.
+    pub trait Accept: Send {
+        fn accept(
+            self,
+            engine: &Engine,
+            sinks: Sinks,
+        ) -> impl Future<Output = Result<AcceptedRun, RunError>> + Send;
+    }
+}
+
+impl Accept for NewRun {
+    async fn accept(self, engine: &Engine, sinks: Sinks) -> Result<AcceptedRun, RunError> {
+        check_name(engine, &self.info.name)?;
+        match self.from {
+            StartPoint::Input(input) => {
                 let input = input.map_err(RunError::Fields)?;
-                accept::save_new(engine, *info, input, sinks).await
+                accept::save_new(engine, *self.info, input, sinks).await
             }
-            Self::At { info, checkpoint } => {
-                accept::save_at(engine, *info, *checkpoint, sinks).await
-            }
-            Self::Turn { thread, info, input, is_queued } => {
-                let input = input.map_err(RunError::Fields)?;
-                let turn = Turn { thread, input, is_queued };
-                turn::begin_or_continue_thread(engine, turn, *info, sinks).await
-            }
-            Self::Resume { run, answers } => {
-                let load = Resumption::load_with_answers(engine, &run, answers);
-                resume(engine, &run, load, sinks).await
-            }
-            Self::Retry { run, node } => {
-                let load = Resumption::load_for_retry(engine, &run, node.as_ref());
-                resume(engine, &run, load, sinks).await
+            StartPoint::Checkpoint(checkpoint) => {
+                accept::save_at(engine, *self.info, *checkpoint, sinks).await
             }
         }
     }
+}
+
+impl Accept for NewTurn {
+    async fn accept(self, engine: &Engine, sinks: Sinks) -> Result<AcceptedRun, RunError> {
+        let Self { info, thread, input, is_queued } = self;
+        check_name(engine, &thread)?;
+        let turn = Turn { thread, input: input.map_err(RunError::Fields)?, is_queued };
+        turn::begin_or_continue_thread(engine, turn, *info, sinks).await
+    }
+}
+
+impl Accept for Resume {
+    async fn accept(self, engine: &Engine, sinks: Sinks) -> Result<AcceptedRun, RunError> {
+        let load = Resumption::load_with_answers(engine, &self.run, self.answers);
+        resume(engine, &self.run, load, sinks).await
+    }
+}
+
+impl Accept for Retry {
+    async fn accept(self, engine: &Engine, sinks: Sinks) -> Result<AcceptedRun, RunError> {
+        let load = Resumption::load_for_retry(engine, &self.run, self.only.as_ref());
+        resume(engine, &self.run, load, sinks).await
+    }
+}
+
+/// Checks the name of a run that may be new. Those of nested runs are made here.
+fn check_name(engine: &Engine, name: &str) -> Result<(), RunError> {
+    if engine.outer.is_none() {
+        RunId::parse(name).map_err(RunError::Name)?;
+    }
+    Ok(())
+}
+
+/// Returns what observes a run: its readers of events, its own stream or that of the outer run, and the outer node.
+fn sinks(engine: &Engine, events: EventSink, own_stream: Option<stream::Sender>) -> Sinks {
+    // Only a run in a separate task has a stream of its own.
+    let span = if own_stream.is_some() { SpanPlacement::Detached } else { SpanPlacement::Current };
+    let stream = own_stream.or_else(|| engine.outer.as_ref()?.stream.clone());
+    let outer = engine.outer.as_ref();
+    let outer = outer.map(|it| OuterNode { reporter: it.reporter.clone(), node: it.node.clone() });
+    Sinks { events, stream, outer, span }
 }
 
 /// Acquires a run, loads it and saves that it continues.
@@ -276,7 +319,7 @@ async fn resume(
     engine: &Engine,
     run: &RunId,
     load: impl Future<Output = Result<Resumption, RunError>>,
-    sinks: stream::Sinks,
+    sinks: Sinks,
 ) -> Result<AcceptedRun, RunError> {
     let lease = Lease::acquire(&engine.checkpointer, run, engine.lease_duration).await?;
     let (lease, resumption) = lease.or_release(load.await).await?;

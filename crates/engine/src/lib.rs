@@ -84,7 +84,7 @@ pub use self::{
     compare::{Difference, Remedy},
     engine::{Engine, Invoke, TraceContext},
     error::RunError,
-    launch::{IntoInput, Launch},
+    launch::{IntoInput, Launch, LaunchKind, NewRun, NewTurn, Resume, Retry},
     machine::ReviseError,
     migrate::MigrationResult,
     nested::NestedGraph,
