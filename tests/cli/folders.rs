@@ -50,7 +50,8 @@ fn a_run_changes_a_repository_on_its_own_branch() {
     let patch = state["patch"].as_str().unwrap();
     assert!(patch.contains("+NEW") && patch.contains("+new"), "{patch}");
     let changed = in_repository(&place, &["diff", "--name-status", "main", "graphrun/one"]);
-    assert_eq!(changed, "A\tsrc/new.txt\nA\tsrc/upper.txt", "only declared changes come back");
+    let expected = "D\tsrc/kept.txt\nA\tsrc/new.txt\nA\tsrc/upper.txt";
+    assert_eq!(changed, expected, "only declared changes come back");
     let tip = in_repository(&place, &["rev-parse", "graphrun/one"]);
     assert_eq!(state["id"], tip);
     assert_eq!((&state["changed"], &state["merged"]), (&json!(true), &json!(tip)));
@@ -131,7 +132,7 @@ fn a_command_gets_a_large_repository_without_a_copy() {
     let listing = state["listing"].as_str().unwrap();
     assert!(listing.contains("./large\n"), "{listing}");
     let changed = in_repository(&place, &["diff", "--name-status", "main", "graphrun/one"]);
-    assert_eq!(changed, "A\tsrc/new.txt\nA\tsrc/upper.txt");
+    assert_eq!(changed, "D\tsrc/kept.txt\nA\tsrc/new.txt\nA\tsrc/upper.txt");
 }
 
 #[test]

@@ -2,9 +2,13 @@
 
 use std::{fs, path::Path, thread};
 
+use graphrun::id::unique_id;
 use serde_json::{Value, json};
 
-use crate::cli::program::{Ended, Place};
+use crate::cli::{
+    mcp_sandbox::check_end_with_graphrun,
+    program::{Ended, Place},
+};
 
 const ALLOWED: [&str; 2] = ["--allow-host", "here"];
 
@@ -53,6 +57,14 @@ fn locked(behaviour: &str) -> Place {
 fn execute(place: &Place, more: &[&str]) -> Ended {
     let args = ["execute", "w.yaml", "-i", "a=1", "--output", "json", "--run-id", "mine"];
     run(place, &[&args, more].concat())
+}
+
+/// A server that hangs reads no input, so it does not notice the end of graphrun.
+#[test]
+fn a_server_on_a_host_ends_with_graphrun() {
+    let word = unique_id();
+    let place = locked(&format!("hang:{word}"));
+    check_end_with_graphrun(&place, &ALLOWED, &word);
 }
 
 /// Runs the workflow with recorded calls, without a server.

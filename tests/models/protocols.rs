@@ -2,8 +2,8 @@
 
 use axum::response::{IntoResponse as _, Response};
 use graphrun::models::{
-    ChatModel as _, ChatRequest, Message, OutputSchema, Profile, Protocol, RequestSettings,
-    ToolChoice, ToolSpec,
+    ChatModel as _, ChatRequest, Message, OutputSchema, Profile, Protocol, ProviderClient,
+    Providers, RequestSettings, ToolChoice, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -383,5 +383,34 @@ async fn anthropic_forces_no_call_of_a_model_that_thinks() {
     for (effort, expected) in [("low", "auto"), ("none", "any")] {
         let sent = sent_choice(Protocol::Anthropic, ToolChoice::Required, Some(effort)).await;
         assert_eq!(sent[0]["type"], expected);
+    }
+}
+
+#[tokio::test]
+async fn each_shipped_provider_is_sent_its_own_key_alone() {
+    let peer = Peer::start(|_| reply(&json!({}))).await;
+    let providers = Providers::built_in();
+    assert!(providers.names().count() > 10);
+    for (name, provider) in providers.iter() {
+        let own = provider.key_variable.clone().unwrap();
+        let key = format!("key-of-{name}");
+        let variable = |variable: &str| match variable {
+            it if it == own => Some(key.clone()),
+            it if it == Providers::address_variable(name) => Some(peer.base_url.clone()),
+            it => it.contains("KEY").then(|| "key-of-another".to_owned()),
+        };
+        let config = providers.config(&format!("{name}/m"), &variable).unwrap();
+        // The empty reply is no answer.
+        ProviderClient::new(config).unwrap().chat(&request("Which colour?")).await.unwrap_err();
+        let headers = peer.seen().pop().unwrap().headers;
+        let values = headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap()));
+        let keys: Vec<_> = values.filter(|(_, value)| value.contains("key-of-")).collect();
+        let bearer = format!("Bearer {key}");
+        let expected = match name {
+            "anthropic" => ("x-api-key", key.as_str()),
+            "azure" => ("api-key", key.as_str()),
+            _ => ("authorization", bearer.as_str()),
+        };
+        assert_eq!(keys, [expected], "{name}");
     }
 }

@@ -277,7 +277,7 @@ async fn a_tool_that_panics_or_hangs_harms_only_its_call() {
     let ended = run_with(&text, json!({}), model.services(), registry).await;
     assert_eq!(ended.state("answer"), &json!({"sum": 6}));
     let expected = [
-        "error: it was stopped after 90s; it may work at another time",
+        "error: it was stopped after 1m 30s; it may work at another time",
         "error: it panicked: out of numbers",
         r#"{"sum":6}"#,
     ];

@@ -81,7 +81,8 @@ impl Home {
         let folders = self.folders().await;
         let text = format!(
             "graphrun: 1\nname: w\nstate:\n  path: {{ type: string, default: unused }}\n  answer: string\n  \
-             result: json\n  files: {{ type: json, default: [] }}\n  out: json\ninput: [files]\n\
+             result: json\n  files: {{ type: json, default: [] }}\n  out: json\n  \
+             known: {{ type: [{{ file: string, name: string, outcome: passed | failed | skipped }}], default: [] }}\ninput: [files]\n\
              agents: {{ a: {{ model: x/1, tools: [fs.read, fs.write, fs.edit, fs.patch, fs.rm] }} }}\n\
              sandboxes: {{ box: {{ time: 30s, python: {{ requirements: [pytest] }} }} }}\n\
              folders: {{ repo: {{ from: path, git: true }} }}\nstart: it\nnodes:\n{nodes}"
@@ -222,6 +223,52 @@ async fn a_repeated_attempt_does_not_write_twice() {
     assert!(ended.told().contains("attempt"), "{}", ended.told());
 }
 
+/// A command, a commit of its changes, and their patch.
+fn changed_by(script: &str) -> String {
+    format!(
+        "  it: {{ run: [sh, -c, {script:?}], in: box, folder: repo, changes: [src, gone, odd], writes: {{ answer: stdout }}, then: \
+         keep }}\n  keep: {{ commit: {{ folder: repo, message: '\"m\"' }}, then: show }}\n  \
+         show: {{ diff: {{ folder: repo }}, writes: answer, then: end }}\n"
+    )
+}
+
+#[tokio::test]
+async fn a_commit_shows_what_a_command_renamed_and_removed() {
+    let home = Home::new(&[("src/a.txt", "one\ntwo\n"), ("gone/deep/b.txt", "b\n")]);
+    let nodes = changed_by("mv src/a.txt src/b.txt; rm -r gone");
+    let ended = home.run(&nodes, json!({}), services()).await;
+    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    let patch = ended.state("answer").as_str().unwrap();
+    for (path, change) in
+        [("gone/deep/b.txt", "deleted"), ("src/a.txt", "deleted"), ("src/b.txt", "new")]
+    {
+        let expected = format!("diff --git a/{path} b/{path}\n{change} file mode");
+        assert!(patch.contains(&expected), "{expected}: {patch}");
+    }
+    assert!(!home.worktree().join("gone").exists());
+}
+
+#[tokio::test]
+async fn changes_that_cannot_all_come_back_remove_nothing() {
+    let many: Vec<String> = (0..201).map(|it| format!("src/{it}.txt")).collect();
+    let mut files: Vec<(&str, &str)> = many.iter().map(|it| (it.as_str(), "x\n")).collect();
+    files.extend([("odd/a:b", "x\n"), ("gone/c", "x\n")]);
+    for (script, expected) in [
+        ("rm src/*", "it removed 201 files, more than 200"),
+        ("rm -r odd", "1 changed file of `sh` cannot be written back"),
+        ("rm gone/c; mkdir gone/c; echo x >gone/c/d", "`gone/c` is not a regular folder"),
+        ("rm -r gone; echo x >gone", "`gone` is not a regular file"),
+    ] {
+        let home = Home::new(&files);
+        let ended = home.run(&changed_by(script), json!({}), services()).await;
+        assert_eq!(ended.end.status, Status::Failed, "{script}");
+        assert!(ended.reason().contains(expected), "{script}: {}", ended.reason());
+        for (path, content) in &files {
+            assert_eq!(home.read(path).as_deref(), Some(*content), "{script} {path}");
+        }
+    }
+}
+
 const TESTS: &str = "  it:\n    run_tests: { runner: pytest }\n    in: box\n    folder: repo\n    \
                      writes: { result: test_result }\n    then: end\n";
 
@@ -255,6 +302,69 @@ async fn tests_of_a_folder_run_with_the_files_of_an_artifact_above_it() {
         ended.reason()
     );
     assert_eq!(home.read("src/app.py").unwrap(), "def answer():\n    return 41\n");
+}
+
+/// The tests of a repository before a change: one passes, one fails and one is skipped.
+const TEST_FILE: &str = "import pytest\n\ndef test_one():\n    pass\n\ndef test_two():\n    assert False\n\n\
+                         @pytest.mark.skip\ndef test_three():\n    pass\n";
+
+/// Runs the tests before and after a shell script that changes the repository, and returns whether they pass after it, and
+/// the difference.
+async fn tested_after(script: &str, tests: &str) -> (Value, Value) {
+    let home = Home::new(&[
+        ("tests/test_a.py", TEST_FILE),
+        ("tests/test_b.py", "def test_b():\n    pass\n"),
+    ]);
+    let nodes = format!(
+        "  it: {{ run_tests: {{ {tests} }}, in: box, folder: repo, writes: {{ known: tests }}, then: change }}\n  \
+         change: {{ run: [sh, -c, {script:?}], in: box, folder: repo, changes: [tests, pytest.ini], then: gate }}\n  \
+         gate: {{ run_tests: {{ {tests}, baseline: known }}, in: box, folder: repo, writes: {{ result: test_result, out: \
+         difference }}, then: end }}\n"
+    );
+    let ended = home.run(&nodes, json!({}), services()).await;
+    assert_eq!(ended.end.status, Status::Done, "{script}: {}", ended.reason());
+    (ended.state("result").clone(), ended.state("out").clone())
+}
+
+#[tokio::test]
+async fn a_change_does_not_pass_by_hiding_tests() {
+    let mend = "sed -i 's/assert False/pass/' tests/test_a.py";
+    let skip = "sed -i 's/assert False/pytest.skip()/' tests/test_a.py";
+    let cut = "head -n 4 tests/test_a.py >a; mv a tests/test_a.py";
+    let two = "tests/test_a.py::test_two";
+    let gone = json!(["tests/test_a.py::test_three", two]);
+    let none = json!([]);
+    for (script, passed, [missing, removed, newly_skipped]) in [
+        (mend, true, [&none, &none, &none]),
+        (
+            &format!("{mend}; rm tests/test_b.py"),
+            true,
+            [&none, &json!(["tests/test_b.py::test_b"]), &none],
+        ),
+        (skip, false, [&none, &none, &json!([two])]),
+        (cut, false, [&gone, &none, &none]),
+    ] {
+        let (result, difference) =
+            tested_after(script, "runner: pytest, allow: [conftest, config]").await;
+        let expected =
+            json!({"missing": missing, "removed": removed, "newly_skipped": newly_skipped});
+        assert_eq!(
+            (&result["passed"], &difference),
+            (&json!(passed), &expected),
+            "{script} {result}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_command_does_not_pass_by_running_fewer_tests() {
+    let tests = "command: [python3, -m, pytest, --junit-xml=report.xml], report: junit, report_path: report.xml";
+    let narrow = "sed -i 's/assert False/pass/' tests/test_a.py; \
+                  printf '[pytest]\\ntestpaths = tests/test_a.py\\n' >pytest.ini";
+    let (result, difference) = tested_after(narrow, tests).await;
+    assert_eq!(difference["missing"], json!(["tests.test_b::test_b"]), "{result}");
+    let reason = "not passed: 1 tests of the baseline are gone: tests.test_b::test_b";
+    assert_eq!((&result["passed"], &result["error_output"]), (&json!(false), &json!(reason)));
 }
 
 #[tokio::test]

@@ -157,10 +157,15 @@ async fn a_program_that_hangs_is_stopped_with_its_processes() {
 
 #[tokio::test]
 async fn a_program_that_floods_is_stopped() {
-    check_failure(&Coder::new("flood"), "command", "it printed more than 64 MiB").await;
+    check_failure(&Coder::new("flood"), "command", "it wrote too much output, more than 64 MiB")
+        .await;
     let home = Home::new(&[]);
     let ended = Coder::new("flood").on_host(&home).await;
-    assert!(ended.reason().contains("it printed more than 64 MiB"), "{}", ended.reason());
+    assert!(
+        ended.reason().contains("it wrote too much output, more than 64 MiB"),
+        "{}",
+        ended.reason()
+    );
 }
 
 #[tokio::test]
@@ -264,6 +269,42 @@ async fn deep_files_and_names_of_other_languages_come_back() {
     // Two names of one file.
     for path in [deep, "src/plain.md", "src/second.md"] {
         assert_eq!(home.read(path).unwrap(), "written\n", "{path}");
+    }
+}
+
+/// The files of a repository before a refactoring.
+const OLD: [(&str, &str); 4] = [
+    ("src/old.py", "1\n"),
+    ("src/gone/a.py", "2\n"),
+    ("src/gone/b.py", "3\n"),
+    ("kept.txt", "4\n"),
+];
+
+#[tokio::test]
+async fn a_refactoring_removes_and_renames_files_of_the_folder() {
+    let home = Home::new(&OLD);
+    let coder = Coder { node: "changes: src,", ..Coder::new("refactor") };
+    let ended = coder.in_sandbox(&home).await;
+    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    assert_eq!((home.read("src/new.py").as_deref(), home.read("src/old.py")), (Some("1\n"), None));
+    assert!(!home.0.path().join("run/repo/src/gone").exists(), "the folder is empty and stays");
+    assert_eq!(home.read("kept.txt").unwrap(), "4\n", "it is not among `changes`");
+    let removed = "`python3` removed `src/gone/a.py`, `src/gone/b.py`, `src/old.py`";
+    let is_note = |it: &Report| matches!(it, Report::Note { message } if message == removed);
+    assert!(reports(&ended).any(is_note), "{}", ended.told());
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_succeed_removes_nothing() {
+    for (how, kind) in [("fails", "command"), ("hangs", "timeout")] {
+        let home = Home::new(&OLD);
+        let arguments = format!("refactor, {how}");
+        let coder = Coder { node: "changes: src,", time: "2s", ..Coder::new(arguments) };
+        let ended = coder.in_sandbox(&home).await;
+        assert!(ended.told().contains(&format!("\"kind\":\"{kind}\"")), "{}", ended.told());
+        for (path, content) in OLD {
+            assert_eq!(home.read(path).unwrap(), content, "{how} {path}");
+        }
     }
 }
 

@@ -184,6 +184,34 @@ async fn nothing_outside_of_the_folder_is_read() {
 }
 
 #[tokio::test]
+async fn no_tool_reads_the_files_of_git() {
+    let outer = folder();
+    let root = outer.path();
+    fs::create_dir(root.join("root/src/.GIT")).unwrap();
+    fs::write(root.join("root/src/.GIT/config"), "two\n").unwrap();
+    for path in [".git/config", ".git", "src/.GIT/config", "src/../.git/config"] {
+        for (tool, input) in [
+            ("fs.read", json!({ "path": path })),
+            ("fs.list", json!({ "path": path })),
+            ("fs.grep", json!({ "path": path, "pattern": "." })),
+            ("fs.context", json!({ "path": path })),
+        ] {
+            let refused = called(root, tool, input).await.unwrap_err();
+            assert_eq!(refused, "`.git` belongs to git and is not read", "{tool} {path}");
+        }
+    }
+    for (tool, input) in [
+        ("fs.list", json!({})),
+        ("fs.list", json!({ "path": "src" })),
+        ("fs.grep", json!({ "pattern": "two" })),
+        ("fs.context", json!({})),
+    ] {
+        let found = called(root, tool, input).await.unwrap().to_string();
+        assert!(!found.to_lowercase().contains(".git"), "{tool}: {found}");
+    }
+}
+
+#[tokio::test]
 async fn files_are_read_listed_and_searched() {
     let outer = folder();
     let root = outer.path();

@@ -5,10 +5,12 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use graphrun::sandbox::{
-    Collect, Job, JobError, JobResult, ProgramEnd, Sandbox, SandboxError, SourceFile,
+    Collect, FolderContent, FolderFile, Job, JobError, JobResult, Limits, ProgramEnd, Sandbox,
+    SandboxError, SourceFile,
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -161,4 +163,57 @@ async fn a_mounted_folder_needs_no_room_for_its_files() {
 async fn a_mounted_folder_has_a_path_from_the_root() {
     let refused = try_run(&job(Path::new("folder"), "true")).await.unwrap_err();
     assert!(matches!(refused, SandboxError::Refused(JobError::Folder { .. })), "{refused:?}");
+}
+
+/// Runs a script in a folder, mounted or copied, and returns its end and the files of `src` that it removed.
+async fn removed_by(script: &str, is_mounted: bool) -> (ProgramEnd, Option<Vec<String>>) {
+    let folder = folder();
+    let known = ["kept.txt", "src/a.txt", "src/deep/b.txt"].map(PathBuf::from);
+    let file = |path: &PathBuf| FolderFile {
+        path: path.clone(),
+        content: FolderContent::File { bytes: b"x".as_slice().into(), is_executable: false },
+    };
+    let copied = known.iter().map(file).collect();
+    let collect = Collect {
+        below: vec!["src".to_owned()],
+        known: known.to_vec().into(),
+        ..Collect::default()
+    };
+    let limits = Limits { wall: Duration::from_secs(3), work_bytes: 8 << 20, ..Limits::default() };
+    let job = Job { collect, limits, ..job(folder.path(), script) };
+    let job = if is_mounted { job } else { Job { mounted: None, folder: copied, ..job } };
+    let finished = try_run(&job).await.unwrap();
+    let shown = |it: &PathBuf| it.display().to_string();
+    (finished.end, finished.removed.map(|it| it.iter().map(shown).collect()))
+}
+
+#[tokio::test]
+async fn files_are_removed_only_at_a_whole_end() {
+    let (a, b) = ("src/a.txt", "src/deep/b.txt");
+    let ended = ProgramEnd::Exited(0);
+    for (script, end, expected) in [
+        ("true", ended, Some(&[][..])),
+        ("rm kept.txt src/a.txt", ended, Some(&[a][..])),
+        ("rm -r src", ended, Some(&[a, b])),
+        ("mv src/a.txt src/new.txt", ended, Some(&[a])),
+        ("mv src/deep/b.txt src/deep/B.txt; mv src/deep src/Deep", ended, Some(&[b])),
+        ("rm src/a.txt; mkdir src/a.txt", ended, Some(&[a])),
+        ("chmod 0 src/a.txt src/deep src", ended, Some(&[])),
+        // A link does not come back, so the file in its place stays.
+        ("ln --symbolic --force /etc/passwd src/a.txt", ended, Some(&[])),
+        ("mv src new; ln --symbolic new src", ended, Some(&[])),
+        ("mv src/deep new; ln --symbolic ../nowhere src/deep; rm src/a.txt", ended, Some(&[a])),
+        ("rm src/a.txt; mknod src/a.txt p", ended, Some(&[])),
+        ("rm -r src; exit 3", ProgramEnd::Exited(3), None),
+        ("rm -r src; kill -KILL $PPID; sleep 60", ProgramEnd::Signaled(9), None),
+        ("rm -r src; sleep 60", ProgramEnd::TimedOut, None),
+        ("rm -r src; cat /dev/zero >full 2>/tmp/errors; true", ended, None),
+    ] {
+        for is_mounted in [true, false] {
+            let (found, removed) = removed_by(script, is_mounted).await;
+            let removed =
+                removed.as_ref().map(|it| it.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_eq!((found, removed.as_deref()), (end, expected), "{script} {is_mounted}");
+        }
+    }
 }

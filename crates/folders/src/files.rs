@@ -9,7 +9,7 @@ use std::{
 
 use nix::unistd::{getegid, geteuid};
 
-use graphrun_guard::beneath::{BeneathError, Folder};
+use graphrun_guard::beneath::{BeneathError, Folder, is_of_git};
 use graphrun_sandbox::{FolderContent, FolderFile};
 
 use super::{
@@ -79,7 +79,7 @@ fn is_plain(root: &Path) -> Result<bool, FolderError> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let mut is_plain = true;
     walk(root, MOUNTED_ENTRIES_MAX, |_, path, entry| {
-        let is_git = entry.file_name().eq_ignore_ascii_case(".git");
+        let is_git = is_of_git(path);
         let data = entry.metadata().map_err(FolderError::io("read the folder"))?;
         if (is_git && path != Path::new(".git")) || data.uid() != user || data.gid() != group {
             is_plain = false;
@@ -93,7 +93,7 @@ fn is_plain(root: &Path) -> Result<bool, FolderError> {
 fn paths_of_files(root: &Path) -> Result<Vec<PathBuf>, FolderError> {
     let mut paths = Vec::new();
     walk(root, MOUNTED_ENTRIES_MAX, |_, path, entry| {
-        if entry.file_name().eq_ignore_ascii_case(".git") {
+        if is_of_git(path) {
             return Ok(AfterVisit::Whole);
         }
         if entry.file_type().map_err(FolderError::io("read the folder"))?.is_file() {
@@ -108,7 +108,7 @@ fn paths_of_files(root: &Path) -> Result<Vec<PathBuf>, FolderError> {
 fn read_all(root: &Path) -> Result<Vec<FolderFile>, FolderError> {
     let (mut files, mut bytes_left) = (Vec::new(), BYTES_MAX);
     walk(root, ENTRIES_MAX, |folder, path, entry| {
-        if entry.file_name().eq_ignore_ascii_case(".git") {
+        if is_of_git(path) {
             return Ok(AfterVisit::Whole);
         }
         let kind = entry.file_type().map_err(FolderError::io("read the folder"))?;

@@ -1,9 +1,9 @@
-//! The approval of a person before a tool is called.
+//! The approval of a person before something is done: the call of a tool, or, in `host_approval`, a command.
 
 use graphrun_core::graph::{NodeContext, NodeError, Question};
 use graphrun_workflow::{Approval, tool::Tool};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::checked::CheckedTool;
@@ -19,9 +19,9 @@ pub(crate) struct AskedCall<'a> {
     pub(crate) folder: Option<&'a str>,
 }
 
-/// The decision about a call.
+/// Whether a call may be made.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Decision {
+pub(crate) enum CallPermission {
     /// It is made with the arguments of the model or the workflow.
     Approved,
     /// It is made with the arguments of the person.
@@ -30,11 +30,17 @@ pub(crate) enum Decision {
     Rejected(Option<String>),
 }
 
-/// The answer of a person.
+/// An answer to the question for an approval.
+pub(crate) trait ApprovalAnswer: DeserializeOwned + JsonSchema {
+    /// Returns whether it approves the rest of the run, too.
+    fn is_for_run(&self, approval: Approval) -> bool;
+}
+
+/// The answer of a person about a call.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Answer {
-    decision: Choice,
+struct CallAnswer {
+    decision: Decision,
     #[serde(default)]
     input: Option<Value>,
     #[serde(default)]
@@ -43,7 +49,7 @@ struct Answer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Choice {
+enum Decision {
     Approve,
     ApproveForRun,
     Reject,
@@ -56,22 +62,18 @@ impl AskedCall<'_> {
     /// # Errors
     ///
     /// Returns the question as an error while there is no answer.
-    pub(crate) async fn ask(self, ctx: &NodeContext) -> Result<Decision, NodeError> {
+    pub(crate) async fn ask(self, ctx: &NodeContext) -> Result<CallPermission, NodeError> {
         let approval = self.tool.approve;
-        let grant = self.grant();
-        if approval == Approval::Never || ctx.is_granted(&grant) {
-            return Ok(Decision::Approved);
-        }
-        let Answer { decision, input, comment } = ctx.ask(self.question(ctx, approval))?;
-        if decision == Choice::Reject {
-            return Ok(Decision::Rejected(comment));
-        }
-        if approval == Approval::Once || decision == Choice::ApproveForRun {
-            ctx.grant(&grant).await?;
-        }
-        Ok(match input {
-            Some(input) if input != *self.input => Decision::Changed(input),
-            _ => Decision::Approved,
+        let question = || self.question(ctx, approval);
+        let answer = ask_for_approval(ctx, approval, Some(&self.grant()), question).await?;
+        Ok(match answer {
+            Some(CallAnswer { decision: Decision::Reject, comment, .. }) => {
+                CallPermission::Rejected(comment)
+            }
+            Some(CallAnswer { input: Some(input), .. }) if input != *self.input => {
+                CallPermission::Changed(input)
+            }
+            _ => CallPermission::Approved,
         })
     }
 
@@ -81,8 +83,7 @@ impl AskedCall<'_> {
         if let Some(folder) = self.folder {
             show["folder"] = folder.into();
         }
-        let whole = json!([show, self.name]).to_string();
-        let key = format!("{}-{}", ctx.node, &blake3::hash(whole.as_bytes()).to_hex()[..12]);
+        let key = question_key(ctx, &json!([show, self.name]));
         let prompt = match approval {
             Approval::Once => {
                 format!("Call `{tool}` with this input, and later in this run without a question?")
@@ -99,6 +100,43 @@ impl AskedCall<'_> {
         let CheckedTool { tool, fingerprint, .. } = self.tool;
         let whole = json!([fingerprint, tool.input_schema(), self.folder]).to_string();
         format!("tool {} {}", tool.name(), &blake3::hash(whole.as_bytes()).to_hex()[..12])
+    }
+}
+
+/// Asks a person, unless nothing needs an approval, or `grant` is one for the rest of the run. Returns the answer, if there was
+/// a question.
+///
+/// # Errors
+///
+/// Returns the question as an error while there is no answer.
+pub(crate) async fn ask_for_approval<A: ApprovalAnswer>(
+    ctx: &NodeContext,
+    approval: Approval,
+    grant: Option<&str>,
+    question: impl FnOnce() -> Question,
+) -> Result<Option<A>, NodeError> {
+    if approval == Approval::Never || grant.is_some_and(|it| ctx.is_granted(it)) {
+        return Ok(None);
+    }
+    let answer: A = ctx.ask(question())?;
+    if let Some(grant) = grant.filter(|_| answer.is_for_run(approval)) {
+        ctx.grant(grant).await?;
+    }
+    Ok(Some(answer))
+}
+
+/// Returns the key of a question. It has a hash of everything that is asked about, so an answer never approves anything else.
+pub(crate) fn question_key(ctx: &NodeContext, whole: &Value) -> String {
+    format!("{}-{}", ctx.node, &blake3::hash(whole.to_string().as_bytes()).to_hex()[..12])
+}
+
+impl ApprovalAnswer for CallAnswer {
+    fn is_for_run(&self, approval: Approval) -> bool {
+        match self.decision {
+            Decision::Reject => false,
+            Decision::ApproveForRun => true,
+            Decision::Approve => approval == Approval::Once,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `changes`: the files of a copy of a folder that are written back after a program has changed them.
+//! `changes`: the files of a copy of a folder that are written back, or removed, after a program has changed or removed them.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -7,11 +7,13 @@ use graphrun_core::{
     graph::{ErrorKind, Failure, NodeContext, NodeError},
 };
 use graphrun_guard::redact::redact;
-use graphrun_sandbox::{JobResult, SourceFile, check_files, check_path};
+use graphrun_sandbox::{JobResult, ProgramEnd, SourceFile, check_files, check_path};
 use graphrun_workflow::kind::NodeReader;
 
-use super::write_files::replace_in;
+use super::write_files::change_in;
 
+/// The most files that a program removes from a folder. A change can have as many files.
+const REMOVED_MAX: usize = 200;
 /// The most files that a warning names, and the characters of each name.
 const NAMED_MAX: usize = 5;
 const NAME_CHARACTERS_MAX: usize = 80;
@@ -41,78 +43,116 @@ pub(super) fn read_changes(reader: &mut NodeReader<'_>) -> Vec<String> {
 pub(super) struct Changes {
     /// The files that are written back, by path.
     pub(super) files: BTreeMap<String, Vec<u8>>,
+    /// The files that are removed from the folder.
+    removed: Vec<String>,
+    /// Whether the program may have removed files that stay.
+    is_unsure: bool,
     /// The files that do not come back, because their paths are not acceptable.
-    refused: BTreeMap<PathBuf, Vec<u8>>,
+    refused: Vec<PathBuf>,
 }
 
 impl Changes {
     /// Returns the changes of a job whose own files were taken out of its result.
     pub(super) fn of(finished: JobResult) -> Self {
-        Self { files: finished.collected, refused: finished.refused }
+        let is_unsure = finished.removed.is_none() && finished.end == ProgramEnd::Exited(0);
+        let mut refused: Vec<PathBuf> = finished.refused.into_keys().collect();
+        let mut removed = Vec::new();
+        for path in finished.removed.unwrap_or_default() {
+            match path.to_str().filter(|it| check_path(it).is_ok()) {
+                Some(acceptable) => removed.push(acceptable.to_owned()),
+                None => refused.push(path),
+            }
+        }
+        Self { files: finished.collected, removed, is_unsure, refused }
     }
 }
 
-/// Writes changed files back to a folder of the run.
+/// Writes changed files back to a folder of the run, and removes from it what the program removed.
 ///
 /// # Errors
 ///
-/// Fails when a changed file cannot come back. Nothing is written then, because a part of the work would be lost unseen.
+/// Fails when a change cannot come back. Nothing is changed then, because a part of the work would be lost unseen.
 pub(super) async fn write_back(
     ctx: &NodeContext,
     name: &str,
     changes: Changes,
     program: &str,
 ) -> Result<(), NodeError> {
-    if let Some(message) = refused_names(&changes.refused, program) {
+    let Changes { files: changed, removed, is_unsure, refused } = changes;
+    if let Some(message) = refused_names(&refused, program) {
         return Err(Failure::new(ErrorKind::Command, message).into());
     }
     let mut files = Vec::new();
-    for (path, content) in changes.files {
+    for (path, content) in changed {
         let content = String::from_utf8(content).map_err(|_| {
             let message = format!("`{program}` wrote `{path}`, which is not UTF-8");
             Failure::new(ErrorKind::Command, message)
         })?;
         files.push(SourceFile { path, content });
     }
-    if files.is_empty() {
+    let refusal = |why: String| {
+        let message = format!("the changes of `{program}` cannot be written back: {why}");
+        Failure::new(ErrorKind::Command, message)
+    };
+    check_files(&files).map_err(|refused| refusal(refused.to_string()))?;
+    if removed.len() > REMOVED_MAX {
+        let why = format!("it removed {} files, more than {REMOVED_MAX}", removed.len());
+        return Err(refusal(why).into());
+    }
+    if is_unsure {
+        let message = format!(
+            "files that `{program}` removed stay, because its work folder was full or could not be read as a whole"
+        );
+        ctx.report(Report::Warning { message }).await;
+    }
+    if files.is_empty() && removed.is_empty() {
         return Ok(());
     }
-    check_files(&files).map_err(|refused| {
-        let message = format!("the changes of `{program}` cannot be written back: {refused}");
-        Failure::new(ErrorKind::Command, message)
-    })?;
-    for path in replace_in(ctx, name, files).await? {
+    let note = removed_names(&removed, program);
+    for path in change_in(ctx, name, files, removed).await? {
         ctx.report(Report::Artifact { path: path.display().to_string() }).await;
+    }
+    if let Some(message) = note {
+        ctx.report(Report::Note { message }).await;
     }
     Ok(())
 }
 
+/// Returns a message that names the removed files, if there are any.
+fn removed_names(removed: &[String], program: &str) -> Option<String> {
+    let named = listed(removed.iter().map(|it| format!("`{it}`")));
+    (!removed.is_empty()).then(|| format!("`{program}` removed {named}"))
+}
+
 /// Returns a message that names changed files which do not come back, if there are any.
-fn refused_names(refused: &BTreeMap<PathBuf, Vec<u8>>, program: &str) -> Option<String> {
-    let named = refused.keys().take(NAMED_MAX).map(|path| {
+fn refused_names(refused: &[PathBuf], program: &str) -> Option<String> {
+    let named = listed(refused.iter().map(|path| {
         // The program chose the names, so they are escaped and cut.
         let path = path.to_string_lossy();
         let shown: String = path.chars().take(NAME_CHARACTERS_MAX).collect();
         let problem = check_path(&path).err();
         let problem = problem.map_or_else(|| "it is not UTF-8".to_owned(), |it| it.to_string());
         format!("{shown:?} ({problem})")
-    });
-    let mut named: Vec<String> = named.collect();
-    if named.is_empty() {
-        return None;
-    }
-    let more = refused.len().saturating_sub(NAMED_MAX);
-    if more > 0 {
-        named.push(format!("{more} more"));
-    }
+    }));
     let (files, their) = match refused.len() {
+        0 => return None,
         1 => ("1 changed file".to_owned(), "cannot be written back, because its name is"),
         many => {
             (format!("{many} changed files"), "cannot be written back, because their names are")
         }
     };
-    let message = format!("{files} of `{program}` {their} not acceptable: {}", named.join(", "));
+    let message = format!("{files} of `{program}` {their} not acceptable: {named}");
     Some(redact(&message).into_owned())
+}
+
+/// Returns the first names, and the number of the others.
+fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    let more = names.len().saturating_sub(NAMED_MAX);
+    let mut named: Vec<String> = names.take(NAMED_MAX).collect();
+    if more > 0 {
+        named.push(format!("{more} more"));
+    }
+    named.join(", ")
 }
 
 #[cfg(test)]
@@ -122,7 +162,7 @@ mod tests {
     #[test]
     fn refused_names_are_listed_with_their_problems() {
         let of = |paths: &[&str]| {
-            let refused = paths.iter().map(|it| (PathBuf::from(it), Vec::new())).collect();
+            let refused: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
             refused_names(&refused, "make")
         };
         assert_eq!(of(&[]), None);

@@ -17,8 +17,8 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::{
-    call_in_sandbox::{STREAM_BYTES_MAX, SandboxCommand, Stopped},
     in_folder::SandboxFolder,
+    sandbox_command::{CommandStop, STREAM_BYTES_MAX, SandboxCommand},
     sandboxed::{PreparedSandbox, SandboxRun, SandboxServices},
 };
 
@@ -84,7 +84,7 @@ impl CallableTool {
         };
         let output = command.output(result).map_err(|stopped| {
             let message = stopped.message("the command") + &refused;
-            ToolError { message, transient: matches!(stopped, Stopped::TimedOut(_)) }
+            ToolError { message, transient: matches!(stopped, CommandStop::TimedOut(_)) }
         })?;
         if output.code != 0 {
             let text = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };

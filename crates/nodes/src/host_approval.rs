@@ -5,11 +5,18 @@ use graphrun_sandbox::HostCommand;
 use graphrun_workflow::{Approval, HostSettings};
 use serde_json::json;
 
+use crate::approval::{ApprovalAnswer, ask_for_approval, question_key};
+
 /// The characters of a command that the trace shows.
 const SHOWN_CHARACTERS_MAX: usize = 2_000;
 
-/// Asks a person, if this call needs an approval. The key of the question contains a hash of the whole call, so an
-/// answer never approves another one.
+impl ApprovalAnswer for bool {
+    fn is_for_run(&self, approval: Approval) -> bool {
+        *self && approval == Approval::Once
+    }
+}
+
+/// Asks a person, if this call needs an approval.
 pub(super) async fn ask_for_command(
     ctx: &NodeContext,
     host: &HostSettings,
@@ -18,14 +25,6 @@ pub(super) async fn ask_for_command(
 ) -> Result<(), NodeError> {
     let HostSettings { name, secrets, .. } = host;
     let grant = host.grant();
-    let is_approved = match approval {
-        Approval::Never => true,
-        Approval::Once => ctx.is_granted(&grant),
-        Approval::Each => false,
-    };
-    if is_approved {
-        return Ok(());
-    }
     let mut show = json!({ "host": name, "command": call.argv });
     if let Some(folder) = &call.folder {
         show["folder"] = folder.display().to_string().into();
@@ -36,22 +35,22 @@ pub(super) async fn ask_for_command(
     if !secrets.is_empty() {
         show["secrets"] = json!(secrets);
     }
-    let hash = blake3::hash(show.to_string().as_bytes()).to_hex();
-    let key = format!("{}-{}", ctx.node, &hash[..12]);
     let prompt = match approval {
         Approval::Once => format!(
             "Run this command on this machine, and later ones on `{name}` without a question?"
         ),
         _ => "Run this command on this machine?".to_owned(),
     };
-    let mut question = Question::new(key, format!("{prompt}\n{}", quoted(&call.argv)));
-    question.show = show;
-    if !ctx.ask::<bool>(question)? {
+    let question = || {
+        let question =
+            Question::new(question_key(ctx, &show), format!("{prompt}\n{}", quoted(&call.argv)));
+        Question { show, ..question }
+    };
+    // An earlier approval of all commands counts only as long as the operator accepts such ones.
+    let grant = (approval == Approval::Once).then_some(grant.as_str());
+    if ask_for_approval(ctx, approval, grant, question).await? == Some(false) {
         let message = format!("a person declined `{}`", command_line(&call.argv));
         return Err(Failure::new(ErrorKind::Declined, message).into());
-    }
-    if approval == Approval::Once {
-        ctx.grant(&grant).await?;
     }
     Ok(())
 }

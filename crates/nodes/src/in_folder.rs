@@ -174,6 +174,17 @@ impl SandboxFolder {
         }
     }
 
+    /// Returns the paths of its regular files.
+    pub(super) async fn paths(&self) -> Result<Arc<[PathBuf]>, NodeError> {
+        let regular = |it: &&FolderFile| matches!(it.content, FolderContent::File { .. });
+        match self {
+            Self::Copy(files) => {
+                Ok(files.iter().filter(regular).map(|it| it.path.clone()).collect())
+            }
+            Self::Mounted(_) => self.mounted_paths().await,
+        }
+    }
+
     /// Returns the paths of its regular files, if it is mounted.
     pub(super) async fn mounted_paths(&self) -> Result<Arc<[PathBuf]>, NodeError> {
         match self {

@@ -37,7 +37,6 @@ mod approval;
 mod ask;
 mod cached;
 mod call;
-mod call_in_sandbox;
 mod changes;
 mod checked;
 mod commit;
@@ -58,6 +57,7 @@ mod remember;
 mod render;
 mod run;
 mod run_tests;
+mod sandbox_command;
 mod sandboxed;
 mod set;
 mod tool;
@@ -101,7 +101,8 @@ pub use self::{
     render::RenderNode,
     run::{Argument, CommandPlace, CommandSettings, RunOutput},
     run_tests::{
-        RunTestsSettings, Runner, TestOutput, TestProof, TestResult, TestRunner, TestStatus,
+        BaselineOutcome, BaselineTest, RunTestsSettings, Runner, TestDifference, TestOutput,
+        TestProof, TestResult, TestRunner, TestStatus,
     },
     set::SetNode,
     tool::ToolSettings,

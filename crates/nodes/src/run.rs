@@ -25,9 +25,9 @@ use self::on_host::HostCall;
 pub(super) use self::read::RunKind;
 pub use self::read::{Argument, CommandPlace, CommandSettings, RunOutput};
 use super::{
-    call_in_sandbox::{CommandOutput, STREAM_BYTES_MAX, SandboxCommand, exit_code},
     changes::{Changes, write_back},
     in_folder::SandboxFolder,
+    sandbox_command::{CommandOutput, STREAM_BYTES_MAX, SandboxCommand, exit_code},
     sandboxed::{PreparedSandbox, SandboxServices, unusable},
     write_files::source_files,
 };

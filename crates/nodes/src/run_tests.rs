@@ -1,11 +1,12 @@
 //! `run_tests`: runs the tests of generated code in a sandbox, and trusts only the runner.
 
+mod baseline;
 mod read;
 mod read_runner;
 mod result;
 mod runner;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use graphrun_core::{
@@ -14,8 +15,8 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_sandbox::{
-    Allowed, JobError, Project, PytestError, SandboxError, SourceFile, TestCommand, TestReport,
-    TestSettings, run_node, run_pytest, run_test_command,
+    Allowed, JobError, Project, PytestError, SandboxError, SourceFile, TestCommand, TestItem,
+    TestReport, TestSettings, run_node, run_pytest, run_test_command,
 };
 use graphrun_workflow::{ExpressionView, kind::Services};
 use serde_json::{Value, json};
@@ -23,6 +24,7 @@ use tokio::sync::OnceCell;
 
 pub(super) use self::read::RunTestsKind;
 pub use self::{
+    baseline::{BaselineOutcome, BaselineTest, TestDifference},
     read::{RunTestsSettings, TestOutput},
     result::{TestProof, TestResult, TestStatus},
     runner::{Runner, TestRunner},
@@ -37,6 +39,8 @@ use super::{
 #[derive(Debug)]
 struct RunTests {
     definition: RunTestsSettings,
+    /// The runner, with the settings that a baseline needs.
+    runner: TestRunner,
     sandboxes: SandboxServices,
     /// Made on first use, and kept for later visits in a loop.
     prepared: OnceCell<PreparedSandbox>,
@@ -44,7 +48,15 @@ struct RunTests {
 
 impl RunTests {
     fn new(definition: RunTestsSettings, services: &Services) -> Self {
-        Self { definition, sandboxes: SandboxServices::of(services), prepared: OnceCell::new() }
+        let mut runner = definition.runner.clone();
+        if definition.baseline.is_some() {
+            runner = runner.after_baseline();
+        }
+        if definition.writes.iter().any(|(_, output)| *output == TestOutput::Tests) {
+            runner = runner.for_baseline();
+        }
+        let (sandboxes, prepared) = (SandboxServices::of(services), OnceCell::new());
+        Self { definition, runner, sandboxes, prepared }
     }
 
     /// Returns the tested artifact and the number of the attempt.
@@ -65,47 +77,71 @@ impl RunTests {
         Ok((artifact, attempt))
     }
 
-    async fn test(&self, ctx: &NodeContext, files: &[SourceFile]) -> Result<TestResult, NodeError> {
+    /// Returns the tests that the baseline had.
+    fn baseline(&self, ctx: &NodeContext) -> Result<Option<Vec<BaselineTest>>, NodeError> {
+        let Some(baseline) = &self.definition.baseline else { return Ok(None) };
+        let value = baseline.evaluate(&ExpressionView::of(ctx))?;
+        Ok(Some(serde_json::from_value(Value::clone(&value))?))
+    }
+
+    async fn test(&self, ctx: &NodeContext, files: &[SourceFile]) -> Result<Tested, NodeError> {
         let prepare = || PreparedSandbox::prepare(&self.definition.sandbox, &self.sandboxes);
         let prepared = self.prepared.get_or_try_init(prepare).await?;
         let open = prepared.open_for(ctx).await?;
         // Others choose among the files.
-        let takes_any = match &self.definition.runner {
+        let takes_any = match &self.runner {
             TestRunner::Pytest(it) => it.allows(Allowed::Conftest),
             TestRunner::Node(_) => false,
             TestRunner::Command(_) => true,
         };
         let name = self.definition.folder.as_ref();
-        let ran = loop {
+        let (ran, folder) = loop {
             let folder = SandboxFolder::open(ctx, name, takes_any && prepared.can_mount()).await?;
-            let mounted_paths = match &self.definition.runner {
+            let mounted_paths = match &self.runner {
                 TestRunner::Pytest(_) => folder.mounted_paths().await?,
                 TestRunner::Node(_) | TestRunner::Command(_) => Arc::default(),
             };
             let (copied, mounted) = (folder.files(), folder.mounted());
             let files = files.to_vec();
             let project = Project { folder: copied, mounted, mounted_paths, files };
-            let ran = match &self.definition.runner {
+            let ran = match &self.runner {
                 TestRunner::Pytest(it) => self.run_pytest(ctx, &open, &project, it).await,
                 TestRunner::Node(it) => self.run_node(ctx, &open, &project, it).await,
                 TestRunner::Command(it) => self.run_command(ctx, &open, &project, it).await,
             };
             match ran {
                 Err(PytestError::Sandbox(error)) if prepared.copies_after(&error) => {}
-                ran => break ran,
+                ran => break (ran, folder),
             }
         };
         open.report(ctx).await;
         match ran {
             // The model chose these names, so the model gets the error.
             Err(PytestError::Sandbox(SandboxError::Refused(JobError::Files(refused)))) => {
-                Ok(TestResult { failed_count: 1, total_tests: 1, ..TestResult::default() }
-                    .with_output(&format!("the files were not accepted: {refused}")))
+                let result =
+                    TestResult { failed_count: 1, total_tests: 1, ..TestResult::default() }
+                        .with_output(&format!("the files were not accepted: {refused}"));
+                Ok(Tested { result, ..Tested::default() })
             }
             Err(PytestError::Sandbox(error)) => Err(unusable(&error)),
             Err(error) => Err(Failure::of(ErrorKind::Sandbox, &error).into()),
-            Ok(result) => Ok(result),
+            Ok((result, items)) => {
+                let mut paths = BTreeSet::new();
+                if self.needs_tests() {
+                    paths.extend(files.iter().map(|it| it.path.clone()));
+                    let of_folder = folder.paths().await?;
+                    paths.extend(of_folder.iter().filter_map(|it| it.to_str().map(str::to_owned)));
+                }
+                let tests = items.into_iter().map(|it| BaselineTest::of(it, &paths)).collect();
+                Ok(Tested { result, tests, paths })
+            }
         }
+    }
+
+    /// Returns whether the node gives the names of the tests, or compares them.
+    fn needs_tests(&self) -> bool {
+        let RunTestsSettings { baseline, writes, .. } = &self.definition;
+        baseline.is_some() || writes.iter().any(|(_, output)| *output == TestOutput::Tests)
     }
 
     async fn run_pytest(
@@ -114,12 +150,12 @@ impl RunTests {
         open: &OpenSandbox,
         project: &Project,
         settings: &TestSettings,
-    ) -> Result<TestResult, PytestError> {
+    ) -> Result<(TestResult, Vec<TestItem>), PytestError> {
         let limits = self.definition.sandbox.limits();
         let environment = open.environment.as_ref().ok_or(PytestError::NotInstalled)?;
         let report =
             run_pytest(&open.sandbox, environment, project, settings, &limits, &ctx.cancel).await?;
-        Ok(result_of(&report))
+        Ok(result_of(report))
     }
 
     async fn run_node(
@@ -128,11 +164,11 @@ impl RunTests {
         open: &OpenSandbox,
         project: &Project,
         settings: &TestSettings,
-    ) -> Result<TestResult, PytestError> {
+    ) -> Result<(TestResult, Vec<TestItem>), PytestError> {
         let limits = self.definition.sandbox.limits();
         let span = (&open.sandbox, &open.mounts[..]);
         let report = run_node(span, project, settings, &limits, &ctx.cancel).await?;
-        Ok(result_of(&report))
+        Ok(result_of(report))
     }
 
     async fn run_command(
@@ -141,13 +177,13 @@ impl RunTests {
         open: &OpenSandbox,
         project: &Project,
         command: &TestCommand,
-    ) -> Result<TestResult, PytestError> {
+    ) -> Result<(TestResult, Vec<TestItem>), PytestError> {
         let limits = self.definition.sandbox.limits();
         let (sandbox, span) = (&open.sandbox, (&open.mounts[..], &open.env));
         let report =
             run_test_command(sandbox, span, command, project, &limits, &ctx.cancel).await?;
         let counts = report.counts.unwrap_or_default();
-        Ok(TestResult {
+        let result = TestResult {
             passed: report.is_passed,
             total_tests: counts.total(),
             passed_count: counts.passed,
@@ -156,9 +192,18 @@ impl RunTests {
             error_output: String::new(),
             duration_seconds: report.wall.as_secs_f64(),
             proof: TestProof::Unproven,
-        }
-        .with_output(&report.output))
+        };
+        Ok((result.with_output(&report.output), report.items))
     }
+}
+
+/// A run of the tests.
+#[derive(Debug, Default)]
+struct Tested {
+    result: TestResult,
+    tests: Vec<BaselineTest>,
+    /// The paths of the tested files, if the names of the tests are needed.
+    paths: BTreeSet<String>,
 }
 
 #[async_trait]
@@ -169,7 +214,16 @@ impl Node for RunTests {
             Some(_) => source_files(&artifact["files"])?,
             None => Vec::new(),
         };
-        let result = self.test(&ctx, &files).await?;
+        let baseline = self.baseline(&ctx)?;
+        let Tested { result, tests, paths } = self.test(&ctx, &files).await?;
+        // A run that ended before any test was found is no pass, and has nothing to compare.
+        let difference = match baseline {
+            Some(baseline) if !tests.is_empty() => {
+                TestDifference::between(&baseline, &tests, &paths)
+            }
+            _ => TestDifference::default(),
+        };
+        let result = difference.judge(result, self.definition.runner.allow());
         let TestResult { passed_count, total_tests, proof, .. } = &result;
         let message = format!("{passed_count} of {total_tests} tests passed ({})", proof.as_str());
         ctx.report(Report::Note { message }).await;
@@ -183,6 +237,8 @@ impl Node for RunTests {
                 TestOutput::CodeArtifact => tested(Value::clone(&artifact), &attempt, &result),
                 TestOutput::Status => serde_json::to_value(status)?,
                 TestOutput::Attempts => Value::clone(&attempt),
+                TestOutput::Tests => serde_json::to_value(&tests)?,
+                TestOutput::Difference => serde_json::to_value(&difference)?,
             };
             update = update.write(channel.clone(), ctx.state.schema().cut(channel, value));
         }
@@ -208,7 +264,10 @@ impl Node for RunTests {
 
     fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         let (artifact, attempt) = self.tested_and_attempt(ctx)?;
-        Ok(json!([artifact, attempt]))
+        Ok(match self.baseline(ctx)? {
+            Some(baseline) => json!([artifact, attempt, baseline]),
+            None => json!([artifact, attempt]),
+        })
     }
 }
 
@@ -221,8 +280,8 @@ fn tested(mut artifact: Value, attempt: &Value, result: &Value) -> Value {
     artifact
 }
 
-fn result_of(report: &TestReport) -> TestResult {
-    TestResult {
+fn result_of(report: TestReport) -> (TestResult, Vec<TestItem>) {
+    let result = TestResult {
         passed: report.is_passed(),
         total_tests: report.total,
         passed_count: report.passed,
@@ -231,6 +290,6 @@ fn result_of(report: &TestReport) -> TestResult {
         error_output: String::new(),
         duration_seconds: report.wall.as_secs_f64(),
         proof: report.proof.into(),
-    }
-    .with_output(&report.output)
+    };
+    (result.with_output(&report.output), report.items)
 }

@@ -150,6 +150,9 @@ impl PreparedSandbox {
         let (ran, folder) = loop {
             let folder = SandboxFolder::open(ctx, name, self.can_mount()).await?;
             let mut job = Job { read_only: open.mounts.clone(), ..job(&folder) };
+            if !job.collect.below.is_empty() {
+                job.collect.known = folder.paths().await?;
+            }
             // A variable of the node counts more.
             for (name, value) in &open.env {
                 job.env.entry(name.clone()).or_insert_with(|| value.clone());

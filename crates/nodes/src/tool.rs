@@ -21,7 +21,7 @@ pub(super) use self::read::ToolKind;
 pub use self::read::ToolSettings;
 use self::read::part_of;
 use super::{
-    approval::{AskedCall, Decision},
+    approval::{AskedCall, CallPermission},
     checked::CheckedTool,
     in_folder::tools_folder,
     memory::task_memory,
@@ -63,9 +63,9 @@ impl Node for Call {
         let folder = self.definition.folder.as_deref();
         let asked = AskedCall { tool: &self.tool, input: &input, name: "tool", folder };
         let input = match asked.ask(&ctx).await? {
-            Decision::Approved => input,
-            Decision::Changed(input) => input,
-            Decision::Rejected(comment) => {
+            CallPermission::Approved => input,
+            CallPermission::Changed(input) => input,
+            CallPermission::Rejected(comment) => {
                 let tool = &self.definition.tool;
                 let reason = comment.map(|it| format!(": {it}")).unwrap_or_default();
                 let message = format!("a person declined the call of `{tool}`{reason}");

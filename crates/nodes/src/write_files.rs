@@ -9,7 +9,7 @@ use graphrun_core::{
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError},
 };
-use graphrun_sandbox::{Replace, SourceFile, WriteError, replace_files};
+use graphrun_sandbox::{Replace, SourceFile, WriteError, change_files};
 use graphrun_workflow::{ExpressionView, Prompt, PromptView};
 use serde_json::{Map, Value, json};
 
@@ -76,7 +76,7 @@ impl Node for WriteFiles {
         let to = match &self.definition.to {
             Destination::Output(to) => to,
             Destination::Folder(folder) => {
-                for path in replace_in(&ctx, folder, files).await? {
+                for path in change_in(&ctx, folder, files, Vec::new()).await? {
                     ctx.report(Report::Artifact { path: path.display().to_string() }).await;
                 }
                 return Ok(Command::default());
@@ -116,15 +116,17 @@ impl Node for WriteFiles {
     }
 }
 
-/// Writes files into a folder of the run. The folder stays locked, so that no commit contains half of them.
-pub(super) async fn replace_in(
+/// Writes files into a folder of the run, and removes others. The folder stays locked, so that no commit contains half of
+/// the changes.
+pub(super) async fn change_in(
     ctx: &NodeContext,
     folder: &str,
     files: Vec<SourceFile>,
+    removed: Vec<String>,
 ) -> Result<Vec<PathBuf>, NodeError> {
     let folder = open_folder(ctx, folder).await?;
     let path = folder.path().to_owned();
-    let written = tokio::task::spawn_blocking(move || replace_files(&path, &files));
+    let written = tokio::task::spawn_blocking(move || change_files(&path, &files, &removed));
     written.await?.map_err(|it| refused_write(&it))
 }
 

@@ -1,11 +1,15 @@
 //! Transfers files into the sandbox and out of it, as tar streams.
 //!
 //! The host never opens a path that generated code could have made: it writes one stream and reads
-//! another.
+//! another. The latter begins with a list of the paths below the declared ones.
 
 use std::{
-    collections::BTreeMap, ffi::OsString, io, io::Read as _, os::unix::ffi::OsStringExt as _,
-    path::PathBuf,
+    collections::BTreeMap,
+    ffi::OsString,
+    io,
+    io::Read as _,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::{Path, PathBuf},
 };
 
 use super::{
@@ -58,26 +62,68 @@ pub(super) struct UnpackedFiles {
     pub(super) collected: BTreeMap<String, Vec<u8>>,
     /// The other files below the declared paths.
     pub(super) refused: BTreeMap<PathBuf, Vec<u8>>,
+    /// Everything below the declared paths, unless the list is not whole.
+    pub(super) left: Option<LeftPaths>,
+}
+
+/// The paths below the declared ones at the end, each with its kind as `find` writes it. A folder above a declared path is
+/// among them if it is a link.
+#[derive(Debug)]
+pub(super) struct LeftPaths(BTreeMap<Vec<u8>, u8>);
+
+impl LeftPaths {
+    /// Splits the list from the stream behind it. It has no list unless the script inside has read everything.
+    fn split(stream: &[u8]) -> (Option<Self>, &[u8]) {
+        let mut paths = BTreeMap::new();
+        let mut rest = stream;
+        let mut next = || {
+            let end = rest.iter().position(|it| *it == 0)?;
+            let item = &rest[..end];
+            rest = &rest[end + 1..];
+            Some(item)
+        };
+        let is_whole = loop {
+            match next() {
+                None => return (None, &[]),
+                Some([]) => break next() == Some(b"yes"),
+                Some([kind, path @ ..]) => drop(paths.insert(path.to_vec(), *kind)),
+            }
+        };
+        (is_whole.then_some(Self(paths)), rest)
+    }
+
+    /// Returns the files that are gone. A file behind a link, or in place of which there is one, is not: a link does not come
+    /// out, so the file stays.
+    pub(super) fn missing(&self, known: &[PathBuf], below: &[String]) -> Vec<PathBuf> {
+        let kind = |path: &Path| self.0.get(path.as_os_str().as_bytes()).copied();
+        let is_missing = |path: &&PathBuf| {
+            let is_plain = |it: &Path| kind(it).is_none_or(|it| matches!(it, b'd' | b'f'));
+            matches!(kind(path), None | Some(b'd')) && path.ancestors().skip(1).all(is_plain)
+        };
+        let known = known.iter().filter(|it| is_at_or_below(it.as_os_str().as_bytes(), below));
+        known.filter(is_missing).cloned().collect()
+    }
+}
+
+fn is_at_or_below(path: &[u8], declared: &[String]) -> bool {
+    declared.iter().any(|it| {
+        let rest = path.strip_prefix(it.as_bytes());
+        rest.is_some_and(|it| it.is_empty() || it.starts_with(b"/"))
+    })
 }
 
 /// Unpacks the files from the sandbox: declared names, and regular files at or below declared paths. The program can forge
 /// the stream, so odd entries are left out, and an unreadable rest ends the reading.
 pub(super) fn unpack(stream: &[u8], declared: &[String], below: &[String]) -> UnpackedFiles {
-    let is_below = |path: &[u8]| {
-        let is_at = |it: &String| {
-            let rest = path.strip_prefix(it.as_bytes());
-            rest.is_some_and(|it| it.is_empty() || it.starts_with(b"/"))
-        };
-        below.iter().any(is_at)
-    };
-    let mut unpacked = UnpackedFiles::default();
+    let (left, stream) = LeftPaths::split(stream);
+    let mut unpacked = UnpackedFiles { left, ..UnpackedFiles::default() };
     let mut archive = tar::Archive::new(stream);
     let Ok(entries) = archive.entries() else { return unpacked };
     for mut entry in entries.map_while(Result::ok) {
         let bytes = entry.path_bytes().into_owned();
         let path = String::from_utf8(bytes.clone()).ok();
         let is_declared = path.as_ref().is_some_and(|it| declared.contains(it));
-        if !is_declared && !is_below(&bytes) {
+        if !is_declared && !is_at_or_below(&bytes, below) {
             continue;
         }
         if entry.header().entry_type() != tar::EntryType::Regular {
@@ -101,8 +147,11 @@ pub(super) fn unpack(stream: &[u8], declared: &[String], below: &[String]) -> Un
 mod tests {
     use super::*;
 
+    /// A list of nothing, before an archive.
+    const NO_LIST: &[u8] = b"\0yes\0";
+
     fn stream(kind: tar::EntryType, name: &str, content: &[u8]) -> Vec<u8> {
-        let mut archive = tar::Builder::new(Vec::new());
+        let mut archive = tar::Builder::new(NO_LIST.to_vec());
         let mut header = tar::Header::new_gnu();
         header.set_entry_type(kind);
         header.set_size(content.len() as u64);
@@ -152,7 +201,7 @@ mod tests {
             (tar::EntryType::Symlink, "src/a:b", (false, false)),
             (tar::EntryType::Directory, "src/a.py", (false, false)),
         ] {
-            let UnpackedFiles { collected, refused } =
+            let UnpackedFiles { collected, refused, .. } =
                 unpack(&stream(kind, name, b""), &[], &below);
             assert_eq!((!collected.is_empty(), !refused.is_empty()), expected, "{kind:?} {name}");
         }
@@ -192,6 +241,32 @@ mod tests {
         let path = format!("{}/{}.py", "d".repeat(90), "f".repeat(100));
         let packed =
             pack(&[], &[SourceFile { path: path.clone(), content: "1".to_owned() }]).unwrap();
+        let packed = [NO_LIST, &packed].concat();
         assert_eq!(unpack(&packed, std::slice::from_ref(&path), &[]).collected[&path], b"1");
+    }
+
+    #[test]
+    fn a_file_is_missing_only_if_no_link_hides_it() {
+        let known = ["a", "src/b", "src/c", "src/x/d", "src/x/e", "other"].map(PathBuf::from);
+        let below = ["a".to_owned(), "src".to_owned()];
+        let missing = |list: &[u8]| {
+            let (left, rest) = LeftPaths::split(list);
+            assert_eq!(rest, b"", "{list:?}");
+            let names = |it: PathBuf| it.display().to_string();
+            left.map(|it| it.missing(&known, &below).into_iter().map(names).collect::<Vec<_>>())
+        };
+        let all = ["a", "src/b", "src/c", "src/x/d", "src/x/e"].map(str::to_owned).to_vec();
+        for (list, expected) in [
+            (&b"\0yes\0"[..], Some(&all[..])),
+            (b"\0no\0", None),
+            (b"fa\0dsrc\0", None),
+            (b"", None),
+            (b"fa\0dsrc\0fsrc/b\0fsrc/c\0dsrc/x\0fsrc/x/d\0\0yes\0", Some(&all[4..])),
+            (b"fa\0dsrc\0fsrc/b\0dsrc/c\0lsrc/x\0\0yes\0", Some(&all[2..3])),
+            (b"fa\0lsrc\0\0yes\0", Some(&[])),
+            (b"la\0psrc\0\0yes\0", Some(&[])),
+        ] {
+            assert_eq!(missing(list).as_deref(), expected, "{}", String::from_utf8_lossy(list));
+        }
     }
 }

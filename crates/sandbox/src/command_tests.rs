@@ -2,7 +2,10 @@
 //!
 //! The report lies where generated code can write, so the result proves nothing: it counts only together with the exit code.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +17,8 @@ use super::{
     junit, libtest,
     probe::Sandbox,
     tap,
+    test_item::{Tally, TestItem},
+    test_run::Allowed,
 };
 
 /// The largest report that is read.
@@ -81,7 +86,7 @@ impl ReportForm {
         matches!(self, Self::Junit | Self::Jest)
     }
 
-    fn read(self, report: &[u8]) -> Option<TestCounts> {
+    fn read(self, report: &[u8]) -> Option<Tally> {
         if report.len() > REPORT_BYTES_MAX {
             return None;
         }
@@ -105,15 +110,19 @@ pub struct TestCommand {
     /// The file of the report below the work folder; without one, the report is the output of the
     /// command.
     pub report_path: Option<String>,
+    /// The exceptions that a pass may have: [`Allowed::Skip`].
+    pub allow: BTreeSet<Allowed>,
 }
 
 /// The result of a test command.
 #[derive(Debug, Clone)]
 pub struct CommandReport {
-    /// Whether the exit code is 0, at least one test passed and none failed or was skipped.
+    /// Whether the exit code is 0, at least one test passed, none failed, and none was skipped without [`Allowed::Skip`].
     pub is_passed: bool,
     /// The tests; `None` without a readable report.
     pub counts: Option<TestCounts>,
+    /// The tests that the report names.
+    pub items: Vec<TestItem>,
     /// The output, and below it the reason why the result is no pass.
     pub output: String,
     /// Time of the run.
@@ -155,27 +164,29 @@ pub async fn run_test_command(
 }
 
 fn report(finished: JobResult, command: &TestCommand) -> CommandReport {
-    let counts = match &command.report_path {
+    let tally = match &command.report_path {
         Some(path) => finished.collected.get(path).and_then(|it| command.report.read(it)),
         None => command.report.read(finished.output.as_bytes()),
     };
-    let problem = problem(finished.end, counts);
+    let (counts, items) = tally.map(|it| (it.counts, it.items)).unzip();
+    let problem = problem(finished.end, counts, command.allow.contains(&Allowed::Skip));
     let mut output = finished.output;
     if let Some(problem) = &problem {
         output.extend(["not passed: ", problem.as_str(), "\n"]);
     }
-    CommandReport { is_passed: problem.is_none(), counts, output, wall: finished.wall }
+    let items = items.unwrap_or_default();
+    CommandReport { is_passed: problem.is_none(), counts, items, output, wall: finished.wall }
 }
 
 /// Why a result is no pass.
-fn problem(end: ProgramEnd, counts: Option<TestCounts>) -> Option<String> {
+fn problem(end: ProgramEnd, counts: Option<TestCounts>, allows_skips: bool) -> Option<String> {
     let Some(counts) = counts else {
         return Some("the command left no report that can be read".to_owned());
     };
     match end {
         ProgramEnd::Exited(0) if counts.failed > 0 => Some("the report has failures".to_owned()),
         ProgramEnd::Exited(0) if counts.passed == 0 => Some("no test passed".to_owned()),
-        ProgramEnd::Exited(0) if counts.skipped > 0 => {
+        ProgramEnd::Exited(0) if counts.skipped > 0 && !allows_skips => {
             Some(format!("{} tests were skipped", counts.skipped))
         }
         ProgramEnd::Exited(0) => None,
@@ -194,7 +205,8 @@ mod tests {
     #[test]
     fn a_command_passes_only_with_its_code_and_a_clean_report() {
         let counts = |passed, failed, skipped| Some(TestCounts { passed, failed, skipped });
-        assert_eq!(problem(ProgramEnd::Exited(0), counts(1, 0, 0)), None);
+        assert_eq!(problem(ProgramEnd::Exited(0), counts(1, 0, 0), false), None);
+        assert_eq!(problem(ProgramEnd::Exited(0), counts(1, 0, 1), true), None);
         for (end, counts) in [
             (ProgramEnd::Exited(0), None),
             (ProgramEnd::Exited(0), counts(0, 0, 0)),
@@ -204,7 +216,7 @@ mod tests {
             (ProgramEnd::Signaled(9), counts(1, 0, 0)),
             (ProgramEnd::TimedOut, counts(1, 0, 0)),
         ] {
-            assert!(problem(end, counts).is_some(), "{end:?} {counts:?}");
+            assert!(problem(end, counts, false).is_some(), "{end:?} {counts:?}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::command_tests::TestCounts;
+use super::test_item::{ItemOutcome, Tally};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -18,10 +18,10 @@ struct Event {
     test: Option<String>,
 }
 
-/// Counts the tests of all packages. `None` if a line is not an event, or if a package or test that started has no end.
-pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
+/// Reads the tests of all packages. `None` if a line is not an event, or if a package or test that started has no end.
+pub(super) fn read(report: &[u8]) -> Option<Tally> {
     let text = std::str::from_utf8(report).ok()?;
-    let mut counts = TestCounts::default();
+    let mut tally = Tally::default();
     let mut open = BTreeSet::new();
     // Finished packages, and whether one of their tests failed.
     let mut failed_tests: BTreeMap<String, bool> = BTreeMap::new();
@@ -32,17 +32,18 @@ pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
             ("start", None) | ("run", Some(_)) => {
                 open.insert(key);
             }
-            ("pass" | "fail" | "skip", Some(_)) => {
+            ("pass" | "fail" | "skip", Some(test)) => {
                 if !open.remove(&key) {
                     return None;
                 }
-                match action.as_str() {
-                    "pass" => counts.passed += 1,
-                    "skip" => counts.skipped += 1,
-                    _ => {
-                        counts.failed += 1;
-                        failed_tests.insert(package, true);
-                    }
+                let outcome = match action.as_str() {
+                    "pass" => ItemOutcome::Passed,
+                    "skip" => ItemOutcome::Skipped,
+                    _ => ItemOutcome::Failed,
+                };
+                tally.add("", format!("{package}.{test}"), outcome);
+                if outcome == ItemOutcome::Failed {
+                    failed_tests.insert(package, true);
                 }
             }
             ("pass" | "skip", None) => {
@@ -52,19 +53,20 @@ pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
             ("fail", None) => {
                 open.remove(&key);
                 if !failed_tests.contains_key(&package) {
-                    counts.failed += 1;
+                    tally.counts.failed += 1;
                 }
             }
-            ("build-fail", _) => counts.failed += 1,
+            ("build-fail", _) => tally.counts.failed += 1,
             _ => {}
         }
     }
-    (open.is_empty() && counts.total() > 0).then_some(counts)
+    (open.is_empty() && tally.counts.total() > 0).then_some(tally)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command_tests::TestCounts;
 
     const EVENTS: &str = r#"{"Time":"2026-01-05T10:00:00Z","Action":"start","Package":"example.com/calc"}
 {"Time":"2026-01-05T10:00:00Z","Action":"run","Package":"example.com/calc","Test":"TestAdd"}
@@ -88,8 +90,10 @@ mod tests {
 
     #[test]
     fn tests_and_packages_that_fail_are_counted() {
-        let counts = TestCounts { passed: 2, failed: 2, skipped: 1 };
-        assert_eq!(read(EVENTS.as_bytes()), Some(counts));
+        let Tally { counts, items } = read(EVENTS.as_bytes()).unwrap();
+        assert_eq!(counts, TestCounts { passed: 2, failed: 2, skipped: 1 });
+        assert_eq!(items[0].name, "example.com/calc.TestAdd/small");
+        assert_eq!(items.len(), 4, "a package that does not build has no name of a test");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Only its surroundings are controlled: the environment is given, the program is one of the system, time and output
 //! are limited, and all of its processes are killed when it is stopped. A process is one of the command if it descends
 //! from it, is in its process group, or has inherited a variable with a random value. So a process that has left its
-//! parent and its group is found, too, as long as it keeps its environment.
+//! parent and its group is found, too, as long as it keeps its environment. A command that leaves nothing behind also has
+//! a [`HostGuard`].
 
 use std::{
     collections::BTreeSet,
@@ -29,6 +30,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    host_guard::HostGuard,
     job::ProgramEnd,
     mounts::find_tool,
     output_reader::OutputReader,
@@ -76,7 +78,8 @@ pub struct HostCommand {
     pub kept_bytes: usize,
     /// Takes its standard output as it arrives.
     pub reader: Option<OutputReader>,
-    /// Whether the processes that it leaves behind are killed, too, when it has ended.
+    /// Whether the processes that it leaves behind are killed, too, when it has ended, and all of them when this process is
+    /// killed. A control group holds them, where this process can make one.
     pub ends_all: bool,
 }
 
@@ -148,13 +151,14 @@ impl HostCommand {
         ended.map_or_else(|_| Ok(stopped()), |it| it.map_err(failed))
     }
 
-    /// Starts the command for a caller that talks with it over its streams. Its time limit does not apply.
+    /// Starts the command for a caller that talks with it over its streams. Its time limit does not apply, and it leaves
+    /// nothing behind.
     ///
     /// # Errors
     ///
     /// Fails when it cannot be started.
     pub fn start(&self) -> Result<HostProcess, HostCommandError> {
-        self.spawn(Stdio::piped())
+        Self { ends_all: true, ..self.clone() }.spawn(Stdio::piped())
     }
 
     fn program(&self) -> String {
@@ -168,16 +172,26 @@ impl HostCommand {
         let path =
             path.ok_or_else(|| HostCommandError::ProgramNotFound { program: program.clone() })?;
         let mark = format!("{:032x}", rand::random::<u128>());
-        let mut command = Command::new(path);
-        command.args(&self.argv[1..]).env_clear().envs(ENVIRONMENT);
+        let failed = |source| HostCommandError::Io { program: program.clone(), source };
+        let (guard, mut command) = if self.ends_all {
+            let mark = format!("{MARK}={mark}");
+            let guarded = HostGuard::new(&path, &self.argv[1..], &mark);
+            let (guard, command) = guarded.map_err(failed)?;
+            (Some(guard), Command::from(command))
+        } else {
+            let mut command = Command::new(path);
+            command.args(&self.argv[1..]);
+            (None, command)
+        };
+        command.env_clear().envs(ENVIRONMENT);
         command.envs(self.env.iter().map(|(name, value)| (name, value))).env(MARK, &mark);
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
         // A terminal sends Ctrl-C to its whole process group. The driver stops the command instead.
         command.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|source| HostCommandError::Io { program, source })?;
-        let processes = Processes { id: child.id(), mark, is_ended: false };
+        let child = command.spawn().map_err(failed)?;
+        let processes = Processes { id: child.id(), mark, is_ended: false, guard };
         Ok(HostProcess { processes, child })
     }
 
@@ -298,6 +312,7 @@ struct Processes {
     id: Option<u32>,
     mark: String,
     is_ended: bool,
+    guard: Option<HostGuard>,
 }
 
 impl Processes {
@@ -307,7 +322,8 @@ impl Processes {
             if let Some(group) = group {
                 let _ = killpg(group, Signal::SIGKILL);
             }
-            let found = self.find();
+            let mut found = self.find();
+            found.extend(self.guard.iter().flat_map(HostGuard::kill));
             // The first process is a zombie until it is waited for.
             if found.iter().all(|it| has_ended(*it)) {
                 return;
@@ -352,6 +368,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+    use crate::host_guard::has_groups;
 
     fn shell(script: &str) -> HostCommand {
         HostCommand {
@@ -464,6 +481,34 @@ mod tests {
         let command = HostCommand { ends_all: true, ..shell(script) };
         assert_eq!(run(&command).await.stdout, b"done\n");
         assert!(!lives("86394.5"));
+    }
+
+    /// A process without a parent, a session, a process group and an environment of the command.
+    #[tokio::test]
+    async fn a_control_group_holds_each_process() {
+        let escape = "(setsid env -i /usr/bin/sleep 86396.5 >/dev/null 2>&1 &)";
+        for (script, end) in [
+            (format!("{escape}; while true; do sleep 1; done"), ProgramEnd::TimedOut),
+            (format!("{escape}; exit 3"), ProgramEnd::Exited(3)),
+        ] {
+            let time = Duration::from_millis(600);
+            let command = HostCommand { ends_all: true, time, ..shell(&script) };
+            assert_eq!(run(&command).await.end, end);
+            assert_eq!(lives("86396.5"), !has_groups(), "{script}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_guarded_command_has_its_own_streams_and_end() {
+        let script = "cat; echo $# \"$1\"; ls /proc/self/fd | wc -l; kill -9 $$";
+        let mut command = HostCommand { ends_all: true, stdin: Some("in".into()), ..shell(script) };
+        command.argv.extend(["name".to_owned(), "a 'b' $c".to_owned()]);
+        let guarded = run(&command).await;
+        let plain = run(&HostCommand { ends_all: false, ..command }).await;
+        assert_eq!(guarded.end, ProgramEnd::Signaled(9));
+        assert_eq!(guarded.stdout, plain.stdout);
+        let started = String::from_utf8(guarded.stdout).unwrap();
+        assert!(started.starts_with("in1 a 'b' $c\n"), "{started}");
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
 # Runs inside the sandbox, under its limits and its filter, as the parent of the program.
 # Arguments: the number of the last descriptor below, `mounted` if the host mounts a folder, the number of required programs, their names, the number of declared
 # files, their names, the number of declared files in /tmp, their names, then the program with its arguments.
-# Descriptors: 0 the word to go, 1 and 2 the output, 3 reports to the host, 4 the files (tar), 5 the declared files (tar);
+# Descriptors: 0 the word to go, 1 and 2 the output, 3 reports to the host, 4 the files (tar), 5 the list of what is below the
+# declared names, and the declared files (tar);
 # with a channel also 6 the input of the program, which is its secret if it has one, and 7 its records.
 set -eu
 umask 077
@@ -66,10 +67,25 @@ status=$?
 # Daemons end with the program; nothing changes the files while they are brought out.
 kill -KILL -1
 if ((${#names[@]} + ${#temporary[@]} > 0)); then
-  # The program may have left files without the right to read them, and the packer skips those.
-  if ((${#names[@]} > 0)); then
-    (cd /box && find "${names[@]}" ! -type l \( ! -readable -o -type d ! -executable \) -exec chmod u+rX {} \;)
+  cd /box
+  present=()
+  for name in "${names[@]}"; do
+    if [[ -e $name || -L $name ]]; then present+=("$name"); fi
+    # What lies behind a link is not what lay there before.
+    while [[ $name == */* ]]; do
+      name=${name%/*}
+      if [[ -L $name ]]; then printf 'l%s\0' "$name" >&5; fi
+    done
+  done
+  # The list of what is left comes first. The program may have left files without the right to read them, and the packer
+  # skips those.
+  is_whole=yes
+  if ((${#present[@]} > 0)); then
+    find "${present[@]}" \( ! -type l \( ! -readable -o -type d ! -executable \) -exec chmod u+rX {} \; , -printf '%y%p\0' \) >&5 || is_whole=no
   fi
+  # A program without room may have removed a file that it could not write anew.
+  if (($(stat --file-system --format=%a /box) < 16)); then is_whole=no; fi
+  printf '\0%s\0' "$is_whole" >&5
   # Each name of a file comes out with its content: of two names for one file, none is lost. No name begins with `-`.
   tar --create --file=- --ignore-failed-read --hard-dereference --directory=/tmp "${temporary[@]}" --directory=/box "${names[@]}" >&5
 fi

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::command_tests::TestCounts;
+use super::test_item::{ItemOutcome, Tally};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -15,44 +15,51 @@ struct Report {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct File {
+    #[serde(default)]
+    name: String,
     status: String,
     assertion_results: Vec<Test>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Test {
+    #[serde(default)]
+    full_name: String,
     status: String,
 }
 
-/// Counts the tests of all files. A file that failed without a failed test counts as one failure.
+/// Reads the tests of all files. A file that failed without a failed test counts as one failure.
 /// Returns `None` if the number of tests differs from the stated one, or if the stated success
 /// contradicts the tests.
-pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
+pub(super) fn read(report: &[u8]) -> Option<Tally> {
     let report: Report = serde_json::from_slice(report).ok()?;
-    let mut counts = TestCounts::default();
+    let mut tally = Tally::default();
     let mut unloaded = 0;
     for file in &report.test_results {
-        let before = counts.failed;
+        let before = tally.counts.failed;
         for test in &file.assertion_results {
-            match test.status.as_str() {
-                "passed" => counts.passed += 1,
-                "failed" => counts.failed += 1,
-                "pending" | "skipped" | "todo" | "disabled" => counts.skipped += 1,
+            let outcome = match test.status.as_str() {
+                "passed" => ItemOutcome::Passed,
+                "failed" => ItemOutcome::Failed,
+                "pending" | "skipped" | "todo" | "disabled" => ItemOutcome::Skipped,
                 _ => return None,
-            }
+            };
+            tally.add(&file.name, &test.full_name, outcome);
         }
-        if file.status == "failed" && counts.failed == before {
+        if file.status == "failed" && tally.counts.failed == before {
             unloaded += 1;
         }
     }
-    let is_complete = counts.total() == report.num_total_tests;
-    counts.failed += unloaded;
-    (is_complete && report.success == (counts.failed == 0)).then_some(counts)
+    let is_complete = tally.counts.total() == report.num_total_tests;
+    tally.counts.failed += unloaded;
+    (is_complete && report.success == (tally.counts.failed == 0)).then_some(tally)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command_tests::TestCounts;
 
     /// From jest 30, without the texts of the failures.
     const JEST: &str = r#"{"numFailedTestSuites":2,"numFailedTests":1,"numPassedTestSuites":0,"numPassedTests":1,
@@ -77,8 +84,12 @@ mod tests {
     #[test]
     fn the_tests_of_all_files_are_counted() {
         // A file that was not loaded is the second failure.
-        assert_eq!(read(JEST.as_bytes()), Some(TestCounts { passed: 1, failed: 2, skipped: 2 }));
-        assert_eq!(read(VITEST.as_bytes()), Some(TestCounts { passed: 1, failed: 0, skipped: 1 }));
+        let Tally { counts, items } = read(JEST.as_bytes()).unwrap();
+        assert_eq!(counts, TestCounts { passed: 1, failed: 2, skipped: 2 });
+        let second = ("a.test.js", "group fails", ItemOutcome::Failed);
+        assert_eq!((items[1].file.as_str(), items[1].name.as_str(), items[1].outcome), second);
+        let counts = read(VITEST.as_bytes()).unwrap().counts;
+        assert_eq!(counts, TestCounts { passed: 1, failed: 0, skipped: 1 });
     }
 
     #[test]

@@ -77,6 +77,8 @@ pub struct Collect {
     /// Files and folders of the work folder. The files, and all regular files below the folders, are returned; those with
     /// a path that [`check_path`](super::check_path) refuses are returned separately.
     pub below: Vec<String>,
+    /// The regular files of the work folder at the start. Those at or below `below` that are gone are returned as removed.
+    pub known: Arc<[PathBuf]>,
     /// Files in `/tmp` that are returned like those of `work`. A program that fills its work folder leaves room for them.
     pub temporary: Vec<String>,
 }
@@ -164,6 +166,9 @@ pub struct JobResult {
     /// The regular files below [`Collect::below`] with a path that [`check_path`](super::check_path) refuses. They count
     /// towards the same 8 MiB.
     pub refused: BTreeMap<PathBuf, Vec<u8>>,
+    /// The [known](Collect::known) files that are gone, or have become folders. `None` if that is not sure: the program did not
+    /// exit with 0, the work folder was full or not readable as a whole, or the declared files were too large.
+    pub removed: Option<Vec<PathBuf>>,
     /// Whether the declared files had more than 8 MiB, so that all are dropped.
     pub is_too_large: bool,
     /// The bytes on the channel, if the job has one. Empty if there were more than 8 MiB.

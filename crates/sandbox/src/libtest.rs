@@ -1,17 +1,22 @@
 //! The output of `cargo test`, reduced to counts.
 
-use super::command_tests::TestCounts;
+use super::{
+    command_tests::TestCounts,
+    test_item::{ItemOutcome, Tally, TestItem},
+};
 
 /// Sums the results of all test programs. `None` if there is none, or if a started program has no
 /// result or another number of tests than it announced.
-pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
+pub(super) fn read(report: &[u8]) -> Option<Tally> {
     let text = std::str::from_utf8(report).ok()?;
     let mut total = TestCounts::default();
     let (mut targets, mut results) = (0_u32, 0_u32);
     let mut announced = None;
+    let (mut program, mut items) = ("", Vec::new());
     for line in text.lines() {
         if line.starts_with("     Running ") || line.starts_with("   Doc-tests ") {
             targets += 1;
+            program = line.trim_start().split(" (").next().unwrap_or_default();
         } else if let Some(number) = announced_tests(line) {
             if announced.replace(number).is_some() {
                 return None;
@@ -23,10 +28,27 @@ pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
             }
             results += 1;
             total = total.plus(counts)?;
+        } else if let Some(item) = item_of(line, program) {
+            items.push(item);
         }
     }
     // Cargo prints the name of each program before it starts, but not with `--quiet`.
-    (announced.is_none() && results > 0 && targets <= results).then_some(total)
+    (announced.is_none() && results > 0 && targets <= results)
+        .then_some(Tally { counts: total, items })
+}
+
+/// Returns the test of `test tests::adds ... ok`. A program that prints between the name and the end hides it. A
+/// documentation test has its line in its name, which changes with each line before it.
+fn item_of(line: &str, program: &str) -> Option<TestItem> {
+    let (name, end) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let outcome = match end.split([' ', ',']).next()? {
+        "ok" => ItemOutcome::Passed,
+        "FAILED" => ItemOutcome::Failed,
+        "ignored" => ItemOutcome::Skipped,
+        _ => return None,
+    };
+    let name = name.split(" (line ").next().unwrap_or(name);
+    Some(TestItem { file: String::new(), name: format!("{program} {name}"), outcome })
 }
 
 /// Returns the number in `running 3 tests`.
@@ -100,8 +122,17 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 
     #[test]
     fn the_results_of_all_programs_are_summed() {
-        let counts = TestCounts { passed: 2, failed: 1, skipped: 4 };
-        assert_eq!(read(OUTPUT.as_bytes()), Some(counts));
+        let Tally { counts, items } = read(OUTPUT.as_bytes()).unwrap();
+        assert_eq!(counts, TestCounts { passed: 2, failed: 1, skipped: 4 });
+        let names: Vec<&str> = items.iter().map(|it| it.name.as_str()).collect();
+        let unit = "Running unittests src/lib.rs tests::";
+        let expected = [
+            &format!("{unit}adds"),
+            &format!("{unit}later"),
+            "Running tests/it.rs fails",
+            "Doc-tests ct src/lib.rs -",
+        ];
+        assert_eq!(names, expected);
     }
 
     #[test]

@@ -242,18 +242,23 @@ impl Supervisor<'_> {
         while self.read() {}
         let collected_bytes = mem::take(&mut self.collected_bytes);
         let is_too_large = collected_bytes.len() > COLLECT_BYTES_MAX;
-        let UnpackedFiles { collected, refused } = if is_too_large {
+        let UnpackedFiles { collected, refused, left } = if is_too_large {
             UnpackedFiles::default()
         } else {
             let declared: Vec<String> = job.collect.files().cloned().collect();
             archive::unpack(&collected_bytes, &declared, &job.collect.below)
+        };
+        let left = left.filter(|_| end == ProgramEnd::Exited(0));
+        let removed = match &job.collect.below[..] {
+            [] => Some(Vec::new()),
+            below => left.map(|it| it.missing(&job.collect.known, below)),
         };
         let records = match mem::take(&mut self.records_bytes) {
             bytes if bytes.len() > RECORDS_BYTES_MAX => Vec::new(),
             bytes => bytes,
         };
         let output = mem::take(&mut self.shown).into_text();
-        Ok(JobResult { end, output, collected, refused, is_too_large, records, wall })
+        Ok(JobResult { end, output, collected, refused, removed, is_too_large, records, wall })
     }
 
     /// Reads the available bytes, at most a buffer of each stream. Returns whether there were any.

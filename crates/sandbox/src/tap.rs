@@ -1,11 +1,11 @@
 //! A report in the Test Anything Protocol, reduced to counts.
 
-use super::command_tests::TestCounts;
+use super::test_item::{ItemOutcome, Tally};
 
-/// Counts the tests of a report at its outermost level; `None` if it has no plan, or not as many tests as it plans.
-pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
+/// Reads the tests of a report at its outermost level; `None` if it has no plan, or not as many tests as it plans.
+pub(super) fn read(report: &[u8]) -> Option<Tally> {
     let text = std::str::from_utf8(report).ok()?;
-    let mut counts = TestCounts::default();
+    let mut tally = Tally::default();
     let mut plans = Vec::new();
     for line in text.lines() {
         if line.starts_with("Bail out!") {
@@ -13,24 +13,29 @@ pub(super) fn read(report: &[u8]) -> Option<TestCounts> {
         } else if let Some(plan) = line.strip_prefix("1..") {
             plans.push(plan.split_whitespace().next()?.parse::<u32>().ok()?);
         } else if let Some(rest) = line.strip_prefix("not ok") {
-            count(&mut counts, rest, false);
+            add(&mut tally, rest, false);
         } else if let Some(rest) = line.strip_prefix("ok").filter(|it| is_end_of_word(it)) {
-            count(&mut counts, rest, true);
+            add(&mut tally, rest, true);
         }
     }
     let [planned] = plans.as_slice() else { return None };
-    (*planned == counts.total()).then_some(counts)
+    (*planned == tally.counts.total()).then_some(tally)
 }
 
-fn count(counts: &mut TestCounts, rest: &str, is_ok: bool) {
-    let directive = rest.rsplit_once(" # ").map_or("", |(_, it)| it).to_ascii_lowercase();
-    if directive.starts_with("skip") || directive.starts_with("todo") {
-        counts.skipped += 1;
-    } else if is_ok {
-        counts.passed += 1;
-    } else {
-        counts.failed += 1;
-    }
+/// Adds the test of ` 3 - its name # SKIP`.
+fn add(tally: &mut Tally, rest: &str, is_ok: bool) {
+    let (described, directive) = rest.rsplit_once(" # ").unwrap_or((rest, ""));
+    let directive = directive.to_ascii_lowercase();
+    let is_skipped = directive.starts_with("skip") || directive.starts_with("todo");
+    let described = if is_skipped { described } else { rest };
+    let name = described.trim_start().trim_start_matches(|it: char| it.is_ascii_digit());
+    let name = name.trim_start().strip_prefix("- ").unwrap_or(name).trim();
+    let outcome = match (is_skipped, is_ok) {
+        (true, _) => ItemOutcome::Skipped,
+        (false, true) => ItemOutcome::Passed,
+        (false, false) => ItemOutcome::Failed,
+    };
+    tally.add("", name, outcome);
 }
 
 fn is_end_of_word(rest: &str) -> bool {
@@ -40,13 +45,18 @@ fn is_end_of_word(rest: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command_tests::TestCounts;
 
     #[test]
     fn tests_are_counted_at_the_outermost_level() {
         let report = b"TAP version 13\n# Subtest: a\n    not ok 1 - inner\n    1..1\nok 1 - a\n\
             not ok 2 - b\nok 3 - c # SKIP later\nnot ok 4 - d # TODO\nokay\n1..4\n";
-        let counts = TestCounts { passed: 1, failed: 1, skipped: 2 };
-        assert_eq!(read(report), Some(counts));
+        let Tally { counts, items } = read(report).unwrap();
+        assert_eq!(counts, TestCounts { passed: 1, failed: 1, skipped: 2 });
+        assert_eq!(
+            items.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(),
+            ["a", "b", "c", "d"]
+        );
     }
 
     #[test]

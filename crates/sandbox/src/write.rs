@@ -146,10 +146,38 @@ pub fn write_files(
 /// # Errors
 /// As [`write_files`]: refused files and a full disk change nothing.
 pub fn replace_files(root: &Path, files: &[SourceFile]) -> Result<Vec<PathBuf>, WriteError> {
+    change_files(root, files, &[])
+}
+
+/// Removes regular files and links from a folder of a run, and then the folders that are empty without them, as git does.
+/// A file that is not there is removed already.
+///
+/// # Errors
+/// Fails when a path is not acceptable, leads through a link or names a folder, and then removes nothing; and when the system
+/// does not allow the removal.
+pub fn remove_files(root: &Path, paths: &[String]) -> Result<(), WriteError> {
+    change_files(root, &[], paths).map(drop)
+}
+
+/// Writes files as [`replace_files`] does, and then removes others as [`remove_files`] does. Returns the paths of the written
+/// files in order.
+///
+/// # Errors
+/// As [`replace_files`] and [`remove_files`]: everything is checked before the first change.
+pub fn change_files(
+    root: &Path,
+    files: &[SourceFile],
+    removed: &[String],
+) -> Result<Vec<PathBuf>, WriteError> {
     check_files(files)?;
+    let empty = |path: &String| SourceFile { path: path.clone(), content: String::new() };
+    check_files(&removed.iter().map(empty).collect::<Vec<_>>())?;
     let folder = Folder::open(root)
         .map_err(|it| WriteError::Root { path: root.to_owned(), source: it.into() })?;
     let _ = folder.lock();
+    let removals = removed.iter().map(|it| Removal::find(&folder, it));
+    let removals: Vec<Removal<'_>> =
+        removals.filter_map(Result::transpose).collect::<Result<_, _>>()?;
     let find = |file: &SourceFile| Place::find(root, &folder, file);
     let places: Vec<Place> = files.iter().map(find).collect::<Result<_, _>>()?;
     stage(&places, files)?;
@@ -161,32 +189,10 @@ pub fn replace_files(root: &Path, files: &[SourceFile]) -> Result<Vec<PathBuf>, 
             .map_err(keep_mode)?;
         place.take_name()?;
     }
-    Ok(places.into_iter().map(|it| it.path).collect())
-}
-
-/// Removes regular files and links from a folder of a run. A file that is not there is removed already.
-///
-/// # Errors
-/// Fails when a path is not acceptable, and then removes nothing; when it leads through a link or names a folder; and when
-/// the system does not allow the removal.
-pub fn remove_files(root: &Path, paths: &[String]) -> Result<(), WriteError> {
-    let empty = |path: &String| SourceFile { path: path.clone(), content: String::new() };
-    check_files(&paths.iter().map(empty).collect::<Vec<_>>())?;
-    let folder = Folder::open(root)
-        .map_err(|it| WriteError::Root { path: root.to_owned(), source: it.into() })?;
-    for path in paths {
-        let (parents, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let shown = PathBuf::from(path);
-        let parent = match folder.open_plain(parents.as_ref()) {
-            Err(BeneathError::Missing) => continue,
-            opened => opened.map_err(|it| write_error(&shown, it))?,
-        };
-        if parent.kind(name).map_err(|it| write_error(&shown, it))? == Some(Kind::Folder) {
-            return Err(WriteError::InTheWay { path: shown, expected: "file" });
-        }
-        parent.remove(name).map_err(|it| write_error(&shown, it))?;
+    for removal in &removals {
+        removal.perform(&folder)?;
     }
-    Ok(())
+    Ok(places.into_iter().map(|it| it.path).collect())
 }
 
 /// Opens the folder at a path below another one, and makes missing folders.
@@ -255,6 +261,44 @@ impl Place {
     fn unstage(&self) {
         // The next delivery removes a temporary file that stays.
         let _ = self.parent.remove(&temporary_name(&self.name));
+    }
+}
+
+/// A file that is removed.
+struct Removal<'a> {
+    path: &'a str,
+    parent: Folder,
+    name: &'a str,
+}
+
+impl<'a> Removal<'a> {
+    /// Finds the file. Without its folder there is nothing to remove.
+    fn find(folder: &Folder, path: &'a str) -> Result<Option<Self>, WriteError> {
+        let (parents, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let shown = Path::new(path);
+        let parent = match folder.open_plain(parents.as_ref()) {
+            Err(BeneathError::Missing) => return Ok(None),
+            opened => opened.map_err(|it| write_error(shown, it))?,
+        };
+        if parent.kind(name).map_err(|it| write_error(shown, it))? == Some(Kind::Folder) {
+            return Err(WriteError::InTheWay { path: shown.to_owned(), expected: "file" });
+        }
+        Ok(Some(Self { path, parent, name }))
+    }
+
+    fn perform(&self, folder: &Folder) -> Result<(), WriteError> {
+        self.parent.remove(self.name).map_err(|it| write_error(Path::new(self.path), it))?;
+        let mut path = self.path;
+        while let Some((parents, _)) = path.rsplit_once('/') {
+            let (above, name) = parents.rsplit_once('/').unwrap_or(("", parents));
+            let above = folder.open_plain(above.as_ref());
+            // A folder that is not empty stays.
+            if above.and_then(|it| it.remove_empty(name)).is_err() {
+                break;
+            }
+            path = parents;
+        }
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -165,6 +166,16 @@ def deep():
     print(DONE)
 
 
+def refactor(*then):
+    """Renames a module, and removes a folder and everything else that it finds."""
+    os.rename("src/old.py", "src/new.py")
+    shutil.rmtree("src/gone")
+    os.remove("kept.txt")
+    for step in then:
+        {"fails": lambda: sys.exit(3), "hangs": lambda: time.sleep(600)}[step]()
+    print(DONE)
+
+
 def write(path):
     with open(path, "w") as file:
         file.write("written\n")
@@ -198,6 +209,8 @@ def main():
         {"seeks": seeks, "leaks": leaks}[mode](sys.argv[2])
     elif mode == "mend":
         mend(prompt)
+    elif mode == "refactor":
+        refactor(*sys.argv[2:])
     elif mode == "states":
         states(sys.argv[2])
     else:

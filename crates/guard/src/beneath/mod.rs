@@ -36,6 +36,12 @@ use crate::data_limit::{DataLimit, DataLimitReached};
 /// How often a path is resolved anew while a rename disturbs the resolution.
 const ATTEMPTS_MAX: u32 = 64;
 
+/// Returns whether a path leads to files of git, or through them. The `.git` of a worktree names a folder of the host,
+/// and programs obey the settings there, so neither tools nor sandboxes get them. Some file systems ignore the case.
+pub fn is_of_git(path: &Path) -> bool {
+    path.iter().any(|it| it.eq_ignore_ascii_case(".git"))
+}
+
 /// An open folder. Nothing outside of it is read or written through it.
 #[derive(Debug)]
 pub struct Folder(File);

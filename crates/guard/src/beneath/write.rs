@@ -167,4 +167,12 @@ impl Folder {
             Err(error) => Err(error.into()),
         }
     }
+    /// Removes an empty folder.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is not empty or not there, something else has the name, or the system does not allow the removal.
+    pub fn remove_empty(&self, name: &str) -> Result<(), BeneathError> {
+        Ok(unlinkat(&self.0, name, UnlinkatFlags::RemoveDir)?)
+    }
 }

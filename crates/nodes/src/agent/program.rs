@@ -46,12 +46,12 @@ use super::{
 };
 use crate::{
     call::{Calls, WatchedModel, failure_of},
-    call_in_sandbox::StreamFiles,
     changes::{Changes, write_back},
     homes::RunHomes,
     host_approval::{ask_for_command, command_line},
     in_folder::{SandboxFolder, open_folder},
     run::{output_text, with_output_tail},
+    sandbox_command::{StreamFiles, exit_code},
     sandboxed::{PreparedSandbox, SandboxServices, unusable},
 };
 
@@ -505,21 +505,19 @@ impl ProgramModel {
             reading.usage = Some(TokenUsage::estimate(prompt_chars, answer_chars));
         }
         let fail = |kind, what: &str| Err(self.failure(kind, what, Some(&reading)));
-        let code = match ended.end {
-            ProgramEnd::Exited(code) => code,
-            ProgramEnd::Signaled(signal) => 128 + signal,
-            ProgramEnd::TimedOut => {
-                let what = format!(
-                    "was stopped after {:?}, the time limit of its place; give the node a longer `timeout`",
-                    ended.time
-                );
-                return fail(ErrorKind::Timeout, &what);
-            }
-            ProgramEnd::OutOfMemory => {
-                return fail(ErrorKind::Command, "was stopped: it used too much memory");
-            }
-            ProgramEnd::OutputLimit => {
-                return fail(ErrorKind::Command, "was stopped: it printed more than 64 MiB");
+        let code = match exit_code(ended.end, ended.time) {
+            Ok(code) => code,
+            Err(stop) => {
+                let failure = stop.failure(self.command());
+                let more = match ended.end {
+                    ProgramEnd::TimedOut => {
+                        ", the time limit of its place; give the node a longer `timeout`"
+                    }
+                    ProgramEnd::OutputLimit => ", more than 64 MiB",
+                    _ => "",
+                };
+                let failure = Failure { message: failure.message + more, ..failure };
+                return Err(failed(failure, Some(&reading)));
             }
         };
         if code != 0 || reading.error.is_some() {

@@ -11,6 +11,7 @@ use futures_util::future::join_all;
 use graphrun_core::{
     event::Report,
     graph::{NodeContext, NodeError},
+    words::duration,
 };
 use graphrun_guard::redact::redact;
 use graphrun_models::{
@@ -22,7 +23,7 @@ use tokio::{sync::Mutex, time::timeout};
 
 use super::cut::FittingModel;
 use crate::{
-    approval::{AskedCall, Decision},
+    approval::{AskedCall, CallPermission},
     call::Calls,
     checked::CheckedTool,
 };
@@ -242,11 +243,13 @@ impl<'a> WithTools<'a> {
         let folder = self.use_of_tools.toolbox.folder.as_deref();
         let asked = AskedCall { tool, input: &input, name: &memo, folder };
         Ok(match asked.ask(self.ctx).await? {
-            Decision::Approved => PlannedToolCall::Call { tool, input, memo, is_changed: false },
-            Decision::Changed(input) => {
+            CallPermission::Approved => {
+                PlannedToolCall::Call { tool, input, memo, is_changed: false }
+            }
+            CallPermission::Changed(input) => {
                 PlannedToolCall::Call { tool, input, memo, is_changed: true }
             }
-            Decision::Rejected(comment) => {
+            CallPermission::Rejected(comment) => {
                 let reason = comment.map(|it| format!(": {it}")).unwrap_or_default();
                 return refuse(format!("a person rejected this call{reason}"));
             }
@@ -282,7 +285,7 @@ impl<'a> WithTools<'a> {
         let outcome = match self.use_of_tools.toolbox.timeout {
             None => tool.call(input, &tool_ctx).await,
             Some(limit) => timeout(limit, tool.call(input, &tool_ctx)).await.unwrap_or_else(|_| {
-                Err(ToolError::transient(format!("it was stopped after {limit:?}")))
+                Err(ToolError::transient(format!("it was stopped after {}", duration(limit))))
             }),
         };
         let report = Report::ToolCall {

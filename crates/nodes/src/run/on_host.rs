@@ -10,9 +10,9 @@ use graphrun_workflow::{ExpressionView, HostAccess, HostSettings, HostUse};
 
 use super::{Argument, CommandSettings, VARIABLE_BYTES_MAX};
 use crate::{
-    call_in_sandbox::STREAM_BYTES_MAX,
     host_approval::{ask_for_command, command_line},
     in_folder::open_folder,
+    sandbox_command::STREAM_BYTES_MAX,
 };
 
 /// A call of a command on a host.

@@ -22,7 +22,10 @@ use schemars::JsonSchema;
 
 use crate::{in_folder::read_folder, outputs::read_outputs};
 
-use super::{RunTests, Runner, TestResult, TestRunner, TestStatus, read_runner::read_test_runner};
+use super::{
+    BaselineTest, RunTests, Runner, TestDifference, TestResult, TestRunner, TestStatus,
+    read_runner::read_test_runner,
+};
 
 /// The kind `run_tests`.
 #[derive(Debug)]
@@ -51,13 +54,16 @@ struct RunTestsParts {
     artifact: Option<values::Expression>,
     /// The runner of the tests; without one there is a `command`.
     runner: Option<RunnerName>,
+    /// The tests of an earlier run, from its output `tests`: this run passes only if none of them is missing, and skips only what
+    /// they skip.
+    baseline: Option<values::Expression>,
     /// The number of the attempt, for the report, such as `visits("sse")`.
     attempt: Option<values::Expression>,
     /// Files and folders with tests that a person wrote, from the folder of the workflow.
     fixed: Option<OneOrMany<Text>>,
     /// The weakest proof with which a result passes.
     proof: Option<ProofName>,
-    /// The exceptions that can hide a test; `conftest` if the key is left out.
+    /// The exceptions that can hide a test; with a `runner`, `conftest` if the key is left out.
     allow: Option<OneOrMany<AllowedName>>,
     /// A command that runs the tests and writes a report; its result proves nothing.
     command: Option<Vec<Scalar>>,
@@ -89,6 +95,8 @@ pub struct RunTestsSettings {
     pub folder: Option<String>,
     /// The test runner.
     pub runner: TestRunner,
+    /// The tests of an earlier run, with which this one is compared.
+    pub baseline: Option<Expression>,
     /// The number of the attempt, for the report.
     pub attempt: Option<Expression>,
     /// The limits of the sandbox.
@@ -108,6 +116,10 @@ pub enum TestOutput {
     Status,
     /// The number of the attempt.
     Attempts,
+    /// The tests by name.
+    Tests,
+    /// What became of the tests of the baseline.
+    Difference,
 }
 
 impl Kind for RunTestsKind {
@@ -140,6 +152,11 @@ impl Kind for RunTestsKind {
             reader.expect_type(it, attempt.ty(), &Type::INT, "the number of an attempt");
             Some(attempt)
         });
+        let baseline = parts.get("baseline").and_then(|it| {
+            let baseline = reader.expression(it)?;
+            reader.expect_type(it, baseline.ty(), &Type::of::<Vec<BaselineTest>>(), "a baseline");
+            Some(baseline)
+        });
         let sandbox = reader.sandbox();
         let help = "say which output goes to which field: `writes: { result: test_result }`";
         let writes = reader.require("writes", help);
@@ -152,12 +169,16 @@ impl Kind for RunTestsKind {
         let writes = writes.map(|it| read_outputs(reader, it, "a run of tests", &outputs));
         let writes = writes.unwrap_or_default();
         if parts.get("artifact").is_none() {
-            check_no_artifact(reader, &writes);
+            check_no_output(reader, &writes, ("artifact", TestOutput::CodeArtifact));
+        }
+        if parts.get("baseline").is_none() {
+            check_no_output(reader, &writes, ("baseline", TestOutput::Difference));
         }
         Some(Arc::new(RunTestsSettings {
             artifact: artifact?,
             folder,
             runner: runner?,
+            baseline,
             attempt,
             sandbox: sandbox?,
             writes,
@@ -181,7 +202,14 @@ impl NodeSettings for RunTestsSettings {
 
 impl TestOutput {
     /// Every output.
-    pub const ALL: [Self; 4] = [Self::TestResult, Self::CodeArtifact, Self::Status, Self::Attempts];
+    pub const ALL: [Self; 6] = [
+        Self::TestResult,
+        Self::CodeArtifact,
+        Self::Status,
+        Self::Attempts,
+        Self::Tests,
+        Self::Difference,
+    ];
 
     /// Returns the word for it in a workflow file.
     pub fn as_str(self) -> &'static str {
@@ -190,17 +218,23 @@ impl TestOutput {
             Self::CodeArtifact => "code_artifact",
             Self::Status => "status",
             Self::Attempts => "attempts",
+            Self::Tests => "tests",
+            Self::Difference => "difference",
         }
     }
 }
 
-/// Reports the output that a node without an artifact cannot give.
-fn check_no_artifact(reader: &mut NodeReader<'_>, writes: &[(ChannelName, TestOutput)]) {
-    if writes.iter().any(|(_, output)| *output == TestOutput::CodeArtifact)
+/// Reports an output that a node without a key cannot give.
+fn check_no_output(
+    reader: &mut NodeReader<'_>,
+    writes: &[(ChannelName, TestOutput)],
+    (needed, given): (&str, TestOutput),
+) {
+    if writes.iter().any(|(_, output)| *output == given)
         && let Some(key) = reader.key("writes")
     {
-        let message = "without `artifact` there is no output `code_artifact`";
-        reader.report().bad_value(key, message, "remove it, or name the `artifact`");
+        let message = format!("without `{needed}` there is no output `{}`", given.as_str());
+        reader.report().bad_value(key, message, &format!("remove it, or name the `{needed}`"));
     }
 }
 
@@ -212,6 +246,8 @@ fn type_of(output: TestOutput, artifact: &Type, attempt: Type) -> Type {
         TestOutput::Status => Type::of::<TestStatus>(),
         TestOutput::Attempts => attempt,
         TestOutput::TestResult => result(),
+        TestOutput::Tests => Type::of::<Vec<BaselineTest>>(),
+        TestOutput::Difference => Type::of::<TestDifference>(),
         TestOutput::CodeArtifact => match artifact.required() {
             Type::Record(record) => {
                 let added = [("attempt_number", attempt), ("test_result", result())];

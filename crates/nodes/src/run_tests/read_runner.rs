@@ -20,7 +20,7 @@ const IN_TESTS: ArgumentAdvice = ArgumentAdvice {
 };
 
 /// The keys of a runner, and those of a command.
-const OF_A_RUNNER: [&str; 3] = ["runner", "fixed", "allow"];
+const OF_A_RUNNER: [&str; 2] = ["runner", "fixed"];
 const OF_A_COMMAND: [&str; 2] = ["report", "report_path"];
 
 pub(super) fn read_test_runner(
@@ -44,7 +44,52 @@ pub(super) fn read_test_runner(
     } else {
         read_runner(reader, tests, parts, proof)
     };
-    runner.filter(|_| is_clean)
+    let runner = runner?;
+    if parts.get("baseline").is_none() {
+        is_clean &= WITHOUT_BASELINE.check(reader, parts, runner.allow());
+    }
+    is_clean.then_some(runner)
+}
+
+/// Exceptions that do not apply, why, and what to do.
+struct Refused(&'static [Allowed], &'static str, &'static str);
+
+const WITHOUT_BASELINE: Refused = Refused(
+    &[Allowed::Missing],
+    "needs a `baseline`",
+    "remove it, or name the tests of an earlier run as `baseline`",
+);
+const OF_NODE: Refused = Refused(
+    &[Allowed::Conftest, Allowed::Config],
+    "is an exception of pytest",
+    "node takes `skip`, `xfail` and `missing`",
+);
+const OF_COMMANDS: Refused = Refused(
+    &[Allowed::Conftest, Allowed::Config, Allowed::Xfail],
+    "is an exception of a `runner`",
+    "a command takes `skip` and `missing`",
+);
+
+impl Refused {
+    /// Reports the first exception of `allow` that does not apply.
+    fn check(
+        &self,
+        reader: &mut NodeReader<'_>,
+        parts: &Section<'_>,
+        allow: &BTreeSet<Allowed>,
+    ) -> bool {
+        let Self(refused, why, help) = self;
+        let (Some(found), Some(yaml)) =
+            (refused.iter().find(|it| allow.contains(it)), parts.get("allow"))
+        else {
+            return true;
+        };
+        let words = reader.report().words(yaml, "`allow`");
+        if let Some(word) = words.iter().find(|it| it.text == found.as_str()) {
+            reader.report().bad_value(word, format!("`{}` {why}", word.text), help);
+        }
+        false
+    }
 }
 
 fn read_runner(
@@ -63,6 +108,11 @@ fn read_runner(
     }
     let fixed = parts.get("fixed").map(|it| read_fixed_files(reader, it));
     let allow = parts.get("allow").map(|it| read_allowed(reader, it));
+    if let (Some(Runner::Node), Some(allow)) = (runner, &allow)
+        && !OF_NODE.check(reader, parts, allow)
+    {
+        return None;
+    }
     let default = TestSettings::default();
     let proof = proof.unwrap_or(default.proof);
     if proof == Proof::Isolated && fixed.is_none() {
@@ -80,6 +130,7 @@ fn read_runner(
         fixed: fixed.unwrap_or(Some(default.fixed))?,
         proof,
         allow: allow.unwrap_or(default.allow),
+        ..default
     };
     Some(match runner {
         Runner::Pytest => TestRunner::Pytest(settings),
@@ -87,7 +138,7 @@ fn read_runner(
     })
 }
 
-/// Returns whether the proof level and the exceptions exist for node's tests.
+/// Returns whether the proof level exists for node's tests.
 fn is_for_node(reader: &mut NodeReader<'_>, parts: &Section<'_>, proof: Option<Proof>) -> bool {
     if proof == Some(Proof::Isolated)
         && let Some(key) = parts.key("proof")
@@ -98,14 +149,6 @@ fn is_for_node(reader: &mut NodeReader<'_>, parts: &Section<'_>, proof: Option<P
         let help = "use `runner: pytest` with `fixed` tests that start the program: they test a program in any language";
         reader.report().push(diagnostic.help(help));
         return false;
-    }
-    let words = parts.get("allow").map(|it| reader.report().words(it, "`allow`"));
-    for word in words.unwrap_or_default() {
-        if ["conftest", "config"].contains(&word.text.as_str()) {
-            let message = format!("`{}` is an exception of pytest", word.text);
-            reader.report().bad_value(&word, message, "node takes `skip` and `xfail`");
-            return false;
-        }
     }
     true
 }
@@ -140,7 +183,12 @@ fn read_test_command(
         parts.require(reader.report(), "report_path", help);
         return None;
     }
-    Some(TestCommand { argv: argv?, report: report?, report_path: path.map(|it| it.text) })
+    let allow = parts.get("allow").map(|it| read_allowed(reader, it)).unwrap_or_default();
+    if !OF_COMMANDS.check(reader, parts, &allow) {
+        return None;
+    }
+    let report_path = path.map(|it| it.text);
+    Some(TestCommand { argv: argv?, report: report?, report_path, allow })
 }
 
 /// Reads the constant arguments of the command.

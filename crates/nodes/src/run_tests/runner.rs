@@ -1,5 +1,8 @@
 //! The runners of tests: pytest and node with their settings, or a command.
 
+use std::collections::BTreeSet;
+
+use graphrun_sandbox::Allowed;
 use serde_json::{Value, json};
 
 /// A test runner with its settings.
@@ -28,10 +31,43 @@ impl TestRunner {
         match self {
             Self::Pytest(settings) => Runner::Pytest.fingerprint(settings),
             Self::Node(settings) => Runner::Node.fingerprint(settings),
-            Self::Command(graphrun_sandbox::TestCommand { argv, report, report_path }) => {
-                json!({"command": argv, "report": report.as_str(), "report_path": report_path})
+            Self::Command(graphrun_sandbox::TestCommand { argv, report, report_path, allow }) => {
+                let report = report.as_str();
+                let mut fingerprint =
+                    json!({"command": argv, "report": report, "report_path": report_path});
+                if !allow.is_empty() {
+                    fingerprint["allow"] = allow.iter().map(|it| it.as_str()).collect();
+                }
+                fingerprint
             }
         }
+    }
+
+    /// Returns the exceptions that a pass may have.
+    pub fn allow(&self) -> &BTreeSet<Allowed> {
+        match self {
+            Self::Pytest(it) | Self::Node(it) => &it.allow,
+            Self::Command(it) => &it.allow,
+        }
+    }
+
+    /// Returns the runner for a run whose tests are a baseline of later ones.
+    pub(super) fn for_baseline(mut self) -> Self {
+        match &mut self {
+            Self::Pytest(it) | Self::Node(it) => it.runs_rest = true,
+            Self::Command(_) => {}
+        }
+        self
+    }
+
+    /// Returns the runner for a run that is compared with a baseline, where skipped tests are judged by that.
+    pub(super) fn after_baseline(mut self) -> Self {
+        let allow = match &mut self {
+            Self::Pytest(it) | Self::Node(it) => &mut it.allow,
+            Self::Command(it) => &mut it.allow,
+        };
+        allow.extend([Allowed::Skip, Allowed::Xfail]);
+        self
     }
 }
 
@@ -48,7 +84,7 @@ impl Runner {
     }
 
     fn fingerprint(self, settings: &graphrun_sandbox::TestSettings) -> Value {
-        let graphrun_sandbox::TestSettings { fixed, proof, allow } = settings;
+        let graphrun_sandbox::TestSettings { fixed, proof, allow, runs_rest: _ } = settings;
         let hash = |it: &graphrun_sandbox::FixedFile| {
             json!([it.path, blake3::hash(&it.content).to_hex().as_str()])
         };

@@ -20,6 +20,7 @@ use super::{
     job::{Channel, FixedFile, Job, JobResult, Limits, Mount, ProgramEnd},
     launch::SHELL,
     probe::Sandbox,
+    test_item::TestItem,
     test_run::{Allowed, Counts, Proof, TestOutcome, TestReport, TestSettings, Verdict, judge},
 };
 
@@ -144,6 +145,7 @@ fn is_in_test_folder(path: &str) -> bool {
 struct Run {
     outcomes: BTreeSet<TestOutcome>,
     counts: Counts,
+    items: Vec<TestItem>,
     /// The weakest proof of a file.
     proof: Option<Proof>,
     output: String,
@@ -153,7 +155,8 @@ struct Run {
 
 impl Run {
     fn add(&mut self, path: &str, finished: &JobResult, verdict: Verdict, settings: &TestSettings) {
-        let Verdict { outcome, counts, proof, reasons } = verdict;
+        let Verdict { outcome, counts, items, proof, reasons } = verdict;
+        self.items.extend(items);
         self.output.push_str(&finished.output);
         self.reasons.extend(reasons.into_iter().map(|it| format!("{path}: {it}")));
         let is_all_skipped = (counts.skipped > 0 && settings.allows(Allowed::Skip))
@@ -175,7 +178,7 @@ impl Run {
     }
 
     fn into_report(self, wall: Duration) -> TestReport {
-        let Self { outcomes, counts, proof, output, reasons, code } = self;
+        let Self { outcomes, counts, items, proof, output, reasons, code } = self;
         // The outcomes are ordered from the least to the most informative.
         let worst = outcomes.into_iter().next_back().unwrap_or(TestOutcome::NoTests);
         let is_empty = counts.passed == 0 && counts.failed == 0;
@@ -183,7 +186,7 @@ impl Run {
             TestOutcome::Passed | TestOutcome::Failed if is_empty => TestOutcome::NoTests,
             other => other,
         };
-        let verdict = Verdict { outcome, counts, proof: proof.unwrap_or_default(), reasons };
+        let verdict = Verdict { outcome, counts, items, proof: proof.unwrap_or_default(), reasons };
         TestReport::of(output, code, wall, verdict)
     }
 }

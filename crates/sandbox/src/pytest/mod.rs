@@ -164,6 +164,9 @@ fn arguments(settings: &TestSettings, limits: &Limits) -> Vec<String> {
         "-p",
         "no:randomly",
     ];
+    if settings.runs_rest {
+        arguments.push("--continue-on-collection-errors");
+    }
     if !settings.allows(Allowed::Config) {
         arguments.extend(["-c", "/graphrun/pytest.ini"]);
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub use self::settings::{Allowed, Proof, TestSettings};
 pub(super) use self::verdict::{Counts, Verdict};
-use super::job::JobResult;
+use super::{job::JobResult, test_item::TestItem};
 
 /// The most characters of the output for a repair: the summary and the last failures.
 const ERROR_CHARACTERS_MAX: usize = 3000;
@@ -57,6 +57,8 @@ pub struct TestReport {
     pub failed: u32,
     /// Tests that were skipped, or expected to fail.
     pub skipped: u32,
+    /// The tests by name, also those that did not run.
+    pub items: Vec<TestItem>,
     /// The output, cleaned; see [`JobResult::output`]. Below it, the reasons that the runner does not print.
     pub output: String,
     /// The last 3,000 characters of the output; empty if the run passed.
@@ -78,7 +80,7 @@ impl TestReport {
         wall: Duration,
         verdict: Verdict,
     ) -> Self {
-        let Verdict { outcome, counts, proof, reasons } = verdict;
+        let Verdict { outcome, counts, items, proof, reasons } = verdict;
         for reason in reasons {
             output.extend(["not passed: ", reason.as_str(), "\n"]);
         }
@@ -96,6 +98,7 @@ impl TestReport {
             passed,
             failed,
             skipped: skipped + expected_to_fail,
+            items,
             output,
             error_output,
             wall,

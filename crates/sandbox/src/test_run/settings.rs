@@ -47,11 +47,14 @@ pub enum Allowed {
     Conftest,
     /// The project's settings of pytest.
     Config,
+    /// Tests of a baseline that are gone although their files are not.
+    Missing,
 }
 
 impl Allowed {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Skip, Self::Xfail, Self::Conftest, Self::Config];
+    pub const ALL: [Self; 5] =
+        [Self::Skip, Self::Xfail, Self::Conftest, Self::Config, Self::Missing];
 
     /// Returns its name in workflows.
     pub fn as_str(self) -> &'static str {
@@ -60,6 +63,7 @@ impl Allowed {
             Self::Xfail => "xfail",
             Self::Conftest => "conftest",
             Self::Config => "config",
+            Self::Missing => "missing",
         }
     }
 }
@@ -73,13 +77,17 @@ pub struct TestSettings {
     pub proof: Proof,
     /// The exceptions that a pass may have.
     pub allow: BTreeSet<Allowed>,
+    /// Whether pytest runs the other tests if a file cannot be loaded, so that a later run can be compared with each of them.
+    /// Such a run does not pass.
+    pub runs_rest: bool,
 }
 
 impl Default for TestSettings {
     /// No fixed tests, [`Proof::InProcess`], and generated `conftest.py` files are loaded: most projects keep their
     /// fixtures there, and what runs there can do no more than what runs in any other file.
     fn default() -> Self {
-        Self { fixed: Vec::new(), proof: Proof::InProcess, allow: [Allowed::Conftest].into() }
+        let allow = [Allowed::Conftest].into();
+        Self { fixed: Vec::new(), proof: Proof::InProcess, allow, runs_rest: false }
     }
 }
 

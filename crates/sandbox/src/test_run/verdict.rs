@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    super::job::ProgramEnd,
+    super::{
+        job::ProgramEnd,
+        test_item::{ItemOutcome, TestItem, from_box},
+    },
     TestOutcome,
     records::{Kind, Record},
     settings::{Allowed, Proof, TestSettings},
@@ -27,6 +30,7 @@ pub(crate) struct Counts {
 pub(crate) struct Verdict {
     pub(crate) outcome: TestOutcome,
     pub(crate) counts: Counts,
+    pub(crate) items: Vec<TestItem>,
     pub(crate) proof: Proof,
     /// What the output of pytest does not show: why the run did not pass all the same.
     pub(crate) reasons: Vec<String>,
@@ -64,6 +68,7 @@ pub(super) fn judge(
     let mut verdict = Verdict {
         outcome: TestOutcome::Passed,
         counts: Counts::default(),
+        items: Vec::new(),
         proof: facts.proof.unwrap_or_default(),
         reasons: Vec::new(),
     };
@@ -104,9 +109,14 @@ impl Verdict {
     /// Counts how the items ended, and returns the declared tests that did not run.
     fn count(&mut self, facts: &Facts) -> Vec<String> {
         let mut seen = BTreeSet::new();
-        for item in facts.items.values() {
+        for (id, item) in &facts.items {
             seen.insert(item.test.as_str());
-            match item.ending(&facts.expected) {
+            let ending = item.ending(&facts.expected);
+            // A hook that failed has an item and was not collected: it is no test.
+            if !item.test.is_empty() {
+                self.items.push(item_of(&item.test, id, ending.into()));
+            }
+            match ending {
                 Ending::Passed => self.counts.passed += 1,
                 Ending::Failed => self.counts.failed += 1,
                 Ending::Skipped => self.counts.skipped += 1,
@@ -115,7 +125,11 @@ impl Verdict {
         }
         let mut missing = Vec::new();
         for test in facts.expected.iter().filter(|it| !seen.contains(it.as_str())) {
-            match facts.uncollected.get(test.split("::").next().unwrap_or_default()) {
+            let uncollected = facts.uncollected.get(test.split("::").next().unwrap_or_default());
+            let is_skipped = uncollected == Some(&true);
+            let outcome = if is_skipped { ItemOutcome::Skipped } else { ItemOutcome::Failed };
+            self.items.push(item_of(test, test, outcome));
+            match uncollected {
                 Some(true) => self.counts.skipped += 1,
                 // The file counts as one failure.
                 Some(false) => {}
@@ -178,6 +192,23 @@ impl Verdict {
                 self.reasons
                     .push(format!("{name} is reported as passed, but its body did not return"));
             }
+        }
+    }
+}
+
+/// Returns a test. The name of an item has the parameters of the test, too.
+fn item_of(test: &str, id: &str, outcome: ItemOutcome) -> TestItem {
+    let file = from_box(test.split("::").next().unwrap_or_default());
+    let name = id.split_once("::").map_or(id, |(_, name)| name).to_owned();
+    TestItem { file, name, outcome }
+}
+
+impl From<Ending> for ItemOutcome {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Passed => Self::Passed,
+            Ending::Failed => Self::Failed,
+            Ending::Skipped | Ending::ExpectedToFail => Self::Skipped,
         }
     }
 }

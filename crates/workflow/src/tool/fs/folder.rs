@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use graphrun_guard::beneath::{BeneathError, Folder};
+use graphrun_guard::beneath::{BeneathError, Folder, is_of_git};
 
 use crate::tool::ToolError;
 
@@ -25,22 +25,28 @@ impl ToolFolder {
 
     /// Opens a file or a folder below it.
     pub(super) fn open_any(&self, path: &str) -> Result<File, ToolError> {
+        refuse_git(path)?;
         self.0.open_any(Path::new(path)).map_err(|error| refusal(path, &error))
     }
 
-    /// Returns the names in a folder below it.
+    /// Returns the names in a folder below it. `.git` can be among them.
     pub(super) fn entries(&self, path: &str) -> Result<ReadDir, ToolError> {
+        refuse_git(path)?;
         self.0.entries(Path::new(path)).map_err(|error| refusal(path, &error))
     }
 
-    /// Reads at most this many bytes of a regular file. Also returns the size of the file. The files of git are not read: the
-    /// `.git` of a worktree names a folder of the host.
+    /// Reads at most this many bytes of a regular file. Also returns the size of the file.
     pub(super) fn read(&self, path: &str, bytes_max: u64) -> Result<(Vec<u8>, u64), ToolError> {
-        if path.split('/').any(|it| it.eq_ignore_ascii_case(".git")) {
-            return Err(ToolError::permanent("`.git` belongs to git and is not read"));
-        }
+        refuse_git(path)?;
         self.0.read_start(Path::new(path), bytes_max).map_err(|error| refusal(path, &error))
     }
+}
+
+fn refuse_git(path: &str) -> Result<(), ToolError> {
+    if is_of_git(Path::new(path)) {
+        return Err(ToolError::permanent("`.git` belongs to git and is not read"));
+    }
+    Ok(())
 }
 
 fn refusal(path: &str, error: &BeneathError) -> ToolError {

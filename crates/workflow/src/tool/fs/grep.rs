@@ -82,11 +82,9 @@ fn grep(files: &ToolFolder, input: &Grep) -> Result<Matches, ToolError> {
                 return Ok(search.found(true));
             }
             match entry.kind {
-                EntryKind::Folder if !entry.path.ends_with("/.git") && entry.path != ".git" => {
-                    open.push_back(entry.path);
-                }
+                EntryKind::Folder => open.push_back(entry.path),
                 EntryKind::File => drop(search.file(files, &entry.path)),
-                EntryKind::Folder | EntryKind::Other => (),
+                EntryKind::Other => (),
             }
         }
     }

@@ -12,6 +12,7 @@ mod write;
 
 use std::{path::Path, sync::Arc};
 
+use graphrun_guard::beneath::is_of_git;
 use graphrun_sandbox::{SourceFile, WriteError, replace_files};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
@@ -127,12 +128,15 @@ fn here() -> String {
     ".".to_owned()
 }
 
-/// Returns the entries of a folder by name: at most one more than a list may have.
+/// Returns the entries of a folder by name, without `.git`: at most one more than a list may have.
 fn sorted(files: &ToolFolder, folder: &str) -> Result<Vec<FolderEntry>, ToolError> {
     let mut entries = Vec::new();
     for entry in files.entries(folder)?.take(VISITED_MAX) {
         let entry = entry.map_err(|error| ToolError::permanent(format!("`{folder}`: {error}")))?;
         let Ok(name) = entry.file_name().into_string() else { continue };
+        if is_of_git(name.as_ref()) {
+            continue;
+        }
         // The metadata of a link itself, not of its target.
         let Ok(metadata) = entry.metadata() else { continue };
         let kind = match metadata.file_type() {

@@ -54,7 +54,6 @@ pub(super) fn walk(
             }
             let is_folder = entry.kind == EntryKind::Folder;
             if entry.kind == EntryKind::Other
-                || entry.path.rsplit('/').next() == Some(".git")
                 || is_ignored(&rules, &entry.path, is_folder)
                 || !selection.contains(&entry.path, is_folder)
             {

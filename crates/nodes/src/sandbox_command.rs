@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use graphrun_core::{
     graph::{ErrorKind, Failure},
     id::unique_id,
+    words::duration,
 };
 use graphrun_sandbox::{Collect, Job, JobResult, Limits, ProgramEnd, SHELL, SourceFile};
 
@@ -72,7 +73,7 @@ pub(super) struct CommandOutput {
 
 /// Why a command has no result.
 #[derive(Debug)]
-pub(super) enum Stopped {
+pub(super) enum CommandStop {
     /// Its time was over.
     TimedOut(Duration),
     /// Something else ended it.
@@ -111,10 +112,10 @@ impl SandboxCommand {
     /// # Errors
     ///
     /// Fails when it was stopped, and when its output is lost.
-    pub(super) fn output(&self, mut result: JobResult) -> Result<CommandOutput, Stopped> {
+    pub(super) fn output(&self, mut result: JobResult) -> Result<CommandOutput, CommandStop> {
         let code = exit_code(result.end, self.limits.wall)?;
         // The shell around the program brings the output out, and a program can kill all processes.
-        let lost = Stopped::Ended(if result.is_too_large {
+        let lost = CommandStop::Ended(if result.is_too_large {
             "its output and its changes together are larger than 8 MiB"
         } else if code > 128 {
             "a signal ended it together with the shell that keeps its output"
@@ -129,13 +130,13 @@ impl SandboxCommand {
 }
 
 /// Returns the exit code of a command that was not stopped.
-pub(super) fn exit_code(end: ProgramEnd, time: Duration) -> Result<i32, Stopped> {
+pub(super) fn exit_code(end: ProgramEnd, time: Duration) -> Result<i32, CommandStop> {
     match end {
         ProgramEnd::Exited(code) => Ok(code),
         ProgramEnd::Signaled(signal) => Ok(128 + signal),
-        ProgramEnd::TimedOut => Err(Stopped::TimedOut(time)),
-        ProgramEnd::OutOfMemory => Err(Stopped::Ended("it used too much memory")),
-        ProgramEnd::OutputLimit => Err(Stopped::Ended("it wrote too much output")),
+        ProgramEnd::TimedOut => Err(CommandStop::TimedOut(time)),
+        ProgramEnd::OutOfMemory => Err(CommandStop::Ended("it used too much memory")),
+        ProgramEnd::OutputLimit => Err(CommandStop::Ended("it wrote too much output")),
     }
 }
 
@@ -147,11 +148,11 @@ impl Default for StreamFiles {
     }
 }
 
-impl Stopped {
+impl CommandStop {
     /// Returns the sentence about a command.
     pub(super) fn message(&self, command: &str) -> String {
         match self {
-            Self::TimedOut(time) => format!("{command} was stopped after {time:?}"),
+            Self::TimedOut(time) => format!("{command} was stopped after {}", duration(*time)),
             Self::Ended(why) => format!("{command} was stopped: {why}"),
         }
     }

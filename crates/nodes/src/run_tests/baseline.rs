@@ -1,0 +1,219 @@
+//! The tests of a run by name, and their comparison with those of an earlier run.
+//!
+//! A change can make tests pass by letting them disappear: by other settings of the runner, by a removed function, or by a
+//! skip. The numbers of two runs do not show that, so each test is compared by its name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use graphrun_sandbox::{Allowed, ItemOutcome, TestItem};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::TestResult;
+
+/// The most tests that a reason names.
+const NAMED_MAX: usize = 10;
+
+/// A test of a run, for the comparison with a later run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BaselineTest {
+    /// The file of the test in the tested files; empty if the runner does not name it.
+    pub file: String,
+    /// The name of the test in its file, or among all tests.
+    pub name: String,
+    /// How it ended.
+    pub outcome: BaselineOutcome,
+}
+
+/// How a test ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BaselineOutcome {
+    /// It passed.
+    Passed,
+    /// It failed, or did not run.
+    Failed,
+    /// It was skipped, or is expected to fail.
+    Skipped,
+}
+
+/// How the tests of a run differ from those of its baseline, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TestDifference {
+    /// Tests that are gone, although their file is there or the runner does not name it.
+    pub missing: Vec<String>,
+    /// Tests that are gone with their file.
+    pub removed: Vec<String>,
+    /// Tests that are skipped or expected to fail, and were not in the baseline.
+    pub newly_skipped: Vec<String>,
+}
+
+impl BaselineTest {
+    /// Returns a test. A file that is none of the tested ones is a part of its name.
+    pub(super) fn of(item: TestItem, files: &BTreeSet<String>) -> Self {
+        let TestItem { file, name, outcome } = item;
+        let outcome = match outcome {
+            ItemOutcome::Passed => BaselineOutcome::Passed,
+            ItemOutcome::Failed => BaselineOutcome::Failed,
+            ItemOutcome::Skipped => BaselineOutcome::Skipped,
+        };
+        if file.is_empty() || files.contains(&file) {
+            return Self { file, name, outcome };
+        }
+        Self { file: String::new(), name: format!("{file}::{name}"), outcome }
+    }
+
+    fn key(&self) -> (&str, &str) {
+        (&self.file, &self.name)
+    }
+
+    /// Returns the test without parameters. A run that does not reach the parameters of a test knows only that.
+    fn bare_key(&self) -> (&str, &str) {
+        (&self.file, self.name.split('[').next().unwrap_or_default())
+    }
+
+    fn shown(&self) -> String {
+        let Self { file, name, .. } = self;
+        if file.is_empty() { name.clone() } else { format!("{file}::{name}") }
+    }
+}
+
+impl TestDifference {
+    /// Compares the tests of a run with those before it.
+    pub(super) fn between(
+        before: &[BaselineTest],
+        now: &[BaselineTest],
+        files: &BTreeSet<String>,
+    ) -> Self {
+        let known: BTreeMap<_, _> = before.iter().map(|it| (it.key(), it.outcome)).collect();
+        let found: BTreeSet<_> = now.iter().flat_map(|it| [it.key(), it.bare_key()]).collect();
+        let is_gone = |it: &&BaselineTest| !found.contains(&it.key());
+        let (missing, removed): (Vec<_>, Vec<_>) = before
+            .iter()
+            .filter(is_gone)
+            .partition(|it| it.file.is_empty() || files.contains(&it.file));
+        let was_skipped = |it: &BaselineTest| {
+            let outcome = known.get(&it.key()).or_else(|| known.get(&it.bare_key()));
+            outcome == Some(&BaselineOutcome::Skipped)
+        };
+        let newly_skipped =
+            now.iter().filter(|it| it.outcome == BaselineOutcome::Skipped && !was_skipped(it));
+        let names = |tests: Vec<&BaselineTest>| -> Vec<String> {
+            let names: BTreeSet<String> = tests.into_iter().map(BaselineTest::shown).collect();
+            names.into_iter().collect()
+        };
+        Self {
+            missing: names(missing),
+            removed: names(removed),
+            newly_skipped: names(newly_skipped.collect()),
+        }
+    }
+
+    /// Takes a pass away from a run whose difference is not allowed, and adds the reasons to its output.
+    pub(super) fn judge(&self, result: TestResult, allow: &BTreeSet<Allowed>) -> TestResult {
+        let reasons = [
+            (Allowed::Missing, &self.missing, "of the baseline are gone"),
+            (Allowed::Skip, &self.newly_skipped, "are skipped or expected to fail, and were not"),
+        ];
+        let mut output = result.error_output.clone();
+        let mut is_refused = false;
+        for (allowed, names, what) in reasons {
+            if names.is_empty() || allow.contains(&allowed) {
+                continue;
+            }
+            is_refused = true;
+            let more = names.len().saturating_sub(NAMED_MAX);
+            let more = if more > 0 { format!(", {more} more") } else { String::new() };
+            let named = names[..names.len().min(NAMED_MAX)].join(", ");
+            let count = names.len();
+            if !output.is_empty() && !output.ends_with('\n') {
+                output.push('\n');
+            }
+            let reason = format!("not passed: {count} tests {what}: {named}{more}");
+            output.push_str(&reason);
+        }
+        if !is_refused {
+            return result;
+        }
+        TestResult { passed: false, ..result }.with_output(&output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tests(all: &[(&str, &str, BaselineOutcome)]) -> Vec<BaselineTest> {
+        let of = |(file, name, outcome): &(&str, &str, BaselineOutcome)| BaselineTest {
+            file: (*file).to_owned(),
+            name: (*name).to_owned(),
+            outcome: *outcome,
+        };
+        all.iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_test_is_gone_with_its_file_or_without_it() {
+        use BaselineOutcome::{Failed, Passed};
+        let before = tests(&[
+            ("a.py", "kept", Passed),
+            ("a.py", "gone", Failed),
+            ("a.py", "one[1]", Passed),
+            ("a.py", "one[2]", Passed),
+            ("a.py", "unread", Failed),
+            ("b.py", "gone", Passed),
+            ("", "pkg.TestGone", Passed),
+        ]);
+        let now = tests(&[
+            ("a.py", "kept", Failed),
+            ("a.py", "one[2]", Passed),
+            ("a.py", "unread[x]", Passed),
+            ("a.py", "new", Passed),
+        ]);
+        let files = ["a.py".to_owned()].into();
+        let difference = TestDifference::between(&before, &now, &files);
+        assert_eq!(difference.missing, ["a.py::gone", "a.py::one[1]", "pkg.TestGone"]);
+        assert_eq!(difference.removed, ["b.py::gone"]);
+        assert!(difference.newly_skipped.is_empty());
+    }
+
+    #[test]
+    fn a_skip_counts_unless_the_same_test_was_skipped() {
+        use BaselineOutcome::{Failed, Passed, Skipped};
+        let before = tests(&[
+            ("a.py", "old", Skipped),
+            ("a.py", "module", Skipped),
+            ("a.py", "broken", Failed),
+            ("a.py", "fine", Passed),
+        ]);
+        let now = tests(&[
+            ("a.py", "old", Skipped),
+            ("a.py", "module[1]", Skipped),
+            ("a.py", "broken", Skipped),
+            ("a.py", "fine", Passed),
+            ("a.py", "new", Skipped),
+        ]);
+        let difference = TestDifference::between(&before, &now, &["a.py".to_owned()].into());
+        assert_eq!(difference.newly_skipped, ["a.py::broken", "a.py::new"]);
+        assert!(difference.missing.is_empty() && difference.removed.is_empty());
+    }
+
+    #[test]
+    fn a_difference_takes_a_pass_away_unless_it_is_allowed() {
+        let difference = TestDifference {
+            missing: (0..12).map(|it| format!("t{it}")).collect(),
+            removed: vec!["fine".to_owned()],
+            newly_skipped: vec!["s".to_owned()],
+        };
+        let passed = TestResult { passed: true, ..TestResult::default() };
+        let judged = difference.judge(passed.clone(), &[Allowed::Skip].into());
+        assert!(!judged.passed);
+        let named = "not passed: 12 tests of the baseline are gone: t0, t1,";
+        assert!(judged.error_output.starts_with(named), "{}", judged.error_output);
+        assert!(judged.error_output.ends_with("t9, 2 more"), "{}", judged.error_output);
+        let judged = difference.judge(passed.clone(), &[Allowed::Missing].into());
+        assert!(judged.error_output.ends_with("and were not: s"), "{}", judged.error_output);
+        let allow = [Allowed::Missing, Allowed::Skip].into();
+        assert_eq!(difference.judge(passed.clone(), &allow), passed);
+    }
+}

@@ -1,0 +1,51 @@
+//! A test by its name, for the comparison of two runs.
+
+use super::command_tests::TestCounts;
+
+/// A test that a runner found, and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestItem {
+    /// The file of the test, from the work folder; empty if the runner does not name it.
+    pub file: String,
+    /// Its name in the file; without a file, its name among all tests.
+    pub name: String,
+    /// How it ended.
+    pub outcome: ItemOutcome,
+}
+
+/// How a test ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemOutcome {
+    /// It passed.
+    Passed,
+    /// It failed, or did not run.
+    Failed,
+    /// It was skipped, or is expected to fail.
+    Skipped,
+}
+
+/// The tests of a report.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Tally {
+    /// The number of tests by outcome. A file or package that could not be loaded counts as a failure without a name.
+    pub(super) counts: TestCounts,
+    /// The tests that the report names.
+    pub(super) items: Vec<TestItem>,
+}
+
+impl Tally {
+    /// Counts a test.
+    pub(super) fn add(&mut self, file: &str, name: impl Into<String>, outcome: ItemOutcome) {
+        match outcome {
+            ItemOutcome::Passed => self.counts.passed += 1,
+            ItemOutcome::Failed => self.counts.failed += 1,
+            ItemOutcome::Skipped => self.counts.skipped += 1,
+        }
+        self.items.push(TestItem { file: from_box(file), name: name.into(), outcome });
+    }
+}
+
+/// Returns a path inside from the work folder.
+pub(super) fn from_box(path: &str) -> String {
+    path.strip_prefix("/box/").unwrap_or(path).to_owned()
+}
