@@ -230,7 +230,8 @@ async fn a_node_chooses_targets_and_clears_fields() {
         .node("other", other)
         .node("item", item)
         .edge(START, "clears")
-        .goto("clears", ["other", "item"])
+        .goto("clears", ["other"])
+        .dispatches("clears", ["item"])
         .may_clear("clears", ["draft"])
         .edge("other", END)
         .edge("item", END)
@@ -317,7 +318,7 @@ async fn a_dispatch_may_have_a_timeout_of_its_own() {
                 "choose".into(),
             ]
         })
-        .goto("choose", ["work"])
+        .dispatches("choose", ["work"])
         .catch("work", ErrorKind::Timeout, "late")
         .node("late", nothing)
         .edge("late", END)
@@ -429,4 +430,43 @@ async fn a_used_up_limit_of_tokens_stops_no_node_without_models() {
     let limits = Limits { tokens: Some(50_000), exhausted, ..Limits::default() };
     let log = log_of(graph.limits(limits)).await;
     assert_eq!(log, ["asks", "plain", "declared", "flush"]);
+}
+
+#[tokio::test]
+async fn a_node_dispatches_and_chooses_only_as_it_declares() {
+    let graph = |command: fn() -> graphrun::graph::Go| {
+        board()
+            .node("a", move || async move { Ok::<_, NodeError>(command()) })
+            .node("b", nothing)
+            .edge(START, "a")
+            .edge("a", END)
+            .edge("b", END)
+    };
+    let (by_name, by_item) = (|| goto("b"), || goto(dispatch("b", &1)));
+    for (graph, expected) in [
+        (graph(by_name).goto("a", ["b"]), None),
+        (graph(by_item).dispatches("a", ["b"]), None),
+        (graph(by_name).dispatches("a", ["b"]), Some("which is not declared with `goto`")),
+        (graph(by_item).goto("a", ["b"]), Some("which is not declared with `dispatches`")),
+    ] {
+        let ended = graph.compile().unwrap().invoke::<Board>(&()).await;
+        let error = ended.err().map(|it| it.to_string());
+        let contains = expected.is_none_or(|it| error.as_ref().is_some_and(|of| of.contains(it)));
+        assert!(contains && error.is_some() == expected.is_some(), "{expected:?}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_route_by_name_to_a_node_of_items_fails_before_the_node() {
+    async fn counts(Item(item): Item<u32>) -> Result<Log, NodeError> {
+        Ok(logged(item.to_string()))
+    }
+    let graph = |next: fn() -> Next| {
+        let graph = board().node("a", nothing).node("counts", counts).edge(START, "a");
+        graph.route("a", ["counts", END], move |_: &Board| [next()]).edge("counts", END)
+    };
+    assert_eq!(log_of(graph(|| dispatch("counts", &7).into())).await, ["7"]);
+    let error = graph(|| "counts".into()).compile().unwrap().invoke::<Board>(&()).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("the route chose `counts` without the item that it takes"), "{error}");
 }

@@ -1,14 +1,21 @@
 //! Threads: turns of one run, each with new input on the state of the turns before.
 
-use std::{collections::BTreeSet, error::Error as _, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error as _,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::future::{join, join_all};
 use graphrun::{
-    checkpoint::{Checkpointer, Mapping},
+    checkpoint::{Checkpointer, ForkSource, Mapping, RunInfo, Turns},
+    id::Step,
     prelude::*,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 struct Chat {
@@ -167,14 +174,16 @@ async fn a_turn_on_a_changed_graph_follows_the_rules_of_resume() {
     assert_eq!(anew.output::<Chat>().unwrap().lines, ["one"]);
 }
 
+fn storages(folder: &tempfile::TempDir) -> [Arc<dyn Checkpointer>; 2] {
+    let on_disk = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
+    [Arc::new(InMemoryStorage::default()), Arc::new(on_disk.on_the_same_thread())]
+}
+
 /// The load at the beginning of a turn is the part of its cost that could grow.
 #[tokio::test]
 async fn a_turn_reads_no_more_entries_after_many_turns() {
     let folder = tempfile::TempDir::new().unwrap();
-    let on_disk = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
-    let storages: [Arc<dyn Checkpointer>; 2] =
-        [Arc::new(InMemoryStorage::default()), Arc::new(on_disk.on_the_same_thread())];
-    for storage in storages {
+    for storage in storages(&folder) {
         let engine = engine(chat()).with_storage(Arc::clone(&storage));
         let mut read = BTreeSet::new();
         for turn in 1..=400 {
@@ -318,4 +327,105 @@ async fn a_stream_has_no_private_fields() {
             }
         }
     }
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+struct Talk {
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "messages"))]
+    messages: Vec<serde_json::Value>,
+}
+
+fn talk() -> Engine {
+    async fn listen() -> Result<(), NodeError> {
+        Ok(())
+    }
+    let graph = GraphBuilder::new::<Talk>("talk").node("listen", listen);
+    engine(graph.edge(START, "listen").edge("listen", END))
+}
+
+/// A program may hold an id for as long as it likes.
+#[tokio::test]
+async fn an_id_of_a_removed_message_is_never_given_again() {
+    let folder = tempfile::TempDir::new().unwrap();
+    for storage in storages(&folder) {
+        let engine = talk().with_storage(Arc::clone(&storage));
+        let ids = async |thread: &str, write: serde_json::Value| {
+            let end = engine.turn(thread, &json!({ "messages": write })).await.unwrap();
+            let messages = end.output::<Talk>().unwrap().messages;
+            messages.iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let (text, remove) = (json!({"text": "x"}), |id: &str| json!({"id": id, "remove": true}));
+        assert_eq!(ids("t", json!([text, text])).await, ["m1", "m2"]);
+        assert_eq!(ids("t", remove("m2")).await, ["m1"]);
+        assert_eq!(ids("t", text.clone()).await, ["m1", "m3"]);
+        assert_eq!(ids("t", remove("__remove_all__")).await, [""; 0]);
+        // A fork continues the numbers, also those of messages that its new value drops.
+        let thread = storage.find("t").await.unwrap();
+        let field = graphrun::id::ChannelName::parse("messages").unwrap();
+        for (fork, step, set, expected) in [
+            ("fork", thread.step, None, "m4"),
+            ("set", Step(5), Some((field, Some(json!([])))), "m4"),
+        ] {
+            let from = ForkSource { run: thread.info.id.clone(), name: "t".into(), step };
+            let info = RunInfo { name: fork.into(), ..RunInfo::new("talk") };
+            engine.fork(info, from, set.into_iter().collect()).await.unwrap();
+            assert_eq!(ids(fork, text.clone()).await, [expected], "{fork}");
+        }
+        assert_eq!(ids("t", text).await, ["m4"]);
+    }
+}
+
+#[tokio::test]
+async fn a_thread_is_forked_at_the_end_of_a_turn() {
+    let storage: Arc<dyn Checkpointer> = Arc::new(InMemoryStorage::default());
+    let engine = engine(chat()).with_storage(Arc::clone(&storage));
+    let ends = join_all(
+        ["one", "two"].map(|it| async { engine.turn("t", &say(it)).queued().await.unwrap() }),
+    );
+    let first = ends.await.remove(0);
+    let from = ForkSource { run: first.run.clone(), name: "t".into(), step: first.position.step };
+    let info = RunInfo { name: "fork".into(), ..RunInfo::new("chat") };
+    engine.fork(info, from.clone(), BTreeMap::new()).await.unwrap();
+    let forked = storage.find("fork").await.unwrap();
+    assert_eq!(
+        (forked.status, forked.turns),
+        (Status::Done, Some(Turns { count: 1, has_ended: true }))
+    );
+    let end = engine.turn("fork", &say("other")).await.unwrap();
+    assert_eq!(end.output::<Chat>().unwrap().lines, ["one", "other"]);
+    assert_eq!(storage.find("fork").await.unwrap().turns.unwrap().count, 2);
+
+    // A run that is no thread takes no turns.
+    let run = engine.run(&say("one")).await.unwrap();
+    let from = ForkSource { run: run.run, step: run.position.step, ..from };
+    let refused = engine.fork(RunInfo::new("chat"), from, BTreeMap::new()).await.unwrap_err();
+    assert!(matches!(refused, RunError::Revise(graphrun::engine::ReviseError::AtItsEnd)));
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_the_wait_of_a_queued_turn() {
+    async fn waits(ctx: NodeContext) -> Result<(), NodeError> {
+        ctx.get::<Arc<tokio::sync::Notify>>()?.notified().await;
+        Ok(())
+    }
+    let graph = GraphBuilder::new::<Chat>("chat").node("waits", waits);
+    let notify = Arc::new(tokio::sync::Notify::new());
+    let engine = engine(graph.edge(START, "waits").edge("waits", END));
+    let engine = engine.provide(Arc::clone(&notify));
+    notify.notify_one();
+    engine.turn("t", &say("first")).await.unwrap();
+    let open = engine.turn("t", &say("one")).start().await.unwrap();
+    // The second one waits for the lease, the third one for its place in the queue.
+    let shutdown = ShutdownHandle::default();
+    let turn = || engine.turn("t", &say("two")).queued().with_shutdown(&shutdown).into_future();
+    let (second, third, ()) = futures_util::join!(turn(), turn(), async {
+        tokio::task::yield_now().await;
+        shutdown.drain();
+    });
+    for refused in [second, third] {
+        assert!(matches!(refused.unwrap_err(), RunError::NotBegun { .. }));
+    }
+    notify.notify_one();
+    assert_eq!(open.outcome().await.unwrap().status, Status::Done);
 }

@@ -35,6 +35,9 @@ pub(super) struct Args {
     /// The thread to continue or to begin [default: a new one]
     #[arg(long, value_name = "ID", value_parser = parse_thread, conflicts_with = "run_id")]
     thread: Option<String>,
+    /// Wait with each turn until the other turns of the thread have ended, instead of refusing it
+    #[arg(long)]
+    queue: bool,
     /// The field of the input that takes your lines [default: the first one]
     #[arg(long, value_name = "FIELD")]
     field: Option<String>,
@@ -64,7 +67,8 @@ impl Args {
             let storage = RunStorage { globals, database: &database, checkpointer };
             let (run, info) = self.new.prepare(&storage, new, thread).await?;
             let output = workflow.output.iter().map(ChannelName::to_string).collect();
-            let chat = Chat { run, info, workflow, field, given: self.input, output };
+            let (given, is_queued) = (self.input, self.queue);
+            let chat = Chat { run, info, workflow, field, given, output, is_queued };
             chat.talk().await
         })
     }
@@ -81,6 +85,8 @@ struct Chat<'a> {
     given: Vec<InputFlag>,
     /// The fields of a reply.
     output: Vec<String>,
+    /// Whether turns wait for other turns of the thread.
+    is_queued: bool,
 }
 
 impl Chat<'_> {
@@ -103,7 +109,8 @@ impl Chat<'_> {
             let mut flags = self.given.clone();
             flags.push(InputFlag::Text { key: self.field.clone(), text: line });
             let input = input::read(&flags, &self.workflow.schema, &self.workflow.input)?;
-            let turn = Begin::Turn(Box::new(self.info.clone()), input);
+            let info = Box::new(self.info.clone());
+            let turn = Begin::Turn { info, input, is_queued: self.is_queued };
             match self.run.drive_to_stop(turn, &mut lines, &mut signals).await? {
                 DriveOutcome::Stopped { end, .. } if end.status == Status::Done => {
                     let reply = self.reply(before.as_ref(), &end.state);

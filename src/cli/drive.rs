@@ -67,7 +67,7 @@ pub(super) enum Begin {
     /// A new run, with its input.
     Start(Box<RunInfo>, Update),
     /// A turn of the thread that has the name of this run, with its input.
-    Turn(Box<RunInfo>, Update),
+    Turn { info: Box<RunInfo>, input: Update, is_queued: bool },
     /// From its last checkpoint, with answers.
     Resume(Answers),
     /// With the failed tasks; with those of one node only, if one is named.
@@ -129,7 +129,7 @@ impl Run<'_> {
         begin: Begin,
         lines: &mut StdinLines,
     ) -> Result<StoppedRun, CliError> {
-        let is_turn = matches!(begin, Begin::Turn(..));
+        let is_turn = matches!(begin, Begin::Turn { .. });
         let outcome = self.drive_to_stop(begin, lines, &mut listen()?).await?;
         if let DriveOutcome::Stopped { end, .. } = &outcome {
             self.warn_of_late_messages(end).await?;
@@ -208,6 +208,10 @@ impl Run<'_> {
                 print_message(&format!("run {} is {} already", self.name, status.as_str()));
                 Ok(DriveOutcome::AlreadyEnded)
             }
+            Err(error @ RunError::NotBegun { .. }) => {
+                let refused = CliError::from(error);
+                Err(signal.map(Signal::exit).into_iter().fold(refused, CliError::with_exit))
+            }
             Err(error) if is_saved => Err(self.failure(error)),
             Err(error) => Err(self.refused(error).await),
         }
@@ -221,8 +225,9 @@ impl Run<'_> {
                 Begin::Start(info, input) => {
                     drive(engine.run(input).with_info(*info), sink, &shutdown).await
                 }
-                Begin::Turn(info, input) => {
+                Begin::Turn { info, input, is_queued } => {
                     let turn = engine.turn(info.name.clone(), input).with_info(*info);
+                    let turn = if is_queued { turn.queued() } else { turn };
                     drive(turn, sink, &shutdown).await
                 }
                 Begin::Resume(answers) => {
@@ -262,8 +267,7 @@ impl Run<'_> {
         match outcome {
             // The turn of a thread may have joined a run that another process has begun meanwhile.
             DriveOutcome::Stopped { end, signal } => {
-                let checkpointer = self.checkpointer.as_ref();
-                let report = RunReport::read_end(checkpointer, end, self.database).await?;
+                let report = self.report_of_turn(&end.run, Some(end)).await?;
                 Ok(self.stopped(report, *signal))
             }
             DriveOutcome::AlreadyEnded => self.report_from_storage(None).await,
@@ -272,8 +276,15 @@ impl Run<'_> {
 
     /// Returns the report of the saved run, with the exit code.
     async fn report_from_storage(&self, signal: Option<Signal>) -> Result<StoppedRun, CliError> {
-        let report = RunReport::read(self.checkpointer.as_ref(), &self.id, self.database).await?;
-        Ok(self.stopped(report, signal))
+        Ok(self.stopped(self.report_of_turn(&self.id, None).await?, signal))
+    }
+
+    async fn report_of_turn(
+        &self,
+        run: &RunId,
+        end: Option<&RunEnd>,
+    ) -> Result<RunReport, CliError> {
+        RunReport::read_turn(self.checkpointer.as_ref(), run, end, self.database).await
     }
 
     fn stopped(&self, report: RunReport, signal: Option<Signal>) -> StoppedRun {
@@ -535,6 +546,7 @@ impl From<RunError> for CliError {
             RunError::Closed { .. }
             | RunError::TurnOpen { .. }
             | RunError::NotThread { .. }
+            | RunError::NotBegun { .. }
             | RunError::AlreadyEnded(_)
             | RunError::NotFailed(_) => Self::new(Exit::NotResumable, error.to_string()),
             RunError::NotDone { .. } | RunError::Output(_) | RunError::Dropped { .. } => {

@@ -29,6 +29,9 @@ pub(super) struct Args {
     /// first turn starts a run with this name
     #[arg(long, value_name = "ID", value_parser = parse_thread, conflicts_with = "run_id")]
     thread: Option<String>,
+    /// Wait until the other turns of the thread have ended, instead of refusing this one
+    #[arg(long, requires = "thread")]
+    queue: bool,
     #[command(flatten)]
     new: NewRunArgs,
     #[command(flatten)]
@@ -53,7 +56,7 @@ impl Args {
             let (run, info) = self.new.prepare(&storage, new, thread).await?;
             let info = Box::new(info);
             let begin = match self.thread {
-                Some(_) => Begin::Turn(info, input),
+                Some(_) => Begin::Turn { info, input, is_queued: self.queue },
                 None => Begin::Start(info, input),
             };
             run.drive(begin, &mut StdinLines::default()).await?.print(globals)

@@ -15,6 +15,8 @@ use super::{
     runtime::block_on,
     set::{SetArgs, SetKind},
     stdin_lines::StdinLines,
+    terminal::print_message,
+    words::shell_word,
 };
 use crate::{
     checkpoint::ForkSource,
@@ -72,6 +74,8 @@ impl Args {
                 graph
             };
             let (id, name) = (info.id.clone(), info.name.clone());
+            // A thread may be forked at the end of a turn, where nothing is left to run.
+            let has_ended = found.position.frontier.is_empty();
             let from = ForkSource {
                 run: found.info.id.clone(),
                 name: found.info.name.clone(),
@@ -92,9 +96,14 @@ impl Args {
                 });
                 before.into_iter().fold(refused, CliError::with_help)
             })?;
-            if self.no_run {
+            if self.no_run || has_ended {
                 let report = RunReport::read(checkpointer.as_ref(), &id, &database).await?;
                 print_new_report(&report, globals, &database)?;
+                let verb =
+                    format!("execute {} --thread", shell_word(&origin.workflow.to_string_lossy()));
+                if has_ended && let Some(turn) = database.command(&verb, &name) {
+                    print_message(&format!("next turn: {}", globals.stderr.command(&turn)));
+                }
                 return Ok(Exit::Done);
             }
             let run = Run { globals, database: &database, checkpointer, engine, id, name, reports };

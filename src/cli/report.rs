@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        AskedQuestions, Checkpointer, Commit, Detail, ENTRIES_AT_ONCE, Outcome, Position, SavedRun,
-        TaskRecord, next_due, open_questions,
+        AskedQuestions, CheckpointError, Checkpointer, Commit, Detail, ENTRIES_AT_ONCE,
+        JournalEntry, Outcome, RunHistory, SavedRun, TaskRecord, next_due, open_questions,
     },
     engine::{RunEnd, failures},
     event::{Event, Report as TaskReport, RunEvent, Status, Usage},
@@ -94,7 +94,7 @@ pub(super) struct FailureLine {
 }
 
 impl RunReport {
-    /// Reads the report of a run from the database.
+    /// Reads the report of a run, with all turns if it is a thread, from the database.
     ///
     /// # Errors
     ///
@@ -104,43 +104,26 @@ impl RunReport {
         run: &RunId,
         database: &Database,
     ) -> Result<Self, CliError> {
-        Self::read_until(checkpointer, run, database, None).await
+        let details = Details::read(checkpointer, run, 0, None).await?;
+        let saved = checkpointer.load(run).await?;
+        let usage = saved.position.total_usage();
+        Ok(Self::new(saved, details, usage, database))
     }
 
-    /// Reads the report of a run that has ended like this, although another process may have continued its thread meanwhile.
-    pub(super) async fn read_end(
-        checkpointer: &dyn Checkpointer,
-        end: &RunEnd,
-        database: &Database,
-    ) -> Result<Self, CliError> {
-        Self::read_until(checkpointer, &end.run, database, Some(end)).await
-    }
-
-    async fn read_until(
+    /// Reads the report of the current turn of a run; a run that is no thread has only one. The earlier turns are not
+    /// read, so their number does not matter.
+    ///
+    /// With `end`, the turn has ended like this, although another process may have continued the thread meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub(super) async fn read_turn(
         checkpointer: &dyn Checkpointer,
         run: &RunId,
-        database: &Database,
         end: Option<&RunEnd>,
+        database: &Database,
     ) -> Result<Self, CliError> {
-        // Read in pages, since a run may have more entries than fit in memory.
-        let (mut asked, mut trace, mut events) = (AskedQuestions::default(), vec![], vec![]);
-        let mut after = 0;
-        let is_later = |it: &Commit| end.is_some_and(|end| it.position.step > end.position.step);
-        'pages: loop {
-            let page =
-                checkpointer.entries(run, after, ENTRIES_AT_ONCE, Detail::WithoutValues).await?;
-            let Some(last) = page.last() else { break };
-            after = last.number;
-            for logged in page {
-                if logged.entry.commit.as_ref().is_some_and(is_later) {
-                    break 'pages;
-                }
-                asked.add(&logged);
-                trace.extend(logged.entry.records.iter().filter_map(TraceLine::new));
-                events.extend(logged.entry.events.into_iter().filter(is_reported));
-            }
-        }
-        let answers = asked.questions.into_iter().filter_map(AnswerLine::of).collect();
         let mut saved = checkpointer.load(run).await?;
         if let Some(end) = end.filter(|it| saved.position.step > it.position.step) {
             saved.summary.status = end.status;
@@ -153,16 +136,16 @@ impl RunReport {
             saved.values = values.filter_map(named).collect();
             saved.records.clear();
         }
-        Ok(Self { answers, ..Self::new(saved, trace, &events, database) })
+        let before = last_entry_before_turn(checkpointer, run, &saved).await?;
+        let details = Details::read(checkpointer, run, before, end).await?;
+        let usage = saved.position.used.usage;
+        Ok(Self::new(saved, details, usage, database))
     }
 
-    fn new(
-        saved: SavedRun,
-        mut trace: Vec<(TaskId, TraceLine)>,
-        events: &[RunEvent],
-        database: &Database,
-    ) -> Self {
+    /// Makes the report of a run whose committed steps have this usage.
+    fn new(saved: SavedRun, details: Details, usage: Usage, database: &Database) -> Self {
         let SavedRun { summary, position, values, records: open, .. } = saved;
+        let Details { asked, mut trace, events } = details;
         let questions = open_questions(&position, &open);
         // A task may have several records; their order stays.
         trace.sort_by_key(|it| it.0);
@@ -185,13 +168,13 @@ impl RunReport {
             reason: summary.reason,
             steps: position.step.0,
             state: state(&output, &private, values),
-            usage: total_usage(&position, &open),
+            usage: with_open_tasks(usage, &open),
             trace: trace.into_iter().map(|it| it.1).collect(),
             questions: questions.into_iter().map(QuestionLine::from).collect(),
-            answers: Vec::new(),
-            artifacts: artifacts(events, &folders),
+            answers: asked.questions.into_iter().filter_map(AnswerLine::of).collect(),
+            artifacts: artifacts(&events, &folders),
             branches: folders.iter().filter_map(BranchLine::of).collect(),
-            by_node: usage_by_node(events),
+            by_node: usage_by_node(&events),
             uncommitted: { open.iter().filter(|it| has_written(it)) }
                 .map(|it| it.node.clone())
                 .collect(),
@@ -217,6 +200,70 @@ impl RunReport {
             _ => Exit::of(self.status),
         }
     }
+}
+
+/// What a report has of the entries of a run.
+#[derive(Debug, Default)]
+struct Details {
+    asked: AskedQuestions,
+    trace: Vec<(TaskId, TraceLine)>,
+    events: Vec<RunEvent>,
+}
+
+impl Details {
+    /// Reads the entries after this one, until the step at which the run has ended.
+    async fn read(
+        history: &(impl RunHistory + ?Sized),
+        run: &RunId,
+        mut after: u64,
+        end: Option<&RunEnd>,
+    ) -> Result<Self, CheckpointError> {
+        let mut details = Self::default();
+        let is_later = |it: &Commit| end.is_some_and(|end| it.position.step > end.position.step);
+        // Read in pages, since a run may have more entries than fit in memory.
+        loop {
+            let page = history.entries(run, after, ENTRIES_AT_ONCE, Detail::WithoutValues).await?;
+            let Some(last) = page.last() else { return Ok(details) };
+            after = last.number;
+            for logged in page {
+                if logged.entry.commit.as_ref().is_some_and(is_later) {
+                    return Ok(details);
+                }
+                details.add(logged);
+            }
+        }
+    }
+
+    fn add(&mut self, logged: JournalEntry) {
+        self.asked.add(&logged);
+        self.trace.extend(logged.entry.records.iter().filter_map(TraceLine::new));
+        self.events.extend(logged.entry.events.into_iter().filter(is_reported));
+    }
+}
+
+/// Returns the number of the last entry before the current turn, or zero in the first turn. It searches from the end.
+async fn last_entry_before_turn(
+    history: &(impl RunHistory + ?Sized),
+    run: &RunId,
+    SavedRun { position, last_entry, .. }: &SavedRun,
+) -> Result<u64, CheckpointError> {
+    if position.earlier.turns == 0 {
+        return Ok(0);
+    }
+    let mut end = *last_entry;
+    while end > 0 {
+        let before = end.saturating_sub(ENTRIES_AT_ONCE as u64);
+        let page = history.entries(run, before, ENTRIES_AT_ONCE, Detail::WithoutValues).await?;
+        // The first commit of a turn takes in its input.
+        let begins = |it: &&JournalEntry| {
+            it.entry.commit.as_ref().is_some_and(|it| it.position.step.0 == position.earlier.steps)
+        };
+        if let Some(first) = page.iter().find(begins) {
+            return Ok(first.number - 1);
+        }
+        end = before;
+    }
+    Ok(0)
 }
 
 impl BranchLine {
@@ -297,10 +344,9 @@ fn as_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Err
     line.serialize(serializer)
 }
 
-/// Returns the usage of models, including the tasks of the open step.
-fn total_usage(position: &Position, open: &[TaskRecord]) -> Usage {
+/// Returns this usage of models with that of the tasks of the open step.
+fn with_open_tasks(mut usage: Usage, open: &[TaskRecord]) -> Usage {
     let last: BTreeMap<TaskId, &Usage> = open.iter().map(|it| (it.task, &it.usage)).collect();
-    let mut usage = position.total_usage();
     for it in last.into_values() {
         usage.add(it);
     }
@@ -384,8 +430,15 @@ fn usage_by_node(events: &[RunEvent]) -> Vec<(NodeName, Usage)> {
 #[cfg(test)]
 pub(super) fn sample(status: &str) -> RunReport {
     let (saved, records, events) = saved_sample(status);
+    sample_report(saved, &records, events)
+}
+
+#[cfg(test)]
+fn sample_report(saved: SavedRun, records: &[TaskRecord], events: Vec<RunEvent>) -> RunReport {
     let trace = records.iter().filter_map(TraceLine::new).collect();
-    RunReport::new(saved, trace, &events, &Database::default())
+    let usage = saved.position.total_usage();
+    let details = Details { trace, events, ..Details::default() };
+    RunReport::new(saved, details, usage, &Database::default())
 }
 
 /// Returns the saved entries of a run: one task failed without a key, which was added later.
@@ -441,14 +494,10 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
             "report": {"kind": "artifact", "path": path}}),
         )
     };
-    let events = [
-        done(1, "qc"),
-        done(2, "sse"),
-        done(3, "qc"),
-        wrote(4, "/out/b"),
-        wrote(5, "/out/a"),
-        wrote(6, "/out/b"),
-    ];
+    let calls = [(1, "qc"), (2, "sse"), (3, "qc")].map(|(seq, node)| done(seq, node));
+    let files = [(4, "/out/b"), (5, "/out/a"), (6, "/out/b")];
+    let events: Vec<RunEvent> =
+        calls.into_iter().chain(files.map(|(seq, path)| wrote(seq, path))).collect();
     let origin = Origin::new(
         std::path::Path::new("/w.yaml"),
         std::path::Path::new("/out"),
@@ -461,6 +510,7 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
         summary: crate::checkpoint::RunSummary {
             lease: None,
             updated: String::new(),
+            turns: None,
             info: crate::checkpoint::RunInfo {
                 id: RunId::parse("01JABC").unwrap(),
                 name: "calm-otter".into(),
@@ -490,14 +540,31 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
         .into(),
         records: open,
         entries_read: 0,
+        last_entry: 0,
         last_seq: 6,
     };
-    (saved, records, events.into())
+    (saved, records, events)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use async_trait::async_trait;
+
     use super::*;
+    use crate::{
+        checkpoint::{RunJournal as _, SavedCheckpoint},
+        compile::GraphBuilder,
+        engine::Engine,
+        graph::{END, NodeError, START},
+        id::Step,
+        state::Schema,
+        storage::InMemoryStorage,
+    };
 
     #[test]
     fn the_object_has_every_key_of_the_contract() {
@@ -534,8 +601,7 @@ mod tests {
         saved.position.frontier.clear();
         saved.records.clear();
         records.pop();
-        let trace = records.iter().filter_map(TraceLine::new).collect();
-        let report = RunReport::new(saved, trace, &events, &Database::default());
+        let report = sample_report(saved, &records, events);
         assert_eq!((report.exit(), report.resume), (Exit::Failed, None));
         assert!(sample("failed").resume.is_some());
     }
@@ -547,5 +613,59 @@ mod tests {
         assert_eq!(state(&[], &[], values.clone()).len(), 1);
         assert!(state(&["b".to_owned()], &[], values.clone()).is_empty());
         assert!(state(&[], &["a".to_owned()], values).is_empty(), "unless it is private");
+    }
+
+    /// Counts the entries that are read.
+    #[derive(Debug, Default)]
+    struct Counting {
+        storage: Arc<InMemoryStorage>,
+        read: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl RunHistory for Counting {
+        async fn entries(
+            &self,
+            run: &RunId,
+            after: u64,
+            limit: usize,
+            detail: Detail,
+        ) -> Result<Vec<JournalEntry>, CheckpointError> {
+            let entries = self.storage.entries(run, after, limit, detail).await?;
+            self.read.fetch_add(entries.len(), Ordering::Relaxed);
+            Ok(entries)
+        }
+
+        async fn checkpoint_at(
+            &self,
+            run: &RunId,
+            step: Step,
+        ) -> Result<SavedCheckpoint, CheckpointError> {
+            self.storage.checkpoint_at(run, step).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_report_of_a_turn_reads_no_entries_of_earlier_turns() {
+        async fn nothing() -> Result<(), NodeError> {
+            Ok(())
+        }
+        let graph = GraphBuilder::with_schema("w", Schema::default());
+        let graph = graph.node("a", nothing).node("b", nothing);
+        let graph = graph.edge(START, "a").edge("a", "b").edge("b", END).compile().unwrap();
+        let counting = Counting::default();
+        let engine = Engine::new(graph).with_storage(counting.storage.clone());
+        let mut largest = 0;
+        for turn in 1..=200 {
+            let end = engine.turn("t", &()).await.unwrap();
+            let saved = counting.storage.load(&end.run).await.unwrap();
+            let before = last_entry_before_turn(&counting, &end.run, &saved).await.unwrap();
+            let details = Details::read(&counting, &end.run, before, Some(&end)).await.unwrap();
+            let nodes: Vec<&str> = details.trace.iter().map(|it| it.1.node.as_str()).collect();
+            assert_eq!(nodes, ["a", "b"], "turn {turn}");
+            largest = largest.max(counting.read.swap(0, Ordering::Relaxed));
+        }
+        // A page to find the beginning of the turn, and the turn.
+        assert!(largest <= ENTRIES_AT_ONCE + 4, "{largest}");
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    checkpoint::{EntryHash, JournalEntry, Outcome, TaskRecord},
+    checkpoint::{EarlierTurns, EntryHash, JournalEntry, Outcome, Position, TaskRecord},
     id::{NodeName, Step, TaskId},
     state::ChangeKind,
 };
@@ -21,6 +21,9 @@ pub(super) struct HistoryStep {
     pub(super) changes: Vec<ChangedField>,
     /// The next nodes.
     pub(super) next: Vec<NodeName>,
+    /// The number of the turn that begins with the step, after the first one of a thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) turn: Option<u64>,
     /// The workflow after a migration, if the step is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) migrated_to: Option<String>,
@@ -88,11 +91,18 @@ pub(super) fn steps(journal: Vec<JournalEntry>) -> Vec<HistoryStep> {
             ts: entry.events.last().map(|it| it.ts.clone()),
             tasks,
             changes: changes.collect(),
+            turn: begun_turn(&commit.position),
             next: commit.position.frontier.into_iter().map(|it| it.node).collect(),
             migrated_to,
         });
     }
     steps
+}
+
+/// Returns the number of the turn whose input the step of this position has taken in, after the first turn.
+fn begun_turn(position: &Position) -> Option<u64> {
+    let EarlierTurns { turns, steps, .. } = position.earlier;
+    (turns > 0 && steps == position.step.0).then_some(turns + 1)
 }
 
 impl HistoryTask {

@@ -140,7 +140,7 @@ pub(super) fn arrows(graph: &Graph) -> Vec<Arrow> {
             Edge::Route { from, route, .. } => arrows.extend(route.targets().iter().map(|way| {
                 Arrow::new(Some(from), way.to.clone(), Reason::Route(way.label.clone()))
             })),
-            Edge::May { from, to } => {
+            Edge::May { from, to, .. } => {
                 arrows.extend(to.iter().map(|it| Arrow::new(Some(from), it.clone(), Reason::Goto)));
             }
         }

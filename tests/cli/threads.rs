@@ -3,12 +3,16 @@
 use std::{
     fs,
     io::Write as _,
+    net::TcpListener,
     process::{Command, Stdio},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::program::{Ended, Place};
+use super::{
+    program::{Ended, Place, Running, workflow},
+    provider::answer_with,
+};
 
 const PARROT: &str = "graphrun: 1
 name: parrot
@@ -181,4 +185,62 @@ nodes:
     assert!(shown.stdout.contains(line), "{shown}");
     let done = place.run(["resume", "r", "--answer", "q=true", "--output", "json"]).json();
     assert_eq!((done.get("uncommitted"), &done["state"]["a"]), (None, &json!("x")), "{done}");
+}
+
+#[test]
+fn a_thread_is_listed_with_its_turns_and_forked_between_them() {
+    let place = place();
+    let turn = |thread: &str, line: &str| {
+        let field = format!("line={line}");
+        place.run(["execute", "parrot.yaml", "--thread", thread, "-i", &field, "--output", "json"])
+    };
+    turn("t", "one");
+    let second = turn("t", "two").json();
+    let traced = |it: &Value| it["trace"].as_array().unwrap().len();
+    assert_eq!((traced(&second), &second["state"]["said"]), (2, &json!(["one!", "two!"])));
+    assert_eq!(traced(&place.run(["runs", "show", "t", "--output", "json"]).json()), 4);
+    let history = place.run(["runs", "history", "t"]);
+    assert!(history.stdout.contains("turn 2 begins"), "{history}");
+
+    // The first turn ends with step 2.
+    let forked = place.run(["fork", "t@2", "--output", "json"]);
+    assert_eq!(forked.code, 0, "{forked}");
+    let fork = forked.json();
+    assert_eq!((&fork["status"], &fork["state"]["said"]), (&json!("done"), &json!(["one!"])));
+    let name = fork["name"].as_str().unwrap();
+    let next = format!("parrot.yaml --thread {name}\n");
+    assert!(forked.stderr.ends_with(&next), "{forked}");
+    assert_eq!(turn(name, "other").json()["state"]["said"], json!(["one!", "other!"]));
+
+    assert_eq!(turn("open", "bad").code, 1);
+    let listed = place.run(["runs", "list", "--output", "json"]).json();
+    let turns: Vec<&Value> = listed.as_array().unwrap().iter().map(|it| &it["turns"]).collect();
+    let ended = |count: u64| json!({"count": count, "has_ended": true});
+    assert_eq!(turns, [&ended(1), &ended(2), &ended(2)]);
+}
+
+#[test]
+fn a_queued_turn_waits_for_that_of_another_process() {
+    let place = Place::new();
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", provider.local_addr().unwrap());
+    let agent = workflow("agent");
+    let turn = |flags: &[&str]| {
+        let args = ["execute", &agent, "--thread", "t", "-i", "brief=x"];
+        let mut command = place.command(args.iter().chain(flags));
+        command.env("OPENAI_BASE_URL", &url);
+        Running::of(command)
+    };
+    let first = turn(&[]);
+    let (mut call, _) = provider.accept().unwrap();
+    let refused = turn(&[]).rest();
+    assert_eq!(refused.code, 6, "{refused}");
+    let queued = turn(&["--queue"]);
+    answer_with(&mut call, "one");
+    assert_eq!(first.rest().code, 0);
+    answer_with(&mut provider.accept().unwrap().0, "two");
+    let queued = queued.rest();
+    assert!(queued.code == 0 && queued.stderr.contains("turn 2 of t"), "{queued}");
+    let alone = place.run(["execute", &agent, "--queue", "-i", "brief=x"]);
+    assert_eq!(alone.code, 2, "only a turn of a thread can wait: {alone}");
 }

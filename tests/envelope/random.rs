@@ -409,8 +409,11 @@ impl Recipe {
                 }
                 EdgeRecipe::Map(after) => self.map(at, after, graph, dice),
                 EdgeRecipe::May(to) => {
-                    let to = to.iter().map(|it| self.target(at, *it)).collect();
-                    Edge::May { from: from.clone(), to }
+                    let to: Vec<Target> = to.iter().map(|it| self.target(at, *it)).collect();
+                    let by_name =
+                        Edge::May { from: from.clone(), to: to.clone(), is_dispatched: false };
+                    graph.edges.push(by_name);
+                    Edge::May { from: from.clone(), to, is_dispatched: true }
                 }
             };
             graph.edges.push(edge);

@@ -19,6 +19,14 @@ fn a_node_of_items_is_checked_against_what_starts_it() {
     );
     let name = refused(graph().edge(START, "a").route("a", ["counts", END], |_: &Board| "counts"));
     assert!(name.contains("GR022"), "{name}");
+    let chosen = || graph().edge(START, "a").edge("a", END);
+    let by_choice = refused(chosen().goto("a", ["counts"]));
+    assert!(
+        by_choice.contains("GR022: `counts` takes an item, and the choice of `a` starts it"),
+        "{by_choice}"
+    );
+    assert!(chosen().dispatches("a", ["counts"]).compile().is_ok());
+    assert!(refused(chosen().dispatches("a", [END])).contains("GR016"));
     let other_type = graph().edge(START, "a");
     let other_type = other_type.route("a", ["counts"], |_: &Board| vec![dispatch("counts", "one")]);
     let found = refused(other_type);

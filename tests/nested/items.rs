@@ -15,8 +15,8 @@ use graphrun::{
     engine::{Clock, Engine, RunEnd, ShutdownHandle, subgraph},
     event::{Event, EventSink, Report, Status, Usage},
     graph::{
-        ErrorKind, Failure, GraphBuilder, Item, Limits, NodeContext, NodeError, Question, START,
-        dispatch, node_fn,
+        ErrorKind, Failure, GraphBuilder, Item, Limits, NESTED_LEVELS_MAX, NodeContext, NodeError,
+        Question, START, dispatch, node_fn,
     },
     nodes::{Services, factory},
     prelude::{END, FAIL},
@@ -777,4 +777,95 @@ async fn a_run_is_suspended_while_a_nested_run_waits() {
     let end = engine.resume(&end.run).await.unwrap();
     assert_eq!((end.status, calls.load(Ordering::Relaxed)), (Status::Done, 2), "{:?}", end.reason);
     assert_eq!(end.output::<Sums>().unwrap().sums, [1]);
+}
+
+/// Returns a graph with so many levels of other graphs within it. The innermost one keeps a deep value and asks.
+fn nested_graph(levels: usize) -> Result<CompiledGraph, String> {
+    async fn asks(ctx: NodeContext) -> Result<Summed, NodeError> {
+        let deep = (0..60).fold(json!(1), |it, _| json!([it]));
+        let kept: Value = ctx.memo("deep", async { Ok::<_, NodeError>(deep.clone()) }).await?;
+        assert_eq!(kept, deep);
+        Ok(Summed { sums: vec![ctx.ask(Question::new("sum", "Which sum?"))?] })
+    }
+    let innermost = GraphBuilder::new::<Sums>("innermost").node("asks", asks);
+    let mut graph = innermost.edge(START, "asks").edge("asks", END).compile().unwrap();
+    for _ in 0..levels {
+        let node =
+            subgraph(graph, |(): ()| Sums::default(), |inner: Sums| Summed { sums: inner.sums });
+        let outer = GraphBuilder::new::<Sums>("outer").node("inner", node);
+        let outer = outer.edge(START, "inner").edge("inner", END);
+        graph = outer.compile().map_err(|it| it.to_string())?;
+    }
+    Ok(graph)
+}
+
+/// Each level saves its entries within those of the level around it, and they are read again.
+#[tokio::test]
+async fn graphs_nest_as_deep_as_the_limit_and_compile_refuses_more() {
+    let refused = nested_graph(NESTED_LEVELS_MAX + 1).unwrap_err();
+    let expected = "GR055: `inner`: it has 33 levels of graphs within it, and at most 32 are";
+    assert!(refused.contains(expected), "{refused}");
+    let folder = TempDir::new().unwrap();
+    let storage: Arc<dyn Checkpointer> =
+        Arc::new(SqliteStorage::open(folder.path().join("runs.db")).unwrap());
+    let engine = Engine::new(nested_graph(NESTED_LEVELS_MAX).unwrap()).with_storage(storage);
+    let paused = engine.run(&Sums::default()).await.unwrap();
+    assert_eq!(paused.status, Status::Paused, "{:?}", paused.reason);
+    let end = engine.resume(&paused.run).answer(&*paused.questions[0].name, 7).await.unwrap();
+    assert_eq!(end.output::<Sums>().unwrap().sums, [7]);
+}
+
+/// The types of the functions around a graph are those of its input and its result.
+#[test]
+fn what_goes_into_a_graph_and_comes_out_of_it_is_checked() {
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    struct Other {
+        other: Option<u32>,
+    }
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    struct Misread {
+        count: Vec<String>,
+    }
+    async fn nothing() -> Result<(), NodeError> {
+        Ok(())
+    }
+    let inner = || {
+        #[derive(Serialize, Deserialize, JsonSchema)]
+        struct Inner {
+            count: u32,
+        }
+        let graph = GraphBuilder::new::<Inner>("inner").node("a", nothing).input("count");
+        graph.edge(START, "a").edge("a", END).compile().unwrap()
+    };
+    let count = |(): ()| Count { count: 1 };
+    let all = [
+        (
+            subgraph(inner(), |(): ()| (), |_: Count| ()),
+            "GR071: `n`: its graph needs the input `count`",
+        ),
+        (
+            subgraph(inner(), |(): ()| Other::default(), |_: Count| ()),
+            "GR072: `n`: its graph has no field `other` for the input",
+        ),
+        (
+            subgraph(inner(), count, |_: Other| ()),
+            "GR072: `n`: its graph has no field `other` for the result",
+        ),
+        (
+            subgraph(inner(), |(): ()| Misread::default(), |_: Count| ()),
+            "GR022: `n`: the input of its graph writes `count` as `[string]`",
+        ),
+        (
+            subgraph(inner(), count, |_: Misread| ()),
+            "GR022: `n`: the result of its graph reads `count` as `[string]`",
+        ),
+    ];
+    for (node, expected) in all {
+        let graph = GraphBuilder::new::<Sums>("outer").node("n", node);
+        let refused = graph.edge(START, "n").edge("n", END).compile().unwrap_err().to_string();
+        assert!(refused.contains(expected), "{expected}: {refused}");
+    }
+    let graph =
+        GraphBuilder::new::<Sums>("outer").node("n", subgraph(inner(), count, |_: Count| ()));
+    assert!(graph.edge(START, "n").edge("n", END).compile().is_ok());
 }

@@ -84,10 +84,12 @@ impl Plan {
             };
             let join = if join.len() > 1 { join } else { Vec::new() };
             let resets = (0..count).filter(|it| *it > at && random.random_ratio(1, 16)).collect();
+            let all = join.len().max(1);
             nodes.push(NodePlan {
                 ways,
                 dispatches: None,
-                join_count: random.random_range(1..=join.len().max(1)),
+                // Joins of all nodes are refused more often.
+                join_count: random.random_range(1..=2 * all).min(all),
                 join,
                 bound,
                 resets,

@@ -285,7 +285,7 @@ fn dispatches_leave_one_visit_for_a_deferred_node() {
                 .edge("plan", "slow1")
                 .edge("slow1", "slow2")
                 .edge("slow2", "end")
-                .goto("send", ["report"])
+                .dispatches("send", ["report"])
                 .edge("report", "end")
                 .edge("late", "end"),
         );

@@ -201,6 +201,7 @@ pub(crate) fn position(step: u64) -> Position {
                 },
             }],
         },
+        removed_messages: serde_json::from_value(json!({ "brief": 7 })).unwrap(),
     }
 }
 

@@ -203,7 +203,8 @@ fn graph_by(way: Way, value: &Value) -> CompiledGraph {
         .node("first", Gives { way, value: value.clone() })
         .node("last", Ends)
         .edge(START, "first")
-        .goto("first", ["last", "end"])
+        .goto("first", ["end"])
+        .dispatches("first", ["last"])
         .edge("last", "end");
     builder.compile().unwrap()
 }

@@ -268,13 +268,24 @@ impl GraphBuilder {
         self
     }
 
-    /// Declares the targets that `from` itself may choose, by the [`Go`](graphrun_core::graph::Go) or the
-    /// [`Command`](graphrun_core::graph::Command) that it returns.
+    /// Declares the targets that `from` itself may choose by their names, with the [`Go`](graphrun_core::graph::Go) or
+    /// the [`Command`](graphrun_core::graph::Command) that it returns.
     #[must_use]
     pub fn goto(mut self, from: &str, targets: impl Names) -> Self {
         let to = self.targets(targets);
         if let Some(from) = self.name(from) {
-            self.graph.edges.push(Edge::May { from, to });
+            self.graph.edges.push(Edge::May { from, to, is_dispatched: false });
+        }
+        self
+    }
+
+    /// Declares the nodes to which `from` itself may dispatch items, with the [`Go`](graphrun_core::graph::Go) or the
+    /// [`Command`](graphrun_core::graph::Command) that it returns.
+    #[must_use]
+    pub fn dispatches(mut self, from: &str, nodes: impl Names) -> Self {
+        let to = nodes.names().iter().filter_map(|it| self.name(it)).map(Target::Node).collect();
+        if let Some(from) = self.name(from) {
+            self.graph.edges.push(Edge::May { from, to, is_dispatched: true });
         }
         self
     }

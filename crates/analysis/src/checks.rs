@@ -1,12 +1,13 @@
 //! Checks of single names and edges.
 
+pub(super) mod nested;
 mod types;
 
 use std::collections::BTreeSet;
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, SourceSpan, did_you_mean},
-    graph::{Edge, Graph, Starts, Target},
+    graph::{Edge, Graph, NESTED_LEVELS_MAX, NodeDescription, NodeFault, Starts, Target},
     id::{ChannelName, NodeName},
 };
 
@@ -17,6 +18,19 @@ pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
     check_joins(graph, diagnostics);
     check_items(graph, diagnostics);
     types::check_types(graph, diagnostics);
+    for (name, spec) in &graph.nodes {
+        let NodeDescription { mut faults, nested_levels, .. } = spec.node.describe();
+        if nested_levels > NESTED_LEVELS_MAX {
+            let message = format!(
+                "it has {nested_levels} levels of graphs within it, and at most {NESTED_LEVELS_MAX} are possible"
+            );
+            faults.push(NodeFault { code: "GR055", message });
+        }
+        for NodeFault { code, message } in faults {
+            let diagnostic = Diagnostic::error(code, format!("`{name}`: {message}"));
+            diagnostics.push(diagnostic.at(spec.span.clone(), "here"));
+        }
+    }
 }
 
 fn check_entry(graph: &Graph, diagnostics: &mut Diagnostics) {
@@ -148,7 +162,7 @@ fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
     let mut without = |from: &str, to: &NodeName, span: Option<&SourceSpan>| {
         let message = format!("`{to}` takes an item, and {from} starts it without one");
         let diagnostic = Diagnostic::error("GR022", message).at(span.cloned(), "here");
-        diagnostics.push(diagnostic.help("dispatch the items to it from a route"));
+        diagnostics.push(diagnostic.help("dispatch the items to it from a route, or from a node that declares it with `dispatches`"));
     };
     for name in graph.entry.iter().filter(|it| item_of(it).is_some()) {
         without("the start", name, None);
@@ -168,10 +182,11 @@ fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
     }
     let mut unfit = Vec::new();
     for edge in &graph.edges {
-        let starts = match edge {
-            Edge::Then { .. } | Edge::Join { .. } => Starts::State,
-            Edge::Route { route, .. } => route.starts(),
-            Edge::May { .. } => Starts::Unknown,
+        let (starts, way) = match edge {
+            Edge::Then { .. } | Edge::Join { .. } => (Starts::State, "the edge from"),
+            Edge::Route { route, .. } => (route.starts(), "the route of"),
+            Edge::May { is_dispatched: false, .. } => (Starts::State, "the choice of"),
+            Edge::May { is_dispatched: true, .. } => (Starts::Unknown, "the choice of"),
         };
         let from = edge.sources().first().map(ToString::to_string).unwrap_or_default();
         for to in edge.targets() {
@@ -179,7 +194,7 @@ fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
                 continue;
             };
             match &starts {
-                Starts::State => without(&format!("the edge from `{from}`"), to, edge.span()),
+                Starts::State => without(&format!("{way} `{from}`"), to, edge.span()),
                 // The range of a Rust type is that of its size: an `i32` may well be a `u64`.
                 Starts::Item(given)
                     if !given.fits(&item) && given.out_of_range(&item).is_none() =>

@@ -45,7 +45,7 @@ use std::{
 
 use graphrun_core::{
     diagnostic::Diagnostics,
-    graph::{Edge, Graph, NodeSpec, Policies, UncheckedGraph},
+    graph::{Edge, Graph, NodeDescription, NodeFault, NodeSpec, Policies, UncheckedGraph},
     id::NodeName,
     state::Schema,
 };
@@ -80,6 +80,8 @@ struct CompiledParts {
     routed: BTreeSet<(NodeName, NodeName)>,
     /// For each node, whether it keeps its thread.
     paces: Vec<Pace>,
+    /// The nodes that run only for items.
+    takes_item: BTreeSet<NodeName>,
     has_nested_runs: bool,
 }
 
@@ -132,7 +134,9 @@ pub fn compile(unchecked: UncheckedGraph) -> Result<CompiledGraph, Diagnostics> 
     let routed = routed_arrivals(&graph);
     let paces = network.node_indices().map(|_| Pace::default()).collect();
     let names = graph.nodes.keys().cloned().collect();
-    let has_nested_runs = graph.nodes.values().any(|it| it.node.describe().is_nested_run);
+    let takes_item = graph.nodes.iter().filter(|(_, it)| it.node.describe().item.is_some());
+    let takes_item = takes_item.map(|(name, _)| name.clone()).collect();
+    let has_nested_runs = graph.nodes.values().any(|it| it.node.describe().nested_levels > 0);
     let (routed, warnings) = diagnostics.or_ok(routed)?;
     let parts = CompiledParts {
         graph,
@@ -143,6 +147,7 @@ pub fn compile(unchecked: UncheckedGraph) -> Result<CompiledGraph, Diagnostics> 
         joins,
         routed,
         paces,
+        takes_item,
         has_nested_runs,
     };
     Ok(CompiledGraph(Arc::new(parts)))
@@ -301,6 +306,11 @@ impl CompiledGraph {
         self.0.leaving[index.index()].iter().map(|&position| &self.0.graph.edges[position])
     }
 
+    /// Returns whether a node runs only for the items that are dispatched to it.
+    pub fn takes_item(&self, name: &NodeName) -> bool {
+        self.0.takes_item.contains(name)
+    }
+
     /// Returns whether a route of `from` decides if it arrives at `to`, which awaits it.
     ///
     /// Without such a route it arrives whenever it has finished.
@@ -321,6 +331,12 @@ impl CompiledGraph {
     /// Returns how many awaited nodes must arrive before the join with this index runs.
     pub fn arrivals_needed_at(&self, index: NodeIndex) -> usize {
         self.0.joins.get(&index).map_or(0, |it| it.count)
+    }
+
+    /// Returns what does not fit when code gives this graph its input and reads its result. `code` describes it as a node
+    /// that writes the input and reads the result.
+    pub fn misfits(&self, code: &NodeDescription) -> Vec<NodeFault> {
+        checks::nested::misfits(self.definition(), code)
     }
 
     /// Returns whether some join runs before all of its nodes have arrived.

@@ -87,8 +87,10 @@ macro_rules! name {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let name = String::deserialize(deserializer)?;
-                Self::parse_path(&name).map_err(serde::de::Error::custom)
+                // A node of a nested run has a path through all runs around it, which may be longer than one that authors write.
+                let path = String::deserialize(deserializer)?;
+                let checked = path.split('.').try_for_each(check_name);
+                checked.map(|()| Self(path.into())).map_err(serde::de::Error::custom)
             }
         }
     };

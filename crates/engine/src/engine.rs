@@ -360,14 +360,15 @@ impl Engine {
     }
 
     /// Creates a new run from a checkpoint of another one, with other values in some channels. The other run
-    /// does not change. The new run is stopped; [`Engine::resume`] continues it.
+    /// does not change. The new run is stopped; [`Engine::resume`] continues it. A fork from the end of a turn is a thread
+    /// that has ended, like the original there; [`Engine::turn`] with its name begins the next turn.
     ///
     /// Its steps and its usage start at zero. The visit counts of nodes are kept, so that loops stay bounded.
     /// If the run was migrated after the checkpoint, the same migration is applied to the checkpoint.
     ///
     /// # Errors
     ///
-    /// Fails, and creates nothing, when the run had ended at that checkpoint, a value does not fit its
+    /// Fails, and creates nothing, when the run is no thread and had ended at that checkpoint, a value does not fit its
     /// channel, or the checkpoint does not fit the graph.
     pub async fn fork(
         &self,

@@ -123,6 +123,12 @@ pub enum RunError {
         /// The status of its run.
         status: Status,
     },
+    /// A queued turn was stopped from outside before it could begin. The thread was not changed.
+    #[error("the turn of `{thread}` was stopped in the queue, before it began")]
+    NotBegun {
+        /// The thread.
+        thread: String,
+    },
     /// The run stopped before it was done.
     #[error("run `{run}` is {}{}", status.as_str(), reason.as_ref().map(|it| format!(": {it}")).unwrap_or_default())]
     NotDone {

@@ -34,16 +34,25 @@ pub(super) async fn fork(
         redact_value(value);
     }
     RunId::parse(&info.name).map_err(RunError::Name)?;
-    let saved = engine.checkpointer.checkpoint_at(&from.run, from.step).await?;
-    if saved.position.frontier.is_empty() {
-        return Err(ReviseError::AtItsEnd.into());
-    }
+    let mut saved = engine.checkpointer.checkpoint_at(&from.run, from.step).await?;
     let summary = engine.checkpointer.find(from.run.as_str()).await?;
     let is_thread = summary.info.is_thread;
+    let is_between_turns = saved.position.frontier.is_empty();
+    if is_between_turns {
+        if !is_thread {
+            return Err(ReviseError::AtItsEnd.into());
+        }
+        saved.position = saved.position.at_end();
+    }
     let (saved, old) = as_of_now(engine, summary, saved, &changed).await?;
     let settings = engine.run_settings();
     let began = step_began(&engine.graph, settings.now);
-    let position = from_zero(Position { began, ..saved.position });
+    let mut position = from_zero(Position { began, ..saved.position });
+    for (name, value) in saved.values.iter().filter(|(name, _)| changed.contains_key(*name)) {
+        if let Some(channel) = engine.graph.schema().channel(name.as_str()) {
+            position.removed_messages.note(channel, value);
+        }
+    }
     let state = forked_state(engine, &from.run, saved.values, old.as_deref(), &changed)?;
     let changes = state.as_changes().collect();
     let graph = engine.graph.clone();
@@ -57,8 +66,14 @@ pub(super) async fn fork(
         step: from.step,
         set: changed.keys().map(ToString::to_string).collect(),
     });
-    let reason = format!("forked from `{}` at step {}", from.name, from.step);
-    let run_status = RunStatus { status: Status::Interrupted, reason: Some(reason) };
+    let run_status = match &position.failure {
+        _ if !is_between_turns => {
+            let reason = format!("forked from `{}` at step {}", from.name, from.step);
+            RunStatus { status: Status::Interrupted, reason: Some(reason) }
+        }
+        Some(failure) => RunStatus { status: Status::Failed, reason: Some(failure.clone()) },
+        None => RunStatus { status: Status::Done, reason: None },
+    };
     let first = Entry {
         run_status: Some(run_status),
         events: log.unsaved(),
@@ -136,7 +151,15 @@ async fn as_of_now(
     let messages = &[];
     let records = Vec::new();
     let SavedCheckpoint { position, values } = saved;
-    let saved = SavedRun { summary, position, values, records, last_seq: 0, entries_read: 0 };
+    let saved = SavedRun {
+        summary,
+        position,
+        values,
+        records,
+        last_seq: 0,
+        last_entry: 0,
+        entries_read: 0,
+    };
     let new = engine.outline();
     let compared =
         Comparison { old: &old, new: &new, graph: &engine.graph, saved: &saved, messages };

@@ -134,7 +134,8 @@ impl Launch<NewTurn> {
     }
 
     /// Waits until other turns of the thread have ended, here or in another process. Queued turns of this process that
-    /// share a storage begin in the order in which they were launched; those of several processes in any order.
+    /// share a storage begin in the order in which they were launched; those of several processes in any order. A
+    /// shutdown ends the wait with [`RunError::NotBegun`].
     pub fn queued(mut self) -> Self {
         self.kind.is_queued = true;
         self
@@ -222,7 +223,7 @@ impl<K: LaunchKind> Launch<K> {
         let (sender, chunks) = stream::channel(&self.modes, &self.engine.graph);
         let Self { engine, kind, events, shutdown, .. } = self;
         let sinks = sinks(&engine, events, Some(sender));
-        let accepted = kind.accept(&engine, sinks).await?;
+        let accepted = kind.accept(&engine, &shutdown, sinks).await?;
         let id = accepted.run().clone();
         let watched = shutdown.clone();
         let task = tokio::spawn(async move { accepted.drive(&engine, &watched).await });
@@ -232,7 +233,7 @@ impl<K: LaunchKind> Launch<K> {
     async fn drive(self) -> Result<RunEnd, RunError> {
         let Self { engine, kind, events, shutdown, .. } = self;
         let sinks = sinks(&engine, events, None);
-        kind.accept(&engine, sinks).await?.drive(&engine, &shutdown).await
+        kind.accept(&engine, &shutdown, sinks).await?.drive(&engine, &shutdown).await
     }
 }
 
@@ -246,20 +247,26 @@ impl<K: LaunchKind + 'static> IntoFuture for Launch<K> {
 }
 
 mod acceptance {
-    use super::{AcceptedRun, Engine, RunError, Sinks};
+    use super::{AcceptedRun, Engine, RunError, ShutdownHandle, Sinks};
 
     /// Saves that a run begins or continues, and makes it belong to this process.
     pub trait Accept: Send {
         fn accept(
             self,
             engine: &Engine,
+            shutdown: &ShutdownHandle,
             sinks: Sinks,
         ) -> impl Future<Output = Result<AcceptedRun, RunError>> + Send;
     }
 }
 
 impl Accept for NewRun {
-    async fn accept(self, engine: &Engine, sinks: Sinks) -> Result<AcceptedRun, RunError> {
+    async fn accept(
+        self,
+        engine: &Engine,
+        _: &ShutdownHandle,
+        sinks: Sinks,
+    ) -> Result<AcceptedRun, RunError> {
         check_name(engine, &self.info.name)?;
         match self.from {
             StartPoint::Input(input) => {
@@ -274,23 +281,39 @@ impl Accept for NewRun {
 }
 
 impl Accept for NewTurn {
-    async fn accept(self, engine: &Engine, sinks: Sinks) -> Result<AcceptedRun, RunError> {
+    async fn accept(
+        self,
+        engine: &Engine,
+        shutdown: &ShutdownHandle,
+        sinks: Sinks,
+    ) -> Result<AcceptedRun, RunError> {
         let Self { info, thread, input, is_queued } = self;
         check_name(engine, &thread)?;
-        let turn = Turn { thread, input: input.map_err(RunError::Fields)?, is_queued };
+        let input = input.map_err(RunError::Fields)?;
+        let turn = Turn { thread, input, is_queued, shutdown: shutdown.clone() };
         turn::begin_or_continue_thread(engine, turn, *info, sinks).await
     }
 }
 
 impl Accept for Resume {
-    async fn accept(self, engine: &Engine, sinks: Sinks) -> Result<AcceptedRun, RunError> {
+    async fn accept(
+        self,
+        engine: &Engine,
+        _: &ShutdownHandle,
+        sinks: Sinks,
+    ) -> Result<AcceptedRun, RunError> {
         let load = Resumption::load_with_answers(engine, &self.run, self.answers);
         resume(engine, &self.run, load, sinks).await
     }
 }
 
 impl Accept for Retry {
-    async fn accept(self, engine: &Engine, sinks: Sinks) -> Result<AcceptedRun, RunError> {
+    async fn accept(
+        self,
+        engine: &Engine,
+        _: &ShutdownHandle,
+        sinks: Sinks,
+    ) -> Result<AcceptedRun, RunError> {
         let load = Resumption::load_for_retry(engine, &self.run, self.only.as_ref());
         resume(engine, &self.run, load, sinks).await
     }

@@ -365,7 +365,7 @@ impl Machine {
         if self.is_in_process {
             return Action::EndStep(None);
         }
-        Action::Commit(Box::new(Commit { position: self.position.named(&self.graph), changes }))
+        Action::Commit(Box::new(Commit { position: self.position(), changes }))
     }
 
     /// Processes the waiting messages in a separate step without tasks, if the frontier has a node that can

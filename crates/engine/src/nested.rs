@@ -37,16 +37,20 @@ pub struct NestedGraph {
     graph: CompiledGraph,
     calls_max: Option<u64>,
     side_effects: SideEffects,
+    /// The levels of graphs, with this one.
+    levels: usize,
 }
 
 impl NestedGraph {
     /// Prepares a graph.
     pub fn new(graph: CompiledGraph) -> Self {
         let nodes = graph.definition().nodes.values();
-        let all: Vec<SideEffects> = nodes.map(|it| it.node.describe().side_effects).collect();
+        let nodes: Vec<NodeDescription> = nodes.map(|it| it.node.describe()).collect();
+        let all: Vec<SideEffects> = nodes.iter().map(|it| it.side_effects).collect();
+        let within = nodes.iter().map(|it| it.nested_levels).max().unwrap_or(0);
         let mut ranked = [SideEffects::World, SideEffects::Models].into_iter();
         let side_effects = ranked.find(|it| all.contains(it)).unwrap_or(SideEffects::Nothing);
-        Self { calls_max: graph.calls_max(), side_effects, graph }
+        Self { calls_max: graph.calls_max(), side_effects, levels: within + 1, graph }
     }
 
     /// Returns the graph.
@@ -56,8 +60,8 @@ impl NestedGraph {
 
     /// Adds what its nodes do to the description of the node that runs it.
     pub fn describe(&self, node: NodeDescription) -> NodeDescription {
-        let Self { calls_max, side_effects, .. } = *self;
-        NodeDescription { calls_max, side_effects, is_nested_run: true, ..node }
+        let Self { calls_max, side_effects, levels: nested_levels, .. } = *self;
+        NodeDescription { calls_max, side_effects, nested_levels, ..node }
     }
 
     /// Runs the graph until it is done, and returns its state without private fields. When the task runs again, it

@@ -97,12 +97,15 @@ pub fn subgraph<A, I, O, W>(
 where
     A: Argument,
     for<'a> &'a I: IntoInput,
-    O: DeserializeOwned,
+    I: JsonSchema,
+    O: DeserializeOwned + JsonSchema + Send,
     W: IntoCommand,
     W::Writes: JsonSchema,
 {
+    let faults = graph.misfits(&describe_types::<O, I>());
     let nested = NestedGraph::new(graph);
-    let node = NodeDescription { kind: "subgraph", ..describe_types::<A, W::Writes>() };
+    let node = describe_types::<A, W::Writes>();
+    let node = NodeDescription { kind: "subgraph", faults, ..node };
     Subgraph {
         description: nested.describe(node),
         nested,

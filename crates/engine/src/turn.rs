@@ -10,7 +10,7 @@ use graphrun_core::{
 use tokio::time::sleep;
 
 use super::{
-    Engine, RunError,
+    Engine, RunError, ShutdownHandle,
     accept::{AcceptedRun, check_input, immediate_stop, save_new, take_emissions},
     driver::run_finished,
     entrance::redact_update,
@@ -53,6 +53,21 @@ pub(super) struct Turn {
     pub(super) input: Update,
     /// Whether it waits for other turns of the thread.
     pub(super) is_queued: bool,
+    /// Ends the wait.
+    pub(super) shutdown: ShutdownHandle,
+}
+
+impl Turn {
+    /// Waits for a part of the queue, unless the turn is stopped from outside.
+    async fn wait<T>(&self, wait: impl Future<Output = T>) -> Result<T, RunError> {
+        tokio::select! {
+            biased;
+            () = self.shutdown.drain.cancelled() => {
+                Err(RunError::NotBegun { thread: self.thread.clone() })
+            }
+            waited = wait => Ok(waited),
+        }
+    }
 }
 
 /// Saves that a turn of a thread begins, with a new run of this id and origin if it is the first one.
@@ -64,7 +79,7 @@ pub(super) async fn begin_or_continue_thread(
 ) -> Result<AcceptedRun, RunError> {
     // Held until the turn has begun, or has failed to.
     let _next = if turn.is_queued {
-        Some(wait_for_others(&engine.checkpointer, &turn.thread).await)
+        Some(turn.wait(wait_for_others(&engine.checkpointer, &turn.thread)).await?)
     } else {
         None
     };
@@ -85,19 +100,21 @@ pub(super) async fn begin_or_continue_thread(
 /// Saves that the next turn of the run of a thread begins. The turn may stop before its first task.
 async fn save_turn(
     engine: &Engine,
-    Turn { thread, mut input, is_queued }: Turn,
+    mut turn: Turn,
     run: RunId,
     sinks: Sinks,
 ) -> Result<AcceptedRun, RunError> {
-    check_input(engine, &input)?;
-    redact_update(&mut input);
+    check_input(engine, &turn.input)?;
+    redact_update(&mut turn.input);
     let lease = loop {
         match Lease::acquire(&engine.checkpointer, &run, engine.lease_duration).await {
-            Err(CheckpointError::Owned { .. }) if is_queued => sleep(QUEUE_POLL).await,
+            Err(CheckpointError::Owned { .. }) if turn.is_queued => {
+                turn.wait(sleep(QUEUE_POLL)).await?;
+            }
             lease => break lease?,
         }
     };
-    let turn = prepare(engine, &thread, &lease, &input).await;
+    let turn = prepare(engine, &turn.thread, &lease, &turn.input).await;
     let (lease, PreparedTurn { first_step, last_seq, changes, first_trace }) =
         lease.or_release(turn).await?;
     let FirstStep { machine, commit, mut actions } = first_step;

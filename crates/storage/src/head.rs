@@ -43,9 +43,8 @@ impl StoredHead {
             columns;
         let id = run.as_str();
         let damage = |how: &'static str| damaged(id, "the status", how);
-        let status = Head::read_status(run_status);
-        let (status, updated) = status.map_err(|error| damaged(id, "the status", error))?;
-        let head = Head { number, step: Step(step), seq, run_status: status, updated };
+        let head = Head::of_stored(number, Step(step), seq, run_status);
+        let head = head.map_err(|error| damaged(id, "the status", error))?;
         if of_head(id, &head, committed, hash, run_status) != checksum {
             return Err(damage("its checksum does not match"));
         }
@@ -58,9 +57,10 @@ impl StoredHead {
         let info: RunInfo = serde_json::from_slice(info)
             .map_err(|error| damaged(run.as_str(), "the description", error))?;
         let lease = self.lease.info();
-        let Head { step, run_status, updated, .. } = self.head.clone();
+        let Head { step, run_status, updated, turns, .. } = self.head.clone();
         let RunStatus { status, reason } = run_status;
-        Ok(RunSummary { info, status, reason, step, lease, updated })
+        let turns = info.is_thread.then_some(turns);
+        Ok(RunSummary { info, status, reason, step, lease, updated, turns })
     }
 }
 

@@ -49,10 +49,11 @@ fn draw(steps: &[HistoryStep], paint: Paint) -> String {
         vec![
             paint.strong(&it.step.to_string()),
             time.to_owned(),
-            match &it.migrated_to {
-                Some(workflow) => format!("migrated to {}", clean(workflow)),
-                None if ran.is_empty() => "—".to_owned(),
-                None => ran.join(", "),
+            match (&it.migrated_to, it.turn) {
+                (Some(workflow), _) => format!("migrated to {}", clean(workflow)),
+                (None, Some(turn)) => format!("turn {turn} begins"),
+                (None, None) if ran.is_empty() => "—".to_owned(),
+                (None, None) => ran.join(", "),
             },
             if changed.is_empty() { "—".to_owned() } else { changed.join(", ") },
             if next.is_empty() { "the end".to_owned() } else { next.join(", ") },

@@ -13,7 +13,7 @@ use super::super::{
     words::{clean, count, table},
 };
 use crate::{
-    checkpoint::{CheckpointError, Checkpointer, RunSummary},
+    checkpoint::{CheckpointError, Checkpointer, RunSummary, Turns},
     event::Status,
     graph::with_causes,
     id::RunId,
@@ -47,6 +47,9 @@ struct RunLine {
     status: Option<Status>,
     reason: Option<String>,
     steps: Option<u64>,
+    /// The turns of a thread; omitted for other runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turns: Option<Turns>,
     created: Option<String>,
     /// The owner of the run.
     owner: Option<String>,
@@ -134,6 +137,7 @@ fn damaged(error: &CheckpointError) -> RunLine {
         status: None,
         reason,
         steps: None,
+        turns: None,
         created: None,
         owner: None,
     }
@@ -150,7 +154,7 @@ pub(super) fn process_gone(summary: &RunSummary) -> Option<&'static str> {
 
 impl From<RunSummary> for RunLine {
     fn from(summary: RunSummary) -> Self {
-        let RunSummary { info, status, reason, step, lease, .. } = summary;
+        let RunSummary { info, status, reason, step, lease, turns, .. } = summary;
         let owner = lease.filter(|it| status == Status::Running && !it.owner.is_dead());
         Self {
             owner: owner.map(|it| it.owner.to_string()),
@@ -160,6 +164,7 @@ impl From<RunSummary> for RunLine {
             status: Some(status),
             reason,
             steps: Some(step.0),
+            turns,
             created: Some(info.created),
         }
     }
@@ -176,8 +181,16 @@ impl RunLine {
     }
 }
 
+/// Returns the number of turns of a thread, and whether the last one is open.
+fn describe(turns: Turns) -> String {
+    match turns {
+        Turns { count, has_ended: true } => count.to_string(),
+        Turns { count, has_ended: false } => format!("{count}, open"),
+    }
+}
+
 fn draw(lines: &[RunLine], paint: Paint) -> String {
-    let title = ["NAME", "STATUS", "STEPS", "WORKFLOW", "CREATED", "RUN", "REASON"];
+    let title = ["NAME", "STATUS", "STEPS", "TURNS", "WORKFLOW", "CREATED", "RUN", "REASON"];
     let mut rows = vec![title.map(|it| paint.faint(it)).to_vec()];
     rows.extend(lines.iter().map(|it| {
         // To the second: only programs need more precision.
@@ -187,12 +200,19 @@ fn draw(lines: &[RunLine], paint: Paint) -> String {
             paint.strong(it.name.as_deref().unwrap_or_default()),
             it.status.map_or_else(|| paint.bad(DAMAGED), |it| paint.status(it)),
             it.steps.map(|it| it.to_string()).unwrap_or_default(),
+            it.turns.map(describe).unwrap_or_default(),
             clean(it.workflow.as_deref().unwrap_or_default()),
             created,
             clean(&it.run),
             it.note(),
         ]
     }));
+    if lines.iter().all(|it| it.turns.is_none()) {
+        let turns = title.iter().position(|it| *it == "TURNS");
+        for row in &mut rows {
+            turns.map(|at| row.remove(at));
+        }
+    }
     table(&rows)
 }
 
@@ -209,6 +229,7 @@ mod tests {
             status: Some(status),
             reason: reason.map(str::to_owned),
             steps: Some(9),
+            turns: None,
             created: Some("2026-01-01T12:00:00.123Z".into()),
             owner: None,
         };
@@ -224,6 +245,32 @@ mod tests {
         bold-ibis   limit    9      dev_team  2026-01-01 12:00:00  01JABC  the limit of 90 steps
         lost-lark   running  9      dev_team  2026-01-01 12:00:00  01JABC  its process is gone; resume it
         busy-bee    running  9      dev_team  2026-01-01 12:00:00  01JABC  owned by 4711@host
+        ");
+    }
+
+    #[test]
+    fn threads_have_a_column_of_their_turns() {
+        let line = |name: &str, turns| RunLine {
+            run: "01JABC".into(),
+            name: Some(name.into()),
+            workflow: Some("chat".into()),
+            status: Some(Status::Done),
+            reason: None,
+            steps: Some(9),
+            turns,
+            created: Some("2026-01-01T12:00:00.123Z".into()),
+            owner: None,
+        };
+        let lines = [
+            line("ada", Some(Turns { count: 3, has_ended: true })),
+            line("bob", Some(Turns { count: 12, has_ended: false })),
+            line("calm-otter", None),
+        ];
+        insta::assert_snapshot!(draw(&lines, Paint::new(false)), @r"
+        NAME        STATUS  STEPS  TURNS     WORKFLOW  CREATED              RUN     REASON
+        ada         done    9      3         chat      2026-01-01 12:00:00  01JABC
+        bob         done    9      12, open  chat      2026-01-01 12:00:00  01JABC
+        calm-otter  done    9                chat      2026-01-01 12:00:00  01JABC
         ");
     }
 }

@@ -134,6 +134,7 @@ mod tests {
             step: Step(1),
             lease: None,
             updated: updated.to_owned(),
+            turns: None,
         };
         let (old, new) = ("2025-01-01T00:00:00Z", "2025-06-29T00:00:00Z");
         for (created, updated, is_old) in [

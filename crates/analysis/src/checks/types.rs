@@ -41,14 +41,14 @@ pub(super) fn check_types(graph: &Graph, diagnostics: &mut Diagnostics) {
 }
 
 /// The checks of the types that one node or edge reads and writes.
-struct TypeCheck<'a> {
-    graph: &'a Graph,
-    span: Option<&'a SourceSpan>,
-    diagnostics: &'a mut Diagnostics,
+pub(super) struct TypeCheck<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) span: Option<&'a SourceSpan>,
+    pub(super) diagnostics: &'a mut Diagnostics,
 }
 
 impl TypeCheck<'_> {
-    fn check_reads(&mut self, whose: &str, view: &Type) {
+    pub(super) fn check_reads(&mut self, whose: &str, view: &Type) {
         match view {
             Type::Record(record) => {
                 for field in &record.fields {
@@ -69,7 +69,7 @@ impl TypeCheck<'_> {
         }
     }
 
-    fn check_writes(&mut self, whose: &str, view: &Type) {
+    pub(super) fn check_writes(&mut self, whose: &str, view: &Type) {
         match view.required() {
             Type::Record(record) => {
                 for field in &record.fields {

@@ -73,11 +73,10 @@ impl<'a> Leads<'a> {
             Edge::Route { from, route, .. } => {
                 vec![(self.number(from), self.choices(from, route.as_ref()))]
             }
-            // A node may dispatch to all targets it may choose.
-            Edge::May { from, to } => {
-                let plain = to.iter().filter_map(|it| self.to(from, it));
-                let sent = to.iter().filter_map(|it| self.sent(from, it));
-                vec![(self.number(from), vec![plain.chain(sent).collect()])]
+            Edge::May { from, to, is_dispatched } => {
+                let lead =
+                    |it| if *is_dispatched { self.sent(from, it) } else { self.to(from, it) };
+                vec![(self.number(from), vec![to.iter().filter_map(lead).collect()])]
             }
             Edge::Join { from, to, .. } => {
                 let own = from.iter().filter(|it| !self.routed.contains(&(*it, to)));

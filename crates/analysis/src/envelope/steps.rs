@@ -194,13 +194,13 @@ pub(super) fn task_time(spec: &NodeSpec) -> Option<Duration> {
 /// Returns the maximum number of attempts at one task of a node. Only a node that asks models has outages, and those of a
 /// nested run are tried again there.
 pub(super) fn attempts_max(spec: &NodeSpec) -> u32 {
-    let NodeDescription { calls_max, is_nested_run, .. } = spec.node.describe();
+    let NodeDescription { calls_max, nested_levels, .. } = spec.node.describe();
     let asks_models = calls_max != Some(0);
     let retry = &spec.policies.attempts.retry;
     let attempts_after = |kind, exit_code| {
         let mut failure = Failure { transient: true, exit_code, ..Failure::new(kind, "") };
         failure.transient = asks_models || !failure.is_outage();
-        failure.is_nested = is_nested_run;
+        failure.is_nested = nested_levels > 0;
         retry.for_failure(&failure).attempts_after(&failure)
     };
     // One exit code stands for all that are tried again.

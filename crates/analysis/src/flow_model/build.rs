@@ -171,8 +171,9 @@ impl<'a> Builder<'_, 'a> {
                         decisions.push(self.arriving(decision, joins, &mut arrived));
                     }
                 }
-                DraftEdge::May { to, .. } => {
-                    chosen.extend(to.iter().filter_map(|it| self.may_assign(it)));
+                DraftEdge::May { to, is_dispatched, .. } => {
+                    let arrows = to.iter().filter_map(|it| self.sent(it, *is_dispatched));
+                    chosen.extend(arrows.map(|it| guess(Alternative::to(vec![it]))));
                 }
                 DraftEdge::Join { .. } => (),
             }

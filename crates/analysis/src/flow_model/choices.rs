@@ -38,16 +38,19 @@ pub(super) fn hopeful_combinations_of(
     node: usize,
 ) -> Option<Vec<Combination>> {
     let outcomes = model.nodes[node].outcomes.iter().filter(|it| it.ending != Ending::Chosen);
-    let skipped = |it: &Decision| {
-        if it.is_guess { it.alternatives.len().saturating_sub(1) } else { 0 }
-    };
-    let ways = outcomes.map(|it| product(it, exclusions, skipped));
-    let mut all = ways.collect::<Option<Vec<_>>>()?.concat();
     let fails = |it: &Arrow| match *it {
         Arrow::Fail => true,
         Arrow::Node(to) | Arrow::Tasks(to) => failing.contains(to),
         Arrow::End | Arrow::Join(_) => false,
     };
+    // A guessed target counts as chosen, unless the run fails there.
+    let skipped = |it: &Decision| {
+        let taken = it.alternatives.last().filter(|_| it.is_guess);
+        let is_hopeful = taken.is_some_and(|it| !it.arrows.iter().any(fails));
+        if is_hopeful { it.alternatives.len() - 1 } else { 0 }
+    };
+    let ways = outcomes.map(|it| product(it, exclusions, skipped));
+    let mut all = ways.collect::<Option<Vec<_>>>()?.concat();
     all.retain(|it| !it.arrows.iter().any(fails));
     Some(distinct(all))
 }

@@ -92,6 +92,8 @@ pub enum DraftEdge<'a> {
         from: &'a NodeName,
         /// The targets.
         to: &'a [Target],
+        /// Whether it dispatches items to them.
+        is_dispatched: bool,
     },
 }
 
@@ -132,7 +134,9 @@ impl<'a> DraftEdge<'a> {
                 Some(choices) => Self::Choice { from, choices, proved: Vec::new() },
                 None => Self::Guess { from, targets: route.targets(), spread: route.spread() },
             },
-            Edge::May { from, to } => Self::May { from, to },
+            Edge::May { from, to, is_dispatched } => {
+                Self::May { from, to, is_dispatched: *is_dispatched }
+            }
         }
     }
 

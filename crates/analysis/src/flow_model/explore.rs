@@ -266,8 +266,13 @@ struct Branch {
 }
 
 impl StepEffect {
-    fn reach(&mut self, reached: ReachedNode) {
-        match self.reached.iter_mut().find(|it| it.node == reached.node) {
+    /// Adds a node. Of a deferred node, the items do not wait, so they are apart from its other task.
+    fn reach(&mut self, model: &FlowModel, reached: ReachedNode) {
+        let is_deferred = model.nodes[reached.node].defers.is_some();
+        let is_same = |it: &&mut ReachedNode| {
+            it.node == reached.node && (it.several == reached.several || !is_deferred)
+        };
+        match self.reached.iter_mut().find(is_same) {
             Some(known) => {
                 known.several |= reached.several;
                 known.by.extend(reached.by);
@@ -334,7 +339,7 @@ impl<'a> Exploration<'a> {
     }
 
     fn enter(&self, situation: &mut Situation, node: usize, several: bool) {
-        if self.model.nodes[node].defers.is_some() {
+        if self.model.nodes[node].defers.is_some() && !several {
             situation.deferred.insert(node);
         } else {
             situation.running.insert((node, several));
@@ -541,11 +546,17 @@ impl<'a> Exploration<'a> {
                 match *arrow {
                     Arrow::Node(node) => {
                         effect.sources.add(node, *from);
-                        effect.reach(ReachedNode { node, several: false, by: vec![*from] });
+                        effect.reach(
+                            self.model,
+                            ReachedNode { node, several: false, by: vec![*from] },
+                        );
                     }
                     Arrow::Tasks(node) => {
                         effect.sources.add(node, *from);
-                        effect.reach(ReachedNode { node, several: true, by: vec![*from] });
+                        effect.reach(
+                            self.model,
+                            ReachedNode { node, several: true, by: vec![*from] },
+                        );
                     }
                     Arrow::Join(join) if before.is_late(join, *from) => (),
                     Arrow::Join(join) => {
@@ -563,7 +574,10 @@ impl<'a> Exploration<'a> {
                 let is_missing = |it: &usize| !effect.waiting.arrived.contains(&(join, *it));
                 let missing = awaited.iter().copied().filter(is_missing).collect();
                 effect.waiting.arrived.retain(|(it, _)| *it != join);
-                effect.reach(ReachedNode { node: *node, several: false, by: awaited.clone() });
+                effect.reach(
+                    self.model,
+                    ReachedNode { node: *node, several: false, by: awaited.clone() },
+                );
                 effect.fired.insert(join, missing);
             }
         }

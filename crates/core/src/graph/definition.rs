@@ -110,6 +110,8 @@ pub enum Edge {
         from: NodeName,
         /// The targets it may choose.
         to: Vec<Target>,
+        /// Whether it dispatches items to them. Otherwise it chooses them by their names, and they run on the state.
+        is_dispatched: bool,
     },
 }
 

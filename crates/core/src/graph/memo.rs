@@ -1,5 +1,6 @@
 //! Parts of a node's work that run once, even if the process dies.
 
+use graphrun_guard::data_limit::DataLimitReached;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -7,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{NodeContext, NodeError};
 use crate::{
     event::Usage,
-    state::{measure, to_json},
+    state::{measure, measure_entry, to_json},
 };
 
 /// A result that the driver has yet to save.
@@ -106,7 +107,7 @@ impl NodeContext {
 
     /// Saves an entry of the journal of a nested run.
     pub async fn save_nested(&self, name: &str, entry: Value) -> Result<(), NodeError> {
-        self.save_value(&format!("{NESTED_MEMO}{name}"), entry).await
+        self.save_measured(&format!("{NESTED_MEMO}{name}"), entry, measure_entry).await
     }
 
     /// Remembers for the rest of the run what a person has allowed, under a name; once this returns, it is durable.
@@ -128,6 +129,15 @@ impl NodeContext {
     }
 
     async fn save_value(&self, name: &str, value: Value) -> Result<(), NodeError> {
+        self.save_measured(name, value, measure).await
+    }
+
+    async fn save_measured(
+        &self,
+        name: &str,
+        value: Value,
+        measure: fn(&Value) -> Result<u64, DataLimitReached>,
+    ) -> Result<(), NodeError> {
         measure(&value)
             .map_err(|reached| NodeError::permanent(format!("the memo `{name}` is {reached}")))?;
         self.reporter.note(name, value).await

@@ -36,7 +36,10 @@ pub use self::{
     go::{DispatchOf, END, FAIL, Go, Next, START, clear, dispatch, goto},
     item_order::{ItemNeeds, ItemOrder, ItemReads},
     memo::{GRANT_MEMO, NESTED_MEMO},
-    node::{Contract, FunctionId, Node, NodeDescription, NodeTypes, Read, SideEffects},
+    node::{
+        Contract, FunctionId, NESTED_LEVELS_MAX, Node, NodeDescription, NodeFault, NodeTypes, Read,
+        SideEffects,
+    },
     policy::{
         Attempts, Backoff, Bounds, Catch, Defer, ItemPolicy, Limits, NodeLimits, OnFinish,
         Policies, RetriedKinds, Schedule,

@@ -71,6 +71,9 @@ pub trait Node: Send + Sync {
     }
 }
 
+/// The most levels of graphs within a node: each one takes a part of the stack.
+pub const NESTED_LEVELS_MAX: usize = 32;
+
 /// The description of a node. The default assumes the worst: any channel, any number of model calls, any side
 /// effects.
 ///
@@ -100,8 +103,9 @@ pub struct NodeDescription {
     /// The maximum number of model calls in an attempt that follows another one of the same task. `None` means as many as
     /// in the first one.
     pub calls_again_max: Option<u64>,
-    /// Whether a task of it is a nested run. During an outage only the tasks of the nested run are retried, not the node itself.
-    pub is_nested_run: bool,
+    /// How many levels of graphs are within it, if a task of it is a nested run; otherwise zero. During an outage only the
+    /// tasks of the nested run are retried, not the node itself.
+    pub nested_levels: usize,
     /// The side effects of the node, which decide whether a test can run it unchanged.
     pub side_effects: SideEffects,
     /// The type of the item that it needs, if it runs only when it is [dispatched](super::dispatch).
@@ -110,6 +114,8 @@ pub struct NodeDescription {
     pub types: Option<Arc<NodeTypes>>,
     /// The function that it is made of, which stands for its code in the cache key.
     pub function: Option<FunctionId>,
+    /// The mistakes in the node itself, which `compile` reports.
+    pub faults: Vec<NodeFault>,
     /// The settings that its result depends on besides its [input](Node::cache_key), such as a
     /// model, a prompt or a version. They are part of the cache key.
     pub fingerprint: Value,
@@ -123,14 +129,24 @@ impl Default for NodeDescription {
             writes_always: None,
             calls_max: None,
             calls_again_max: None,
-            is_nested_run: false,
+            nested_levels: 0,
             side_effects: SideEffects::World,
             item: None,
             types: None,
             function: None,
+            faults: Vec::new(),
             fingerprint: Value::Null,
         }
     }
+}
+
+/// A mistake in a node itself, wherever it stands in a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeFault {
+    /// The code of the diagnostic.
+    pub code: &'static str,
+    /// The message, without the name of the node.
+    pub message: String,
 }
 
 /// The Rust types that a node function takes and returns.

@@ -157,6 +157,9 @@ pub enum RouteError {
     /// The route chose a target that it had not declared.
     #[error("the route chose `{0}`, which it does not declare")]
     Undeclared(String),
+    /// The route chose a node by its name alone, and the node takes an item.
+    #[error("the route chose `{0}` without the item that it takes")]
+    WithoutItem(String),
     /// An item cannot be written as JSON.
     #[error("the item for `{node}` cannot be written as JSON: {reason}")]
     Item {

@@ -10,7 +10,7 @@ use super::{
     Field, LenientValue, ReadError, Record, Reducer, Type, UpdateForm,
     lenient::{is_lenient, read_by_schema},
     measure::{measure, rounded_int},
-    reducer::is_removal,
+    messages::is_removal,
     schema_problem, validator_for,
 };
 use crate::id::ChannelName;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use super::{
-    Change, ChangeKind, Channel, Reducer, Schema, State, StateError,
+    Change, ChangeKind, Channel, Reducer, RemovedMessages, Schema, State, StateError,
     measure::{measure, measure_folded},
 };
 
@@ -22,6 +22,7 @@ pub(super) struct Slot<'a> {
     pub(super) at: usize,
     pub(super) channel: &'a Channel,
     pub(super) value: &'a mut Option<Arc<Value>>,
+    pub(super) removed: &'a mut RemovedMessages,
 }
 
 /// The effect of the updates on one channel.
@@ -68,8 +69,11 @@ impl Folding {
     }
 
     /// Gives a channel its content from before its first write. Clears come before all writes.
-    pub(super) fn clear(&mut self, Slot { at, channel, value }: Slot<'_>) {
+    pub(super) fn clear(&mut self, Slot { at, channel, value, removed }: Slot<'_>) {
         let before = std::mem::replace(value, channel.default().cloned());
+        if let Some(before) = &before {
+            removed.note(channel, before);
+        }
         self.touch(at, || Before::Value(before));
     }
 
@@ -83,7 +87,7 @@ impl Folding {
         if self.grow(&mut slot, writer, written) {
             return Ok(());
         }
-        let Slot { at, channel, value: slot } = slot;
+        let Slot { at, channel, value: slot, removed } = slot;
         let touched = self.touch(at, || Before::Value(slot.clone()));
         touched.writer.get_or_insert(writer);
         if let (Before::Length(length), Some(list)) = (&touched.before, slot.as_deref()) {
@@ -93,7 +97,9 @@ impl Folding {
             Reducer::Replace => Arc::clone(written),
             reducer => {
                 let current = slot.take().map(Arc::unwrap_or_clone);
-                let folded = reducer.fold(current, Value::clone(written));
+                let folded = removed.change(channel, |removed_max| {
+                    reducer.fold(current, Value::clone(written), removed_max)
+                });
                 Arc::new(folded.map_err(|source| StateError::Reduce {
                     channel: channel.name().clone(),
                     source,
@@ -105,7 +111,7 @@ impl Folding {
 
     /// Appends items to a list in place. Returns false if the write does more than append.
     fn grow(&mut self, slot: &mut Slot<'_>, writer: usize, written: &Value) -> bool {
-        let Slot { at, channel, value: slot } = slot;
+        let Slot { at, channel, value: slot, removed } = slot;
         let reducer = channel.reducer();
         if !reducer.grows_list() {
             return false;
@@ -139,7 +145,7 @@ impl Folding {
             *list = Value::Array(Vec::new());
         }
         if let Value::Array(list) = list {
-            reducer.add(list, items);
+            removed.change(channel, |removed_max| reducer.add(list, items, removed_max));
         }
         true
     }
@@ -300,14 +306,14 @@ mod tests {
             let schema = schema(reducer);
             let channel = schema.channel("list").unwrap();
             let mut state = schema.empty();
-            let (mut expected, mut told) = (None, None);
+            let (mut expected, mut told, mut removed_max) = (None, None, 0);
             for writes in steps {
                 let updates: Vec<Update> =
                     writes.iter().map(|it| Update::default().write(name(), it.clone())).collect();
                 let before = state.clone();
                 let (next, changes) = schema.apply(state, &updates).unwrap();
                 for write in writes {
-                    expected = Some(channel.reducer().fold(expected, write).unwrap());
+                    expected = Some(channel.reducer().fold(expected, write, &mut removed_max).unwrap());
                 }
                 prop_assert_eq!(next.get("list"), expected.as_ref());
                 for change in &changes {

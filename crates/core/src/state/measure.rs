@@ -46,6 +46,18 @@ pub(crate) fn measure_folded(value: &Value) -> Result<u64, DataLimitReached> {
     measure_in(value, DataLimit::ValueDepth.value() + 1)
 }
 
+/// The levels around a value in an entry of a nested run: the list of its parts, the entry, its records or changes.
+const ENTRY_DEPTH: u64 = 10;
+
+/// Returns the size of an entry of a nested run, whose values may have the allowed depth.
+///
+/// # Errors
+///
+/// Fails as [`measure`] does.
+pub(crate) fn measure_entry(value: &Value) -> Result<u64, DataLimitReached> {
+    measure_in(value, DataLimit::ValueDepth.value() + ENTRY_DEPTH)
+}
+
 /// Returns the size of a saved value, without limits: they may have changed since.
 pub(crate) fn size_of_saved(value: &Value) -> u64 {
     size(value, u64::MAX).unwrap_or(u64::MAX)

@@ -15,6 +15,7 @@ mod format;
 mod json;
 mod lenient;
 mod measure;
+mod messages;
 mod part;
 mod range;
 mod reducer;
@@ -28,12 +29,14 @@ mod value;
 pub use self::compact::Compact;
 pub(crate) use self::finite::{to_json, with_whole_numbers};
 pub use self::json::read_json_fields;
+pub(crate) use self::measure::measure_entry;
 pub use self::{
     channel::{Channel, ReadAnswer},
     lenient::{
         Choice, LENIENT, LenientFields, LenientValue, ReadError, ReadLeniently, Reader, read_as,
         read_by_schema,
     },
+    messages::RemovedMessages,
     range::NumberRange,
     reducer::{Fold, ReduceError, Reducer, UpdateForm},
     sample::{complete, smallest},

@@ -8,7 +8,11 @@ use std::{cmp::Ordering, fmt, sync::Arc};
 use serde_json::{Map, Number, Value, json};
 use thiserror::Error;
 
-use super::{Type, contained::contained};
+use super::{
+    Type,
+    contained::contained,
+    messages::{add_messages, changes_messages},
+};
 
 /// A rule that combines a write with the value before it.
 #[derive(Clone, Debug, Default)]
@@ -371,7 +375,8 @@ impl Reducer {
         Self::BUILT_IN.iter().find(is_named).cloned().or_else(custom)
     }
 
-    /// Folds one write that is not a list of items into the value before it.
+    /// Folds one write that is not a list of items into the value before it. `removed_max` is the largest number in an id
+    /// of a removed message, which only a list of messages reads and changes.
     ///
     /// # Errors
     ///
@@ -380,10 +385,13 @@ impl Reducer {
         &self,
         current: Option<Value>,
         written: Value,
+        removed_max: &mut u64,
     ) -> Result<Value, ReduceError> {
         match self {
             Self::Replace => Ok(written),
-            Self::Append | Self::Union | Self::Messages => self.fold_list(current, written),
+            Self::Append | Self::Union | Self::Messages => {
+                self.fold_list(current, written, removed_max)
+            }
             Self::Sum => match current {
                 None => Ok(written),
                 Some(before) => self.sum(&before, &written),
@@ -407,7 +415,12 @@ impl Reducer {
         }
     }
 
-    fn fold_list(&self, current: Option<Value>, written: Value) -> Result<Value, ReduceError> {
+    fn fold_list(
+        &self,
+        current: Option<Value>,
+        written: Value,
+        removed_max: &mut u64,
+    ) -> Result<Value, ReduceError> {
         let mut items = match current {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(items)) => items,
@@ -417,27 +430,26 @@ impl Reducer {
             Value::Array(written) => written,
             one => vec![one],
         };
-        self.add(&mut items, &written);
+        self.add(&mut items, &written, removed_max);
         Ok(Value::Array(items))
     }
 
-    /// Adds items to a list by the rule of the reducer.
-    pub(super) fn add(&self, list: &mut Vec<Value>, items: &[Value]) {
+    /// Adds items to a list by the rule of the reducer; see [`Self::fold`].
+    pub(super) fn add(&self, list: &mut Vec<Value>, items: &[Value], removed_max: &mut u64) {
         reserve(list, items.len());
-        let mut ids = NewIds::default();
+        if self.is_messages() {
+            return add_messages(list, items, removed_max);
+        }
         for item in items {
-            match self {
-                Self::Union if list.contains(item) => (),
-                Self::Messages => add_message(list, item, &mut ids),
-                _ => list.push(item.clone()),
+            if !matches!(self, Self::Union) || !list.contains(item) {
+                list.push(item.clone());
             }
         }
     }
 
     /// Returns whether items would change some of the items that are already in the list.
     pub(super) fn changes_items(&self, list: &[Value], items: &[Value]) -> bool {
-        matches!(self, Self::Messages)
-            && items.iter().any(|it| removes_all(it) || place_of(it, list).is_some())
+        self.is_messages() && changes_messages(list, items)
     }
 
     fn sum(&self, before: &Value, written: &Value) -> Result<Value, ReduceError> {
@@ -504,84 +516,6 @@ fn has_ids(ty: &Type) -> bool {
     **item == Type::Any || item.field("id").is_some_and(|it| *it.required() == Type::String)
 }
 
-/// The id with which a removal removes all messages before it.
-const ALL_MESSAGES: &str = "__remove_all__";
-
-/// The largest number in an id from which the ids of messages are counted, far more than a list has. Behind the largest `u64`
-/// in an id of an author, there would be no other.
-const MESSAGE_NUMBER_MAX: u64 = 1 << 53;
-
-/// Replaces or removes a known message, or adds it.
-fn add_message(list: &mut Vec<Value>, message: &Value, ids: &mut NewIds) {
-    ids.begin(list);
-    match place_of(message, list) {
-        _ if removes_all(message) => list.clear(),
-        Some(at) if is_removal(message) => drop(list.remove(at)),
-        Some(at) => list[at] = message.clone(),
-        // The message was removed before.
-        None if is_removal(message) => (),
-        None => {
-            let mut message = message.clone();
-            if let Value::Object(fields) = &mut message
-                && fields.get("id").is_none_or(Value::is_null)
-            {
-                fields.insert("id".to_owned(), ids.next(list).into());
-            }
-            ids.pass(&message);
-            list.push(message);
-        }
-    }
-}
-
-/// Returns whether a write to a list of messages removes some of them.
-pub(super) fn is_removal(message: &Value) -> bool {
-    message.get("remove") == Some(&Value::Bool(true))
-}
-
-fn removes_all(message: &Value) -> bool {
-    is_removal(message) && message.get("id").and_then(Value::as_str) == Some(ALL_MESSAGES)
-}
-
-/// The ids of messages that came without one: each is the number behind the largest one that the list has had since the
-/// write began, so no id of a message that the same write removes is given again.
-#[derive(Default)]
-struct NewIds {
-    largest: Option<u64>,
-}
-
-impl NewIds {
-    fn begin(&mut self, list: &[Value]) {
-        self.largest.get_or_insert_with(|| list.iter().filter_map(number_of).max().unwrap_or(0));
-    }
-
-    fn pass(&mut self, message: &Value) {
-        self.largest = self.largest.max(number_of(message));
-    }
-
-    fn next(&mut self, list: &[Value]) -> String {
-        let mut number = self.largest.unwrap_or(0);
-        loop {
-            number += 1;
-            let id = Value::from(format!("m{number}"));
-            // Beyond the largest number that counts, the next one may have been given already.
-            if number <= MESSAGE_NUMBER_MAX || list.iter().all(|it| it.get("id") != Some(&id)) {
-                return format!("m{number}");
-            }
-        }
-    }
-}
-
-fn number_of(message: &Value) -> Option<u64> {
-    let number = message.get("id")?.as_str()?.strip_prefix('m')?.parse().ok()?;
-    (number <= MESSAGE_NUMBER_MAX).then_some(number)
-}
-
-/// Returns the index of the message with the same `id`.
-fn place_of(message: &Value, messages: &[Value]) -> Option<usize> {
-    let id = message.get("id").filter(|it| !it.is_null())?;
-    messages.iter().position(|it| it.get("id") == Some(id))
-}
-
 fn merged(mut into: Map<String, Value>, written: Map<String, Value>) -> Map<String, Value> {
     for (key, value) in written {
         match value {
@@ -633,46 +567,9 @@ mod tests {
     fn folded(reducer: &Reducer, writes: &[Value]) -> Result<Value, ReduceError> {
         let mut current = None;
         for write in writes {
-            current = Some(reducer.fold(current, write.clone())?);
+            current = Some(reducer.fold(current, write.clone(), &mut 0)?);
         }
         Ok(current.unwrap_or(Value::Null))
-    }
-
-    #[test]
-    fn messages_get_ids_and_are_replaced_and_removed_by_them() {
-        let text = |it: &str| json!({"text": it});
-        let with_id = |id: &str, it: &str| json!({"id": id, "text": it});
-        let writes = [
-            json!([text("a"), {"id": null, "text": "b"}]),
-            with_id("m7", "c"),
-            json!([with_id("m2", "B"), {"id": "m1", "remove": true}, {"id": "m1", "remove": true}]),
-            text("d"),
-        ];
-        let folded = folded(&Reducer::Messages, &writes).unwrap();
-        assert_eq!(
-            folded,
-            json!([with_id("m2", "B"), with_id("m7", "c"), {"text": "d", "id": "m8"}])
-        );
-    }
-
-    #[test]
-    fn an_id_is_given_to_one_message_only() {
-        let ids = |writes: &[Value]| -> Vec<String> {
-            let folded = folded(&Reducer::Messages, writes).unwrap();
-            let id = |it: &Value| it["id"].as_str().unwrap().to_owned();
-            folded.as_array().unwrap().iter().map(id).collect()
-        };
-        let remove = |id: &str| json!({"id": id, "remove": true});
-        let (text, huge) = (json!({"text": "a"}), "m18446744073709551615");
-        // Not that of a message that the same write removes, or that has the largest number.
-        assert_eq!(ids(&[json!([text, text]), json!([remove("m2"), text])]), ["m1", "m3"]);
-        let all = json!([{"id": huge}, text, text]);
-        assert_eq!(ids(&[all, text.clone()]), [huge, "m1", "m2", "m3"]);
-        let last = format!("m{MESSAGE_NUMBER_MAX}");
-        let given = ids(&[json!({"id": last}), text.clone(), text.clone()]);
-        assert_eq!(given, [&last, "m9007199254740993", "m9007199254740994"]);
-        // All messages before it.
-        assert_eq!(ids(&[json!([text, text]), json!([remove(ALL_MESSAGES), text])]), ["m3"]);
     }
 
     #[test]

@@ -329,6 +329,7 @@ impl Schema {
         updates: impl Iterator<Item = &'a Update> + Clone,
     ) -> Result<Folding, StateError> {
         let mut folding = Folding::default();
+        let removed_before = state.removed.clone();
         let folded = self.fold_each(state, updates, &mut folding);
         let checked = folded.and_then(|()| {
             folding.measure(self, state)?;
@@ -341,6 +342,7 @@ impl Schema {
             }
             Err(error) => {
                 folding.undo(state);
+                state.removed = removed_before;
                 Err(error)
             }
         }
@@ -418,18 +420,19 @@ impl Schema {
         for name in updates.clone().flat_map(|it| &it.clears) {
             let at = self.known(name)?;
             let (channel, value) = (&self.channels()[at], &mut state.values[at]);
-            folding.clear(Slot { at, channel, value });
+            folding.clear(Slot { at, channel, value, removed: &mut state.removed });
         }
         for (writer, update) in updates.enumerate() {
-            for (name, value) in &update.writes {
+            for (name, written) in &update.writes {
                 let at = self.known(name)?;
                 let channel = &self.channels()[at];
                 let has_other = folding.writer(at).is_some_and(|it| it != writer);
                 if has_other && !channel.reducer().takes_several_writers() {
                     return Err(StateError::Conflict(name.clone()));
                 }
-                let slot = Slot { at, channel, value: &mut state.values[at] };
-                folding.fold(slot, writer, value)?;
+                let (value, removed) = (&mut state.values[at], &mut state.removed);
+                let slot = Slot { at, channel, value, removed };
+                folding.fold(slot, writer, written)?;
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use serde::{
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::{Change, ChangeKind, Channel, Schema, StateError};
+use super::{Change, ChangeKind, Channel, RemovedMessages, Schema, StateError};
 use crate::id::ChannelName;
 
 /// A value per channel. Only a [`Schema`] makes a new one.
@@ -24,6 +24,7 @@ pub struct State {
     pub(super) sizes: Vec<u64>,
     /// The sum of the sizes.
     size: u64,
+    pub(super) removed: RemovedMessages,
 }
 
 /// The state cannot be read as this type.
@@ -37,7 +38,18 @@ pub struct ViewError {
 impl State {
     pub(super) fn new(schema: Schema, values: Vec<Option<Arc<Value>>>, sizes: Vec<u64>) -> Self {
         let size = sizes.iter().sum();
-        Self { schema, values, sizes, size }
+        Self { schema, values, sizes, size, removed: RemovedMessages::default() }
+    }
+
+    /// Returns the state of a run in which these messages have been removed.
+    #[must_use]
+    pub fn with_removed_messages(self, removed: RemovedMessages) -> Self {
+        Self { removed, ..self }
+    }
+
+    /// Returns which messages have been removed. A run saves it beside its values.
+    pub fn removed_messages(&self) -> &RemovedMessages {
+        &self.removed
     }
 
     pub(super) fn set_size(&mut self, at: usize, size: u64) {

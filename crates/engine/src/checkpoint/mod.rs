@@ -39,7 +39,7 @@ pub use self::{
         replaceable_questions,
     },
     record::{Outcome, TaskRecord, is_followed, next_due},
-    run::{ForkSource, RunInfo, RunListItem, RunSummary, SavedCheckpoint, SavedRun},
+    run::{ForkSource, RunInfo, RunListItem, RunSummary, SavedCheckpoint, SavedRun, Turns},
 };
 
 /// The version of the storage format of runs.

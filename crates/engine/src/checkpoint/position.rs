@@ -9,7 +9,7 @@ use graphrun_core::{
     event::Usage,
     graph::{Input, Limits, OriginalTask, Trigger},
     id::{NodeName, Step, TaskId},
-    state::{Change, State},
+    state::{Change, RemovedMessages, State},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,9 @@ pub struct Position {
     /// The questions and messages that the run has exchanged with people.
     #[serde(default, skip_serializing_if = "Conversation::is_empty")]
     pub people: Conversation,
+    /// The messages that were removed from lists of the state, as far as the ids of later ones depend on them.
+    #[serde(default, skip_serializing_if = "RemovedMessages::is_empty")]
+    pub removed_messages: RemovedMessages,
 }
 
 /// A round of a join that has run before all of its nodes arrived.
@@ -131,9 +134,9 @@ impl EarlierTurns {
 impl Position {
     /// Returns what the end of a turn keeps for the next one.
     pub(crate) fn at_end(&self) -> Self {
-        let Self { step, failure, used, earlier, people, .. } = self.clone();
+        let Self { step, failure, used, earlier, people, removed_messages, .. } = self.clone();
         let used = UsedBudget { node_usage: BTreeMap::new(), ..used };
-        Self { step, failure, used, earlier, people, ..Self::default() }
+        Self { step, failure, used, earlier, people, removed_messages, ..Self::default() }
     }
 
     /// Returns the usage of models in all turns together.
@@ -255,6 +258,15 @@ pub struct Checkpoint {
     pub position: Position,
     /// Its state.
     pub state: State,
+}
+
+impl Checkpoint {
+    /// Returns its position and its state. The state has what the position notes about it.
+    pub(crate) fn into_parts(self) -> (Position, State) {
+        let Self { position, state } = self;
+        let state = state.with_removed_messages(position.removed_messages.clone());
+        (position, state)
+    }
 }
 
 /// The effect of a step: the new position, and the changed part of the state.

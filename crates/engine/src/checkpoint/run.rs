@@ -84,6 +84,35 @@ pub struct RunSummary {
     pub lease: Option<LeaseInfo>,
     /// The time of the last event, in RFC 3339; empty if there is none.
     pub updated: String,
+    /// The turns, if the run is a thread.
+    pub turns: Option<Turns>,
+}
+
+/// The turns of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turns {
+    /// The number of turns, with the last one.
+    pub count: u64,
+    /// Whether the last turn has ended, so that the thread takes a new one.
+    pub has_ended: bool,
+}
+
+impl Turns {
+    /// Returns the turns of a run at this position.
+    pub(crate) fn at(position: &Position) -> Self {
+        Self { count: position.earlier.turns + 1, has_ended: position.frontier.is_empty() }
+    }
+
+    /// Returns whether the first turn is open, as in a run that is at work.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { count: 1, has_ended: false }
+    }
 }
 
 /// A run in a list, or [`CheckpointError::Damaged`] with its id if the listed data is not the data that was
@@ -112,6 +141,8 @@ pub struct SavedRun {
     pub records: Vec<TaskRecord>,
     /// The number of its last event.
     pub last_seq: u64,
+    /// The number of its last entry.
+    pub last_entry: u64,
     /// The number of entries that the storage has read for it.
     pub entries_read: u64,
 }

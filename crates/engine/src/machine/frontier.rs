@@ -131,6 +131,7 @@ pub(super) fn activate_released(
     state: Option<&State>,
     position: &mut Position,
 ) -> Result<BTreeMap<NodeName, Trigger>, RestoreError> {
+    let removed = std::mem::take(&mut position.removed_messages);
     let mut indexed = IndexedPosition::of(graph, std::mem::take(position))?;
     let name = |it: NodeIndex| graph.name_at(it).clone();
     let trigger = |&it: &NodeIndex| Trigger::Then { node: name(it) };
@@ -147,7 +148,7 @@ pub(super) fn activate_released(
     for (node, _) in &activated {
         indexed.count_visit(*node);
     }
-    *position = indexed.named(graph);
+    *position = indexed.named(graph, &removed);
     Ok(activated.into_iter().map(|(it, trigger)| (name(it), trigger)).collect())
 }
 

@@ -11,6 +11,7 @@ use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     graph::{Input, OriginalTask, Trigger, Visits},
     id::{NodeName, Step},
+    state::RemovedMessages,
 };
 
 use jiff::Timestamp;
@@ -95,6 +96,8 @@ impl IndexedPosition {
             used,
             earlier,
             people,
+            // They belong to the state.
+            removed_messages: _,
         } = position;
         let caught = caught.into_iter();
         let caught = caught.filter_map(|(it, error)| Some((graph.index(&it)?, error))).collect();
@@ -140,8 +143,12 @@ impl IndexedPosition {
         })
     }
 
-    /// Returns the position by name.
-    pub(super) fn named(&self, graph: &CompiledGraph) -> Position {
+    /// Returns the position by name, with the removed messages of the state.
+    pub(super) fn named(
+        &self,
+        graph: &CompiledGraph,
+        removed_messages: &RemovedMessages,
+    ) -> Position {
         let name = |it: NodeIndex| graph.name_at(it).clone();
         let visits = self.visits.iter().map(|(name, count)| (name.clone(), count));
         let mut visits: BTreeMap<NodeName, u32> = visits.collect();
@@ -171,6 +178,7 @@ impl IndexedPosition {
             used: self.used.clone(),
             earlier: self.earlier,
             people: self.people.clone(),
+            removed_messages: removed_messages.clone(),
         }
     }
 

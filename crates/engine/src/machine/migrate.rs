@@ -9,7 +9,7 @@ use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     graph::{Dispatch, Goto, OriginalTask, Question, Target, Transition, Trigger},
     id::{ChannelName, NodeName, TaskId},
-    state::{State, Update},
+    state::{RemovedMessages, State, Update},
 };
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ pub(crate) fn migrate_position(
         graph.schema().restore(values).ok()
     };
     let state = reads_bounds.then(state).flatten();
-    PositionMigration { graph, mapping, position, records, state }.run(messages)
+    PositionMigration { graph, mapping, position, records, values, state }.run(messages)
 }
 
 /// Returns the values of a run by the names of the graph. New fields get their defaults.
@@ -72,6 +72,7 @@ struct PositionMigration<'a> {
     mapping: &'a Mapping,
     position: &'a Position,
     records: &'a [TaskRecord],
+    values: &'a BTreeMap<ChannelName, Value>,
     /// The state, if a bound of the graph reads it.
     state: Option<State>,
 }
@@ -141,8 +142,21 @@ impl PositionMigration<'_> {
             deferred: deferred.collect(),
             joins: self.joins(),
             rounds: self.rounds(),
+            removed_messages: self.removed_messages(),
             ..old.clone()
         }
+    }
+
+    /// Returns the removed messages, with those in the values that are replaced.
+    fn removed_messages(&self) -> RemovedMessages {
+        let mut removed = self.position.removed_messages.renamed(|it| self.new_field(it));
+        for (old, value) in self.values {
+            let new = self.new_field(old).filter(|it| self.mapping.set.contains_key(it));
+            if let Some(channel) = new.and_then(|it| self.graph.schema().channel(it.as_str())) {
+                removed.note(channel, value);
+            }
+        }
+        removed
     }
 
     /// Returns the arrivals at joins. Joins no longer wait for dropped nodes.

@@ -192,7 +192,7 @@ fn position_after(machine: &Machine, finished: Vec<FinishedTask>, state: &State)
     // An answer to the old question must not be used for the question that is asked again.
     position.people.question_keys.extend(open_step.question_keys().cloned());
     position.people.grants.extend(open_step.grants().iter().cloned());
-    position.named(graph)
+    position.named(graph, state.removed_messages())
 }
 
 /// Returns the task that an update in the name of a node replaces.

@@ -92,27 +92,38 @@ impl Routing<'_> {
         if *goto == Goto::Edges {
             return Ok(());
         }
-        let (node, edges) = (self.graph.name_at(index), self.graph.leaving_at(index));
-        let may: Vec<&Target> = edges
-            .filter_map(|it| if let Edge::May { to, .. } = it { Some(to) } else { None })
-            .flatten()
-            .collect();
+        let node = self.graph.name_at(index);
+        let may_choose = |target: &Target, by_dispatch: bool| {
+            self.graph.leaving_at(index).any(|it| match it {
+                Edge::May { to, is_dispatched, .. } => {
+                    *is_dispatched == by_dispatch && to.contains(target)
+                }
+                Edge::Then { .. } | Edge::Join { .. } | Edge::Route { .. } => false,
+            })
+        };
         let chosen = goto.chosen();
-        if !goto.follows_edges() && chosen.is_empty() && !may.contains(&&Target::End) {
+        if !goto.follows_edges() && chosen.is_empty() && !may_choose(&Target::End, false) {
             let message = format!(
                 "`{node}` chose to end its branch, which is not declared with `goto` to `end`"
             );
             return Err(Failure::new(ErrorKind::Other, message));
         }
-        // Only edges lead to a join, so that it waits for each of its nodes.
-        let is_declared =
-            |it: &&Transition| !matches!(it, Transition::Join(_)) && may.contains(&&it.target());
-        if let Some(transition) = chosen.iter().find(|it| !is_declared(it)) {
-            let message = format!(
-                "`{node}` chose to go to `{}`, which is not declared with `goto`",
-                transition.target()
-            );
-            return Err(Failure::new(ErrorKind::Other, message));
+        for transition in chosen {
+            let target = transition.target();
+            let undeclared = match transition {
+                Transition::To(_) if may_choose(&target, false) => continue,
+                Transition::Dispatch(_) if may_choose(&target, true) => continue,
+                Transition::Dispatch(_) => {
+                    format!(
+                        "dispatched an item to `{target}`, which is not declared with `dispatches`"
+                    )
+                }
+                // Only edges lead to a join, so that it waits for each of its nodes.
+                Transition::To(_) | Transition::Join(_) => {
+                    format!("chose to go to `{target}`, which is not declared with `goto`")
+                }
+            };
+            return Err(Failure::new(ErrorKind::Other, format!("`{node}` {undeclared}")));
         }
         Ok(())
     }
@@ -199,7 +210,12 @@ impl Routing<'_> {
         }
         let state = changed.as_ref().unwrap_or(self.state);
         let view = self.view(state, &active.input, &active.trigger);
-        without_panic("route", || as_declared(route, route.decide(&view)?))
+        let decided = without_panic("route", || as_declared(route, route.decide(&view)?))?;
+        let lacks_item = |it: &&NodeName| self.graph.takes_item(it);
+        match decided.iter().filter_map(by_name).find(lacks_item) {
+            Some(node) => Err(RouteError::WithoutItem(node.to_string())),
+            None => Ok(decided),
+        }
     }
 }
 
@@ -228,6 +244,14 @@ fn update_failure(error: &StateError) -> Failure {
         _ => ErrorKind::Other,
     };
     Failure::of(kind, error)
+}
+
+/// Returns the node that a transition leads to by its name alone, without an item.
+fn by_name(transition: &Transition) -> Option<&NodeName> {
+    match transition {
+        Transition::To(target) => target.node(),
+        Transition::Dispatch(_) | Transition::Join(_) => None,
+    }
 }
 
 /// Checks that the targets are declared: checks, drawings and the worst case rely on the declaration.

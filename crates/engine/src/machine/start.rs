@@ -50,8 +50,9 @@ impl Machine {
         graph: CompiledGraph,
         settings: RunSettings,
         run: RunId,
-        Checkpoint { position, state }: Checkpoint,
+        checkpoint: Checkpoint,
     ) -> Result<FirstStep, RestoreError> {
+        let (position, state) = checkpoint.into_parts();
         fit::check(&graph, &position, &[])?;
         let changes = state.as_changes().collect();
         let position = Position { began: step_began(&graph, settings.now), ..position };
@@ -75,7 +76,7 @@ impl Machine {
         ended: Checkpoint,
         input: &Update,
     ) -> Result<FirstStep, StateError> {
-        let Checkpoint { position, state } = ended;
+        let (position, state) = ended.into_parts();
         let schema = graph.schema();
         schema.check(input)?;
         let (state, changes) = schema.apply(state, [input])?;
@@ -98,7 +99,7 @@ impl Machine {
 
     /// Enters the graph at the next nodes of the position, with the changes that led to the state there.
     fn enter(mut self, changes: Vec<Change>) -> FirstStep {
-        let commit = Commit { position: self.position.named(&self.graph), changes };
+        let commit = Commit { position: self.position(), changes };
         let mut actions = Vec::new();
         self.emit(&mut actions);
         if let Some(stop) = self.breakpoint_stop(&[]) {
@@ -171,7 +172,7 @@ impl Machine {
         fit::check(&graph, &checkpoint.position, &records)?;
         // Messages from before a migration to this graph come first.
         settings.messages.splice(0..0, checkpoint.position.people.pending_messages.iter().cloned());
-        let Checkpoint { position, state } = checkpoint;
+        let (position, state) = checkpoint.into_parts();
         let position = IndexedPosition::of(&graph, position)?;
         let mut machine = Self::at(graph, settings, run, position, state);
         for record in records {

@@ -22,7 +22,7 @@ impl Machine {
 
     /// Returns the position of the run.
     pub fn position(&self) -> Position {
-        self.position.named(&self.graph)
+        self.position.named(&self.graph, self.state.removed_messages())
     }
 
     /// Returns the number of committed steps.

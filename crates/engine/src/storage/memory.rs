@@ -26,7 +26,7 @@ use crate::checkpoint::{
     CheckpointError, Commit, Detail, Entry, EntryHash, InboxMessage, JournalEntry, LeaseInfo,
     LeaseRequest, LeaseToken, Message, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases,
     RunList, RunListItem, RunMaintenance, RunStatus, RunSummary, SavedCheckpoint, SavedRun,
-    TaskRecord,
+    TaskRecord, Turns,
 };
 
 /// Keeps runs in memory.
@@ -100,6 +100,7 @@ impl InMemoryStorage {
                 seq,
                 run_status,
                 updated: now.to_string(),
+                turns: Turns::at(&last.position),
             },
             finished: finished_by(&end).collect(),
             entries: vec![last.into(), end],
@@ -181,6 +182,7 @@ impl RunJournal for InMemoryStorage {
                 values,
                 records: run.open_records().cloned().collect(),
                 last_seq: run.head.seq,
+                last_entry: run.head.number,
                 entries_read: (run.entries.len() - run.kept.0) as u64,
             })
         })
@@ -440,6 +442,7 @@ impl StoredRun {
             step: self.head.step,
             lease: self.lease.clone(),
             updated: self.head.updated.clone(),
+            turns: self.info.is_thread.then_some(self.head.turns),
         }
     }
 

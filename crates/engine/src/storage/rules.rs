@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::checkpoint::{
     CheckpointError, Commit, Entry, EntryHash, LeaseInfo, Message, RunInbox, RunJournal, RunList,
-    RunStatus,
+    RunStatus, Turns,
 };
 
 /// The minimum length of a prefix that stands for an id; all runs of one second share a longer
@@ -81,15 +81,19 @@ pub struct Head {
     pub run_status: RunStatus,
     /// The time of the last event, in RFC 3339; empty before the first one.
     pub updated: String,
+    /// The turns, which are one if the run is no thread.
+    pub turns: Turns,
 }
 
-/// The status of a run, and the time of its last event, as databases store them.
+/// The status of a run, the time of its last event and its turns, as databases store them.
 #[derive(Serialize, Deserialize)]
 struct StoredStatus<'a> {
     #[serde(flatten)]
     run_status: Cow<'a, RunStatus>,
     #[serde(default)]
     updated: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Turns::is_default")]
+    turns: Turns,
 }
 
 impl Refusal {
@@ -105,7 +109,7 @@ impl Refusal {
 }
 
 impl Head {
-    /// Returns the stored form of the status and the time of the last event.
+    /// Returns the stored form of the parts without a column: the status, the time of the last event and the turns.
     ///
     /// # Errors
     ///
@@ -113,17 +117,23 @@ impl Head {
     pub fn stored_status(&self) -> serde_json::Result<String> {
         let (run_status, updated) =
             (Cow::Borrowed(&self.run_status), Cow::Borrowed(self.updated.as_str()));
-        serde_json::to_string(&StoredStatus { run_status, updated })
+        serde_json::to_string(&StoredStatus { run_status, updated, turns: self.turns })
     }
 
-    /// Reads the stored form of the status and the time of the last event.
+    /// Returns a head whose status is in its stored form.
     ///
     /// # Errors
     ///
     /// Fails when it is not this form.
-    pub fn read_status(stored: &str) -> serde_json::Result<(RunStatus, String)> {
-        let StoredStatus { run_status, updated } = serde_json::from_str(stored)?;
-        Ok((run_status.into_owned(), updated.into_owned()))
+    pub fn of_stored(
+        number: u64,
+        step: Step,
+        seq: u64,
+        stored_status: &str,
+    ) -> serde_json::Result<Self> {
+        let StoredStatus { run_status, updated, turns } = serde_json::from_str(stored_status)?;
+        let (run_status, updated) = (run_status.into_owned(), updated.into_owned());
+        Ok(Self { number, step, seq, run_status, updated, turns })
     }
 
     /// Returns the head after the first entry of a run.
@@ -135,7 +145,8 @@ impl Head {
         }
         let run_status = RunStatus { status: Status::Running, reason: None };
         let updated = String::new();
-        let blank = Self { number: 0, step: Step(0), seq: 0, run_status, updated };
+        let turns = Turns::default();
+        let blank = Self { number: 0, step: Step(0), seq: 0, run_status, updated, turns };
         blank.with(entry)
     }
 
@@ -191,6 +202,7 @@ impl Head {
             seq,
             run_status: entry.run_status.as_ref().unwrap_or(&self.run_status).clone(),
             updated: entry.events.last().map_or_else(|| self.updated.clone(), |it| it.ts.clone()),
+            turns: entry.commit.as_ref().map_or(self.turns, |it| Turns::at(&it.position)),
         })
     }
 }

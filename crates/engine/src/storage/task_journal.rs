@@ -3,8 +3,15 @@
 //! Each entry is one memo, so it is durable with the journal of the outer run and ends with the outer step. If a run
 //! cannot be continued, because a route ended it as failed, the task begins another one: its memos have the next
 //! number in front.
+//!
+//! A task of a nested run may have a nested run itself. Its memos would then stand within the memos of the outer task, a
+//! few levels deeper with each run around them, and values have a largest depth. So a memo is a flat list: an entry, and
+//! behind it the memos in its records, in whose place the records hold the number of parts to take from the list.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    iter,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use graphrun_core::{
     graph::{NESTED_MEMO, NodeContext, NodeError},
@@ -13,7 +20,9 @@ use graphrun_core::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::checkpoint::{CheckpointError, Commit, Entry, Position, RunInfo, RunStatus, TaskRecord};
+use crate::checkpoint::{
+    CheckpointError, Commit, Entry, Outcome, Position, RunInfo, RunStatus, TaskRecord,
+};
 
 /// Saves the entries of one nested run.
 #[derive(Debug)]
@@ -66,7 +75,7 @@ impl TaskJournal {
         let SavedBeginning { info, first } = read(beginning)?;
         let (mut entries, mut next) = (vec![Entry::from(first)], 1);
         while let Some(saved) = memo(ctx, run, next) {
-            entries.push(read::<SavedEntry>(saved)?.into());
+            entries.push(read_entry(saved)?.into());
             next += 1;
         }
         Ok((Self::of(ctx, run, next), Some(SavedNestedRun { info, entries })))
@@ -92,23 +101,34 @@ impl TaskJournal {
         info: &RunInfo,
         first: &Entry,
     ) -> Result<(), CheckpointError> {
-        self.save_value(&SavedBeginning { info: info.clone(), first: first.into() }).await
+        let beginning = SavedBeginning { info: info.clone(), first: first.into() };
+        self.save_parts(&beginning, Vec::new()).await
     }
 
     /// Saves an entry, unless it has nothing but events.
     pub(super) async fn save(&self, entry: &Entry) -> Result<(), CheckpointError> {
-        let saved = SavedEntry::from(entry);
+        let mut saved = SavedEntry::from(entry);
         let is_empty =
             saved.records.is_empty() && saved.commit.is_none() && saved.run_status.is_none();
-        if is_empty { Ok(()) } else { self.save_value(&saved).await }
+        if is_empty {
+            return Ok(());
+        }
+        let parts = saved.take_nested();
+        self.save_parts(&saved, parts).await
     }
 
-    async fn save_value(&self, value: &(impl Serialize + Sync)) -> Result<(), CheckpointError> {
+    /// Saves a memo of this value and the parts behind it.
+    async fn save_parts(
+        &self,
+        value: &(impl Serialize + Sync),
+        parts: Vec<Value>,
+    ) -> Result<(), CheckpointError> {
         let Self { ctx, run, next } = self;
         let action = || format!("save the nested run of task {} of run `{}`", ctx.task, ctx.run);
         let json = serde_json::to_value(value);
         let value =
             json.map_err(|it| CheckpointError::Storage { action: action(), source: it.into() })?;
+        let value = joined(iter::once(value).chain(parts).collect());
         let number = next.load(Ordering::Relaxed);
         let saved = ctx.save_nested(&format!("{run}/{number}"), value).await;
         saved.map_err(|error| {
@@ -127,10 +147,62 @@ fn memo(ctx: &NodeContext, run: u64, number: u64) -> Option<&Value> {
     ctx.memos.get(&format!("{NESTED_MEMO}{run}/{number}"))
 }
 
+/// Returns a memo of these parts.
+fn joined(mut parts: Vec<Value>) -> Value {
+    if parts.len() == 1 { parts.remove(0) } else { Value::Array(parts) }
+}
+
+/// Returns the parts of a memo.
+fn parts(memo: Value) -> Vec<Value> {
+    match memo {
+        Value::Array(parts) => parts,
+        only => vec![only],
+    }
+}
+
+/// Reads an entry, with the memos in its records.
+fn read_entry(saved: &Value) -> Result<SavedEntry, NodeError> {
+    let (first, mut rest) = match saved.as_array().map(Vec::as_slice) {
+        Some([first, rest @ ..]) => (first, rest),
+        _ => (saved, &[][..]),
+    };
+    let mut entry: SavedEntry = read(first)?;
+    for memo in entry.nested_memos() {
+        let count = memo.as_u64().and_then(|it| usize::try_from(it).ok());
+        if let Some((own, others)) = count.and_then(|it| rest.split_at_checked(it)) {
+            *memo = joined(own.to_vec());
+            rest = others;
+        }
+    }
+    Ok(entry)
+}
+
 fn read<T: DeserializeOwned>(saved: &Value) -> Result<T, NodeError> {
     let unreadable =
         |error| NodeError::permanent(format!("its saved nested run cannot be read: {error}"));
     T::deserialize(saved).map_err(unreadable)
+}
+
+impl SavedEntry {
+    /// Takes the memos of nested runs out of its records. Returns their parts, and leaves their numbers.
+    fn take_nested(&mut self) -> Vec<Value> {
+        let mut taken = Vec::new();
+        for memo in self.nested_memos() {
+            let own = parts(memo.take());
+            *memo = own.len().into();
+            taken.extend(own);
+        }
+        taken
+    }
+
+    /// Returns the memos in its records that hold entries of nested runs.
+    fn nested_memos(&mut self) -> impl Iterator<Item = &mut Value> {
+        let of_nested_run = self.records.iter_mut().filter(|it| it.is_of_nested_run());
+        of_nested_run.filter_map(|it| match &mut it.outcome {
+            Outcome::MemoSaved { value, .. } => Some(value),
+            _ => None,
+        })
+    }
 }
 
 impl From<&Entry> for SavedEntry {

@@ -194,6 +194,7 @@ impl RunJournal for PostgresStorage {
                 values,
                 records: journal.open_records(codec)?,
                 last_seq: found.stored.head.seq,
+                last_entry: found.stored.head.number,
                 entries_read: journal.len() as u64,
             })
         })

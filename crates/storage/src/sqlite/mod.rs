@@ -225,6 +225,7 @@ impl RunJournal for SqliteStorage {
                 values,
                 records: journal.open_records(codec)?,
                 last_seq: stored.head.seq,
+                last_entry: stored.head.number,
                 entries_read: journal.len() as u64,
             })
         })

@@ -145,7 +145,14 @@ impl<'a> Walk<'a> {
 
     fn move_by(&self, from: usize, arrow: Arrow) -> Move {
         let to = match arrow {
-            Arrow::Node(to) | Arrow::Tasks(to) => self.entered(Some(from), to),
+            Arrow::Node(to) => self.entered(Some(from), to),
+            Arrow::Tasks(to) => {
+                let mut spans = self.entered(Some(from), to);
+                // The items of a deferred node do not wait.
+                let waiting = self.spans.deferred(to);
+                spans.iter_mut().filter(|it| **it == waiting).for_each(|it| *it = to);
+                spans
+            }
             Arrow::Join(join) => {
                 let at = self.model.joins[join].position(from);
                 at.map(|it| self.spans.arrived(join, it)).into_iter().collect()

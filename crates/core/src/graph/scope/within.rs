@@ -34,9 +34,9 @@ impl Scope {
             Edge::Route { from, route, span } => {
                 Edge::Route { from: self.node_name(&from), route: self.route(route), span }
             }
-            Edge::May { from, to } => {
+            Edge::May { from, to, is_dispatched } => {
                 let to = to.iter().map(|it| self.target(it)).collect();
-                Edge::May { from: self.node_name(&from), to }
+                Edge::May { from: self.node_name(&from), to, is_dispatched }
             }
         }
     }
