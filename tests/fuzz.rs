@@ -55,6 +55,7 @@ fn inputs_of_earlier_diagnostics_pass() {
         ("prompt", targets::prompt),
         ("cases", targets::cases),
         ("layout", targets::layout),
+        ("types", targets::types),
     ] {
         for entry in fs::read_dir(Path::new("fuzz/seeds").join(folder)).unwrap() {
             let path = entry.unwrap().path();
@@ -198,6 +199,26 @@ fn case_files() -> impl Strategy<Value = String> {
     })
 }
 
+/// Types in the short notation, most of which are right.
+fn types() -> impl Strategy<Value = String> {
+    let words = prop::sample::select(vec![
+        "string", "int", "float", "bool", "json", "date", "duration", "Part", "a | b", "x",
+        "é | ü", "Nothing", "", "1", "map", "[]", "{", "a | a",
+    ]);
+    let leaf = words.prop_map(str::to_owned);
+    leaf.prop_recursive(4, 16, 3, |inner| {
+        let name = prop::sample::select(vec!["a", "b", "a_1", "é", "type", ""]);
+        let field = (name, inner.clone()).prop_map(|(name, ty)| format!("{name}: {ty}"));
+        prop_oneof![
+            3 => inner.clone().prop_map(|it| format!("[{it}]")),
+            2 => inner.clone().prop_map(|it| format!("{it}?")),
+            2 => inner.clone().prop_map(|it| format!("map[string, {it}]")),
+            3 => prop::collection::vec(field, 0..3).prop_map(|it| format!("{{{}}}", it.join(", "))),
+            1 => (inner.clone(), inner).prop_map(|(a, b)| format!("{a} | {b}")),
+        ]
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
@@ -214,6 +235,11 @@ proptest! {
     #[test]
     fn no_prompt_makes_the_checker_panic(text in pieces()) {
         targets::prompt(&text);
+    }
+
+    #[test]
+    fn a_type_is_shown_as_it_is_written(text in prop_oneof![3 => types(), 1 => pieces()]) {
+        targets::types(&text);
     }
 
     #[test]

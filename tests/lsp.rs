@@ -546,7 +546,9 @@ fn a_name_leads_to_its_declaration() {
     assert_eq!(definition("agent: writer", "agent: §writer"), "9: writer");
     assert_eq!(definition("model: fast", "model: fas§t"), "7: fast");
     assert_eq!(definition("writes: review", "writes: revi§ew"), "4: review");
-    assert_eq!(definition("match: review.verdict", "match: review.ver§dict"), "4: review");
+    assert_eq!(definition("match: review.verdict", "match: rev§iew.verdict"), "4: review");
+    assert_eq!(definition("match: review.verdict", "match: review.ver§dict"), "4: verdict");
+    assert_eq!(definition("note.level", "note.le§vel"), "4: level");
     assert_eq!(definition("tries < 3", "tri§es < 3"), "5: tries");
     assert_eq!(definition("visits(\"write\")", "visits(\"wri§te\")"), "12: write");
     assert_eq!(definition("{{ brief }}", "{{ brie§f }}"), "3: brief");
@@ -690,6 +692,7 @@ nodes:
     );
     assert_eq!(editor.completions(&with("task.title", "task.size == \"§")), ["small", "big"]);
     assert_eq!(editor.definition(&with("[Task]", "[Ta§sk]")), "2: Task");
+    assert_eq!(editor.definition(&with("task.title", "task.tit§le")), "2: title");
     assert_eq!(editor.completions(&with("[Task]", "T§")), ["Task"]);
     assert_eq!(editor.completions(&with("do: one", "do: §")), ["each", "one"]);
     assert!(editor.hover(&with("do: one", "do: o§ne")).starts_with("**one**: set"));
@@ -858,6 +861,10 @@ fn a_prompt_file_is_understood_with_its_workflow() {
         (&definition["uri"], &definition["range"]["start"]["line"]),
         (&json!(uri), &json!(3))
     );
+    let definition = at("definition", "{{ note.lev", none.clone());
+    assert_eq!(within(&text, &definition["range"]), "level");
+    let found = at("references", "{{ note.lev", json!({"context": {"includeDeclaration": true}}));
+    assert_eq!(found.as_array().unwrap().len(), 3, "{found}");
     let offered = at("completion", "{{ review.", none.clone());
     let labels: Vec<&str> =
         offered.as_array().unwrap().iter().map(|it| it["label"].as_str().unwrap()).collect();

@@ -45,6 +45,26 @@ pub fn prompt(source: &str) {
     ));
 }
 
+/// Loads a text as the type of a field, and as a named type. The type is shown as a text that stands for the same type.
+pub fn types(text: &str) {
+    let Some(shown) = shown_type(text) else { return };
+    assert_eq!(shown_type(&shown).as_ref(), Some(&shown), "{text:?}");
+}
+
+/// Returns the type of a field in the short notation, as it is shown; `None` if it is refused.
+fn shown_type(text: &str) -> Option<String> {
+    let ty = serde_json::Value::from(text);
+    let workflow = format!(
+        "graphrun: 1\nname: t\ntypes: {{ Part: {{ kind: a | b, size: int? }}, Other: {ty} }}\n\
+         state: {{ field: {ty}, part: Part, other: Other, n: int }}\ninput: [field, part, other]\noutput: [n]\n\
+         start: n\nnodes:\n  n: {{ set: {{ n: '1' }}, then: end }}\n"
+    );
+    load(&workflow);
+    let file = SourceFile { name: "fuzz.yaml".into(), text: workflow };
+    let (workflow, _) = parse(Arc::new(file), Path::new("no/such/folder"), &built_in().0).ok()?;
+    Some(workflow.schema.channel("field")?.ty().to_string())
+}
+
 /// Loads a text as a file of test cases for a workflow.
 pub fn cases(text: &str) {
     static TESTED: OnceLock<(Workflow, Graph)> = OnceLock::new();

@@ -4,47 +4,112 @@ use std::ops::Range;
 
 use super::{
     grammar::{self, Role},
-    protocol::{Hover, Location},
+    mentions::{Mention, entry},
+    protocol::Hover,
     workspace::{DocumentView, Spot, TestedWorkflow, Workspace},
 };
 use crate::{
     state::{Schema, Type},
-    workflow::Step,
+    workflow::{Part, Step},
 };
 
-/// A thing of the workflow that a name in a file of test cases stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NamedPart {
-    /// The section of the workflow that declares it.
-    pub(super) section: &'static str,
-    /// The bytes of its name in the text.
-    pub(super) range: Range<usize>,
+/// Returns the names of the workflow in a key or a value of a file, with their places in it. Names of used workflows begin with the
+/// node that uses them.
+pub(super) fn mentions(
+    workflow: &DocumentView<'_>,
+    file: &DocumentView<'_>,
+    part: &Part,
+) -> Vec<Mention> {
+    let mut found = Vec::new();
+    if let Some(key) = part.key.clone() {
+        let inside = || {
+            let declared = declared_data(workflow, file, &part.path)?;
+            Some(vec![Mention { declared, range: key.clone() }])
+        };
+        let role = file.grammar.key_role(&part.path);
+        found.extend(match role {
+            Some(role) => named_in(workflow, role, file.text, key.clone()),
+            None => inside().unwrap_or_default(),
+        });
+    }
+    let role = file.grammar.at(&part.path).and_then(grammar::role);
+    if let (Some(value), Some(role)) = (part.value.clone(), role) {
+        found.extend(named_in(workflow, role, file.text, value));
+    }
+    found
 }
 
-/// Returns the things that a key or a value names, the outer ones of `review.lint` first. Names of used workflows begin
-/// with the node that uses them.
-pub(super) fn named_parts(
+/// Returns the names in a word with a role.
+fn named_in(
     workflow: &DocumentView<'_>,
-    role: Option<Role>,
+    role: Role,
     text: &str,
-) -> Vec<NamedPart> {
-    let is_declared =
-        |section: &str, name: &str| workflow.outline.under(&[section, name]).is_some();
-    let first = text.find('.').unwrap_or(text.len());
-    let sections: &[&'static str] = match role {
-        Some(Role::Node) => &["nodes"],
-        Some(Role::Field | Role::Path) => &["state", "nodes"],
-        Some(Role::Tool) => return vec![NamedPart { section: "tools", range: 0..text.len() }],
+    span: Range<usize>,
+) -> Vec<Mention> {
+    let Some(word) = text.get(span.clone()) else { return Vec::new() };
+    let sections: &[&str] = match role {
+        Role::Node => &["nodes"],
+        Role::Field | Role::Path => &["state", "nodes"],
+        Role::Tool => {
+            return vec![Mention { declared: entry("tools", word), range: span }];
+        }
         _ => &[],
     };
+    let mut names = words_of_path(word);
+    let Some(first) = names.next() else { return Vec::new() };
+    let name = &word[first.clone()];
     // A state that Rust declares has no section in the file.
-    let is_field = |name: &str| workflow.state.is_some_and(|it| it.channel(name).is_some());
-    let names = |section: &str, name: &str| match section {
-        "state" => is_declared("state", name) || is_field(name),
-        section => is_declared(section, name),
+    let is_field = |section: &str| {
+        section == "state" && workflow.state.is_some_and(|it| it.channel(name).is_some())
     };
-    let found = sections.iter().find(|section| names(section, &text[..first]));
-    found.map(|section| NamedPart { section, range: 0..first }).into_iter().collect()
+    let is_declared =
+        |section: &&&str| workflow.outline.under(&[section, name]).is_some() || is_field(section);
+    let Some(section) = sections.iter().find(is_declared) else { return Vec::new() };
+    let mut declared = entry(section, name);
+    let mut found = vec![Mention { declared: declared.clone(), range: first }];
+    for range in names {
+        let Some(part) = workflow.declared_part(&declared, &word[range.clone()]) else { break };
+        declared = part;
+        found.push(Mention { declared: declared.clone(), range });
+    }
+    found.into_iter().map(|it| it.moved(span.start)).collect()
+}
+
+/// Returns the places of the names of a path such as `review.verdict`.
+fn words_of_path(path: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    path.split('.').map(move |name| {
+        let range = start..start + name.len();
+        start = range.end + 1;
+        range
+    })
+}
+
+/// Returns the path of the declaration of a field in a value.
+fn declared_data(
+    workflow: &DocumentView<'_>,
+    file: &DocumentView<'_>,
+    path: &[Step],
+) -> Option<Vec<Step>> {
+    let (at, name) = field_above(file, path)?;
+    let mut names = name.split('.');
+    let root = entry("state", names.next()?);
+    let root = names.try_fold(root, |of, name| workflow.declared_part(&of, name))?;
+    path[at + 1..].iter().try_fold(root, |of, step| match step {
+        Step::Key(name) => workflow.declared_part(&of, name),
+        Step::Item(_) => Some(of),
+    })
+}
+
+/// Returns the number of the step that names the field of a value, and that name.
+fn field_above<'p>(file: &DocumentView<'_>, path: &'p [Step]) -> Option<(usize, &'p str)> {
+    path.iter().enumerate().find_map(|(at, step)| match step {
+        Step::Key(key) => {
+            let role = file.grammar.key_role(&path[..=at]);
+            matches!(role, Some(Role::Field | Role::Path)).then_some((at, key.as_str()))
+        }
+        Step::Item(_) => None,
+    })
 }
 
 /// Returns the description of the name at a place.
@@ -88,35 +153,10 @@ fn about_node(workflow: &DocumentView<'_>, tested: &TestedWorkflow, name: &str) 
     })
 }
 
-/// Returns the declaration of the name at a place.
-pub(super) fn definition(
-    workspace: &Workspace,
-    view: &DocumentView<'_>,
-    (spot, at): (&Spot, usize),
-) -> Option<Location> {
-    let word = view.text.get(spot.range.clone())?;
-    if let Some(Role::Workflow | Role::Recording) = spot.role {
-        let path = view.folder()?.join(word);
-        let range = super::define::START;
-        return path.is_file().then(|| Location { uri: workspace.uri_of(&path), range });
-    }
-    let workflow = workspace.tested(view)?;
-    let at = at - spot.range.start;
-    let parts = named_parts(&workflow, spot.role, word);
-    let part = parts.iter().find(|it| it.range.contains(&at)).or(parts.first())?;
-    workflow.declared(part.section, &word[part.range.clone()])
-}
-
 /// Returns the type of a value, or of a part of one, at the end of a path.
 pub(super) fn data_type(view: &DocumentView<'_>, path: &[Step]) -> Option<Type> {
     let schema = &view.tested?.schema;
-    let (at, name) = path.iter().enumerate().find_map(|(at, step)| match step {
-        Step::Key(key) => {
-            let role = view.grammar.key_role(&path[..=at]);
-            matches!(role, Some(Role::Field | Role::Path)).then_some((at, key))
-        }
-        Step::Item(_) => None,
-    })?;
+    let (at, name) = field_above(view, path)?;
     let (_, ty) = field(name, schema)?;
     path[at + 1..].iter().try_fold(ty, |ty, step| match (step, ty.required()) {
         (Step::Item(_), Type::List(item)) | (Step::Key(_), Type::Map(item)) => {

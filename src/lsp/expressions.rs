@@ -107,21 +107,22 @@ pub(super) fn type_of(chain: &str, before: &str, state: &Schema) -> Option<Type>
 
 /// Returns the type of a variable that an earlier quantifier or loop binds.
 fn item_of(name: &str, before: &str, state: &Schema) -> Option<Type> {
-    bindings(before).into_iter().rev().find(|it| it.variable == name).and_then(|it| match type_of(
-        it.list,
-        &before[..it.at],
-        state,
-    )?
-    .required()
-    {
+    let (list, before) = binding_of(name, before)?;
+    match type_of(list, before, state)?.required() {
         Type::List(item) => Some(item.required().clone()),
         _ => None,
-    })
+    }
 }
 
 /// Returns the variables that a text binds.
 pub(super) fn variables(before: &str) -> Vec<&str> {
     bindings(before).into_iter().map(|it| it.variable).collect()
+}
+
+/// Returns the list that a text binds a variable to the items of, and the text before the binding.
+pub(super) fn binding_of<'t>(name: &str, before: &'t str) -> Option<(&'t str, &'t str)> {
+    let binding = bindings(before).into_iter().rev().find(|it| it.variable == name)?;
+    Some((binding.list, &before[..binding.at]))
 }
 
 /// Returns whether the word after a text is a variable that it binds there.
@@ -191,7 +192,7 @@ fn is_part(char: char) -> bool {
 }
 
 /// Returns the names at the end of a text, with items such as `tasks[0]`.
-fn trailing_chain(text: &str) -> &str {
+pub(super) fn trailing_chain(text: &str) -> &str {
     let mut start = text.len();
     loop {
         start -= trailing(&text[..start], is_part).len();

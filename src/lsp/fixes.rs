@@ -1,9 +1,15 @@
 //! Quick fixes: the advice of a diagnostic as an edit. A fix is offered only if the file with it has the diagnostic no longer, and no
 //! other one instead.
 
-use std::ops::Range;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    path::Path,
+};
 
 use super::{
+    grammar::Role,
+    mentions::{entry, value_of, words},
     protocol::{self, CodeAction, TextEdit, WorkspaceEdit},
     workspace::{DocumentView, Workspace},
 };
@@ -26,10 +32,13 @@ pub(super) fn fixes(
         |it: &&protocol::Diagnostic| it.range.start <= range.end && range.start <= it.range.end;
     let mut actions = Vec::new();
     for diagnostic in before.iter().filter(touches) {
-        for edit in edits(view, diagnostic) {
+        let edits = edits(view, diagnostic);
+        let is_only = edits.len() == 1;
+        for edit in edits {
             let mut text = view.text.to_owned();
             text.replace_range(edit.range.clone(), &edit.new);
-            let after = workspace.check_text(view, &text);
+            let path = view.path.unwrap_or(Path::new(view.uri)).to_owned();
+            let after = workspace.check_with(view, BTreeMap::from([(path, text.into())]));
             let errors =
                 |all: &[protocol::Diagnostic]| all.iter().filter(|it| it.severity == 1).count();
             let is_same = |it: &&protocol::Diagnostic| {
@@ -52,7 +61,7 @@ pub(super) fn fixes(
                 title: edit.title,
                 kind: "quickfix",
                 diagnostics: vec![diagnostic.clone()],
-                is_preferred: true,
+                is_preferred: is_only,
                 edit: whole,
             });
         }
@@ -63,7 +72,7 @@ pub(super) fn fixes(
 /// Returns the edits that the advice of a diagnostic describes.
 fn edits(view: &DocumentView<'_>, diagnostic: &protocol::Diagnostic) -> Vec<Edit> {
     let mut lines = diagnostic.message.lines();
-    let Some(help) = lines.find_map(|it| it.strip_prefix("help: ")) else { return Vec::new() };
+    let help = lines.find_map(|it| it.strip_prefix("help: ")).unwrap_or_default();
     let start = view.lines.offset(diagnostic.range.start);
     let end = view.lines.offset(diagnostic.range.end);
     let Some(marked) = view.text.get(start..end) else { return Vec::new() };
@@ -77,7 +86,52 @@ fn edits(view: &DocumentView<'_>, diagnostic: &protocol::Diagnostic) -> Vec<Edit
     if help == "remove it" || help.starts_with("remove it,") {
         found.extend(removed(view, start));
     }
+    if found.is_empty() {
+        let name = marked.trim_matches(['"', '\'']);
+        let meant = view.spot(start).and_then(|it| it.role).map(|it| of_kind(view, it, name));
+        found.extend(meant.iter().flatten().map(|it| replaced(marked, start..end, it)));
+    }
     found
+}
+
+/// Returns the names of one kind that a name of another kind may stand for, such as the agent of a node where an agent is meant.
+fn of_kind(view: &DocumentView<'_>, role: Role, name: &str) -> BTreeSet<String> {
+    let texts = |keys: &[&str]| view.texts(keys).into_iter().map(str::to_owned);
+    let agents = || texts(&["nodes", name, "agent"]);
+    let fields = || view.written_by(name).into_iter().map(str::to_owned);
+    let mut found: BTreeSet<String> = match role {
+        Role::Agent => agents().collect(),
+        Role::Model => {
+            let agents = agents().chain([name.to_owned()]);
+            agents.flat_map(|it| texts(&["agents", &it, "model"])).collect()
+        }
+        Role::Field | Role::Path | Role::Expression | Role::Template => {
+            let of_type = view.names("state").into_iter().map(str::to_owned);
+            fields().chain(of_type.filter(|it| types_of(view, it).contains(name))).collect()
+        }
+        Role::Node | Role::Target => {
+            let nodes = view.names("nodes").into_iter();
+            let runs = |it: &&str| view.texts(&["nodes", it, "agent"]).contains(&name);
+            nodes.filter(runs).chain(view.writers(name)).map(str::to_owned).collect()
+        }
+        Role::Type => {
+            let fields = fields().chain([name.to_owned()]);
+            fields.flat_map(|it| types_of(view, &it)).collect()
+        }
+        _ => BTreeSet::new(),
+    };
+    found.remove(name);
+    found
+}
+
+/// Returns the named types in the type of a field.
+fn types_of(view: &DocumentView<'_>, field: &str) -> BTreeSet<String> {
+    let inside = entry("state", field);
+    let parts = view.outline.parts().iter().filter(|it| it.path.starts_with(&inside));
+    let named = parts.filter_map(|it| value_of(it, view.text)).flat_map(|(_, text)| {
+        words(text).map(|it| &text[it]).filter(|it| view.outline.under(&["types", it]).is_some())
+    });
+    named.map(str::to_owned).collect()
 }
 
 /// Returns the text in backquotes after some words.

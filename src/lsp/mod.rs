@@ -13,6 +13,8 @@ mod expressions;
 mod fixes;
 mod grammar;
 mod hover;
+mod mentions;
+mod neighbours;
 mod nodes;
 mod positions;
 mod protocol;

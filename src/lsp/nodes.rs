@@ -96,7 +96,7 @@ impl DocumentView<'_> {
     }
 
     /// Returns the fields that a node writes.
-    fn written_by(&self, node: &str) -> Vec<&str> {
+    pub(super) fn written_by(&self, node: &str) -> Vec<&str> {
         let kinds = self.registry.kinds().iter();
         let keys: BTreeSet<&str> = kinds.flat_map(RegisteredKind::keys_of_written_fields).collect();
         keys.into_iter().flat_map(|it| self.texts(&["nodes", node, it])).collect()

@@ -14,17 +14,14 @@ use super::{
     uri,
 };
 use crate::{
-    beneath::read_named,
     compile::{CompiledGraph, compile},
-    data_limit::DataLimit,
     diagnostic::{Diagnostic, Diagnostics, Label, Severity, SourceFile, SourceSpan},
     id::ChannelName,
     nodes::{self, Services},
     state::Schema,
     workflow::{
-        Buffers, FileKind, Outline, Part, Registry, Step, Workflow,
-        case_file::{Draft, SUFFIX},
-        source_paths, survey,
+        Buffers, FileKind, Outline, Part, Registry, Step, Workflow, case_file::Draft, source_paths,
+        survey,
     },
 };
 
@@ -167,61 +164,6 @@ impl Workspace {
         Some(view)
     }
 
-    /// Returns the files of test cases for a workflow, each with its text: the open ones, and those beside it.
-    pub(super) fn cases_of(&self, workflow: &DocumentView<'_>) -> Vec<(String, Arc<str>)> {
-        let (Some(path), Some(folder)) = (workflow.path, workflow.folder()) else {
-            return Vec::new();
-        };
-        let open = self.documents.values().filter_map(|it| it.path.clone());
-        let beside = fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path());
-        let mut paths: Vec<PathBuf> = open.chain(beside).collect();
-        paths.retain(|it| it.to_string_lossy().ends_with(SUFFIX));
-        paths.sort();
-        paths.dedup();
-        let text = |cases: PathBuf| {
-            let uri = self.uri_of(&cases);
-            let text = match self.documents.get(&uri) {
-                Some(open) => Arc::clone(&open.text),
-                None => read_named(&cases, DataLimit::FileBytes).ok()?.into(),
-            };
-            let file = SourceFile { name: cases.display().to_string(), text: text.to_string() };
-            let is_for_it = Draft::of(&cases, Arc::new(file)).workflow() == path;
-            is_for_it.then_some((uri, text))
-        };
-        paths.into_iter().filter_map(text).collect()
-    }
-
-    /// Returns the workflows that use one: the open ones, and those beside it.
-    pub(super) fn users_of(&self, workflow: &DocumentView<'_>) -> Vec<PathBuf> {
-        let (Some(path), Some(folder)) = (workflow.path, workflow.folder()) else {
-            return Vec::new();
-        };
-        let open = self.documents.values().filter_map(|it| it.path.clone());
-        let beside = fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path());
-        let mut paths: Vec<PathBuf> = open.chain(beside).collect();
-        paths.retain(|it| it.extension().is_some_and(|it| it == "yaml" || it == "yml"));
-        paths.sort();
-        paths.dedup();
-        let uses = |user: &PathBuf| {
-            let text = match self.documents.get(&self.uri_of(user)) {
-                Some(open) => Some(Arc::clone(&open.text)),
-                None => read_named(user, DataLimit::FileBytes).ok().map(Into::into),
-            };
-            let Some(text) = text.filter(|it| FileKind::of(it) == Some(FileKind::Workflow)) else {
-                return false;
-            };
-            let folder = user.parent().unwrap_or(Path::new(""));
-            Outline::of(&text).parts().iter().any(|part| {
-                let is_use =
-                    part.path.iter().rev().take(2).any(|it| *it == Step::Key("use".into()));
-                let word = part.value.clone().and_then(|it| text.get(it)).filter(|_| is_use);
-                word.is_some_and(|it| source_paths(folder, it.as_ref()).iter().any(|it| it == path))
-            })
-        };
-        paths.retain(uses);
-        paths
-    }
-
     /// Returns a snapshot of a file of test cases, which need not be open.
     pub(super) fn cases_view<'w>(&'w self, uri: &'w str, text: &'w str) -> DocumentView<'w> {
         DocumentView {
@@ -289,19 +231,20 @@ impl Workspace {
         self.published.get(uri).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the diagnostics that a document would have with another text.
-    pub(super) fn check_text(
+    /// Returns the diagnostics that a document would have with other texts, of itself and of other files.
+    pub(super) fn check_with(
         &self,
         view: &DocumentView<'_>,
-        text: &str,
+        changed: BTreeMap<PathBuf, Arc<str>>,
     ) -> Vec<protocol::Diagnostic> {
         let path = view.path.unwrap_or(Path::new(view.uri));
+        let text = changed.get(path).map_or_else(|| view.text.into(), Arc::clone);
         let mut buffers = self.open_texts();
-        buffers.insert(path.to_owned(), text.into());
+        buffers.extend(changed);
         let buffers = buffers.into_iter().collect();
         let diagnostics = match self.kind_of(view.uri) {
-            Some(FileKind::Cases) => self.check_cases(path, text, &buffers).1,
-            _ => self.check_workflow(path, text, &buffers).1,
+            Some(FileKind::Cases) => self.check_cases(path, &text, &buffers).1,
+            _ => self.check_workflow(path, &text, &buffers).1,
         };
         let all = diagnostics.in_order().into_iter().map(|it| self.published_form(view.uri, it));
         all.filter(|(uri, _)| uri == view.uri).map(|(_, it)| it).collect()
@@ -341,7 +284,7 @@ impl Workspace {
     }
 
     /// Returns the texts of the open files.
-    fn open_texts(&self) -> BTreeMap<PathBuf, Arc<str>> {
+    pub(super) fn open_texts(&self) -> BTreeMap<PathBuf, Arc<str>> {
         let open = self.documents.values();
         open.filter_map(|it| Some((it.path.clone()?, Arc::clone(&it.text)))).collect()
     }

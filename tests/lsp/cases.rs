@@ -79,7 +79,10 @@ fn names_in_test_cases_lead_to_their_declarations() {
     };
     assert_eq!(definition("start: wri"), "team.yaml write");
     assert_eq!(definition("until: [wri"), "team.yaml write");
-    assert_eq!(definition("review.verd"), "team.yaml review");
+    assert_eq!(definition("{ rev"), "team.yaml review");
+    assert_eq!(definition("review.verd"), "team.yaml verdict");
+    assert_eq!(definition("write: { review: { verd"), "team.yaml verdict");
+    assert_eq!(definition("[{ tex"), "team.yaml text");
     assert_eq!(definition("state: { tri"), "team.yaml tries");
     assert_eq!(definition("workflow: te"), "team.yaml ");
     assert_eq!(definition("name: it is sto"), "none ");
@@ -142,8 +145,13 @@ fn names_are_renamed_in_the_workflow_and_in_its_test_cases() {
     let changed = texts("until: [wri", "draft");
     assert_eq!(changed[&cases], CASES.replace("write", "draft"));
     assert!(changed[&workflow].contains("start: draft"), "{}", changed[&workflow]);
-    let changed = texts("review.verd", "verdict_of_all");
-    assert_eq!(changed[&cases], CASES.replace("review", "verdict_of_all"));
+    let changed = texts("state: { rev", "report");
+    assert_eq!(changed[&cases], CASES.replace("review", "report"));
+    let changed = texts("review.verd", "outcome");
+    assert_eq!(changed[&cases], CASES.replace("verdict", "outcome"));
+    assert_eq!(changed[&workflow], TEAM.replace("verdict", "outcome"));
+    let changed = texts("[{ tex", "body");
+    assert_eq!(changed[&cases], CASES.replace("text", "body"));
     // From the workflow, also while the test cases are closed.
     editor.close(&cases);
     editor.write("team.test.yaml", CASES);

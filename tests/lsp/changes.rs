@@ -126,6 +126,80 @@ fn a_rename_changes_every_place_and_nothing_else() {
     assert_eq!(can, Value::Null);
 }
 
+/// A workflow with a named type, whose fields are named in expressions, prompts and records.
+const TASKS: &str = r#"graphrun: 1
+name: tasks
+types:
+  Task: { title: string, by: { title: string } }
+state:
+  tasks: [Task]
+  best: { type: Task, default: { title: a, by: { title: b } } }
+  titles: { type: [string], merge: append, default: [] }
+  title: { type: string, default: "title" }
+input: tasks
+output: [best, titles, title]
+start: pick
+nodes:
+  pick:
+    set: { best: 'Task{ title: tasks.map(it, it.title).join(title), by: { title: "title" } }', title: best.by.title }
+    then: each
+  each: { map: { over: tasks, as: task, do: one }, then: say }
+  one: { set: { titles: task.title } }
+  say: { render: prompts/say.md, writes: title, then: end }
+"#;
+
+#[test]
+fn a_field_of_a_named_type_is_renamed_in_every_place() {
+    let mut editor = Editor::start();
+    let (uri, prompt) = (editor.uri("tasks.yaml"), editor.uri("prompts/say.md"));
+    let template = "{{ best.title }} of {{ best.by.title }}: title {{ title }} {% for it in tasks %}{{ it.title }}{% endfor %}";
+    editor.write("prompts/say.md", template);
+    editor.open(&uri, TASKS);
+    assert_eq!(editor.diagnostics(&uri), [Value::Null; 0]);
+    editor.open(&prompt, template);
+    let span = |text: &str, behind: &str| {
+        let at = text.find(behind).unwrap() + behind.len();
+        let line = text[..at].matches('\n').count();
+        json!({"line": line, "character": at - text[..at].rfind('\n').map_or(0, |it| it + 1)})
+    };
+    let mut rename = |uri: &str, text: &str, behind: &str| {
+        let document = json!({"uri": uri});
+        let params =
+            json!({"textDocument": document, "position": span(text, behind), "newName": "name"});
+        editor.ask("textDocument/rename", params)
+    };
+    let mut new = TASKS.to_owned();
+    for (old, changed) in [
+        ("Task: { title", "Task: { name"),
+        ("default: { title", "default: { name"),
+        ("Task{ title", "Task{ name"),
+        ("it.title", "it.name"),
+        ("titles: task.title", "titles: task.name"),
+    ] {
+        assert_eq!(new.matches(old).count(), 1, "{old}");
+        new = new.replace(old, changed);
+    }
+    let new_template = template.replace("best.title", "best.name").replace("it.title", "it.name");
+    for (from, text, behind) in
+        [(&uri, TASKS, "Task: { tit"), (&uri, TASKS, "it.tit"), (&prompt, template, "best.tit")]
+    {
+        let changes = rename(from, text, behind)["result"]["changes"].take();
+        assert_eq!(edited(TASKS, &changes[&uri]), new, "{behind}");
+        assert_eq!(edited(template, &changes[&prompt]), new_template, "{behind}");
+    }
+    let changes = rename(&prompt, template, "best.by.tit")["result"]["changes"].take();
+    assert_eq!(edited(template, &changes[&prompt]), template.replace("by.title", "by.name"));
+    // The result of a call has a type that the search does not know.
+    let by_call = TASKS.replace("title: best.by.title }", "title: '(tasks + [best])[0].title' }");
+    let by_call = by_call.replace("(tasks + [best])[0].title", "(true ? best : best).title");
+    editor.change(&uri, &by_call);
+    assert_eq!(editor.diagnostics(&uri), [Value::Null; 0]);
+    let params = json!({"textDocument": {"uri": uri}, "position": span(&by_call, "Task: { tit"), "newName": "name"});
+    let answer = editor.ask("textDocument/rename", params);
+    let message = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.ends_with("also depends on `title`: change the name by hand"), "{answer}");
+}
+
 #[test]
 fn a_name_that_other_files_or_values_share_is_not_renamed() {
     let mut editor = Editor::start();
@@ -217,6 +291,29 @@ fn a_fix_is_offered_if_it_mends_the_file() {
     // The advice does not always mend the file.
     let (titles, _) = fixed(&mut editor, "team.yaml", &team("start: write\n", ""));
     assert_eq!(titles, [""; 0]);
+}
+
+/// A name of another kind leads to the name that fits.
+#[test]
+fn a_fix_is_offered_for_a_name_of_another_kind() {
+    let mut editor = Editor::start();
+    editor.write("prompts/say.md", "{{ title }}");
+    for (text, part, wrong, new) in [
+        (TEAM, "agent: writer", "agent: write", "writer"),
+        (TEAM, "then: write }", "then: writer }", "write"),
+        (TEAM, "then: write }", "then: review }", "write"),
+        (TEAM, "to: judge", "to: tries", "count"),
+        (TEAM, "tries < 3", "judge < 3", "tries"),
+        (TEAM, "start: write", "start: review", "write"),
+        (TEAM, "{ match: review.verdict", "{ match: write.verdict", "review"),
+        (TASKS, "best: { type: Task", "best: { type: tasks", "Task"),
+        (TASKS, "tasks: [Task]", "tasks: [pick]", "Task"),
+    ] {
+        assert_eq!(text.matches(part).count(), 1, "{part}");
+        let (titles, _) = fixed(&mut editor, "team.yaml", &text.replacen(part, wrong, 1));
+        let title = format!("Replace by `{new}`");
+        assert!(titles.contains(&title), "{wrong}: {titles:?}");
+    }
 }
 
 #[test]

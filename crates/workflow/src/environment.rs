@@ -7,24 +7,24 @@ use graphrun_core::{
     diagnostic::Diagnostic,
     graph::TriggerKind,
     id::{ChannelName, NodeName},
-    state::{NumberRange, Schema, Type},
+    state::{Schema, Type},
 };
 use serde_json::json;
 
 use super::{
     Expression, Prompt, Registry, Workflow,
     declarations::Declarations,
-    expression::{ExpressionScope, sizes},
+    expression::ExpressionScope,
     flow::Flow,
+    known_fact::{KnownFact, KnownFacts},
     memory::{MEMORY, Tiers},
-    prompt::{LoadedPrompt, PromptFiles, PromptScope, known_items},
+    prompt::{LoadedPrompt, PromptFiles, PromptScope},
     reader::{Data, SpannedText, Yaml},
     report::{FINDINGS_MAX, Problem, Report},
     sections::Sections,
     structure::{ITEMS, Item, MapList, names_of_item},
     tool::{BUILT_IN, BuiltIn, ToolAction, ToolSignature, can_use},
     used::DeclaredLimits,
-    via, visited,
     written::AssignedFields,
 };
 
@@ -63,11 +63,8 @@ pub(crate) struct NodeScope<'e> {
     pub(crate) item: Option<&'e Item>,
     /// Whether it may have an item with an unknown name.
     any_item: bool,
-    /// The paths that are known to be present, the [excluded kinds of triggers](crate::via), and the
-    /// [nodes that have run](crate::visited).
-    pub(crate) given: Vec<String>,
-    /// The ranges of numbers that routes and `when` have proved. They end when the node writes.
-    pub(crate) ranges: Vec<(String, NumberRange)>,
+    /// What the flow of the workflow, routes and `when` have proved. Facts about a field end when the node writes it.
+    pub(crate) known: KnownFacts,
 }
 
 /// The place where an expression is evaluated, and its purpose.
@@ -113,19 +110,17 @@ impl<'e> NodeScope<'e> {
         // Nothing leads to the node if a name elsewhere is misspelt.
         let is_known = !possible.is_empty();
         let excluded = TriggerKind::ALL.into_iter().filter(|it| is_known && !possible.contains(it));
-        let mut given: Vec<String> = excluded.map(via::excludes).collect();
-        let proved = env.flow.proved_before(name);
-        given.extend(proved.paths);
-        given.extend(env.limits.present(&env.schema));
-        Self { env, name, item, any_item, given, ranges: proved.ranges }
+        let mut known: KnownFacts = excluded.map(KnownFact::NotReachedBy).collect();
+        known.extend(env.flow.proved_before(name).iter().cloned());
+        known.extend(env.limits.known(&env.schema));
+        Self { env, name, item, any_item, known }
     }
 
     /// The scope of the routes behind the node: it knows no value that the node may have changed.
     pub(crate) fn behind(mut self) -> Self {
         let flow = &self.env.flow;
         let (before, after) = (flow.proved_before(self.name), flow.proved_after(self.name));
-        self.given.retain(|it| after.paths.contains(it) || !before.paths.contains(it));
-        self.ranges = after.ranges;
+        self.known.retain(|it| after.contains(it) || !before.contains(it));
         self
     }
 
@@ -136,8 +131,7 @@ impl<'e> NodeScope<'e> {
 
     /// The scope of an expression of a `map` over one of its items.
     pub(crate) fn of_item(env: &'e Environment, name: &'e NodeName, item: &'e Item) -> Self {
-        let (given, ranges) = (Vec::new(), Vec::new());
-        Self { env, name, item: Some(item), any_item: item.is_vague, given, ranges }
+        Self { env, name, item: Some(item), any_item: item.is_vague, known: KnownFacts::NONE }
     }
 
     fn item(&self) -> Option<(&str, &Type)> {
@@ -227,8 +221,7 @@ impl<'e> NodeScope<'e> {
             item: self.item(),
             variable,
             any_item: self.any_item,
-            given: &self.given,
-            ranges: &self.ranges,
+            known: &self.known,
             output: names_output,
             types: &self.env.types,
             expected: ty,
@@ -246,12 +239,9 @@ impl<'e> NodeScope<'e> {
     ) {
         let Environment { flow, schema, .. } = self.env;
         let (node, any_item, item) = (self.name, self.any_item, self.item());
-        let mut given = self.given.clone();
-        for (list, length) in sizes::lists(&self.given) {
-            given.extend(known_items(list, length));
-        }
+        let mut known = self.known.clone();
         if is_repeated {
-            given.extend(visited::mark(node.as_str(), 2));
+            known.extend(KnownFact::of_visits(node.as_str(), true, |it| it > 1));
         }
         for name in loaded.prompt.variables() {
             report.uses(FIELDS, name);
@@ -269,7 +259,7 @@ impl<'e> NodeScope<'e> {
             bounded,
             item,
             any_item,
-            given: &given,
+            known: &known,
         };
         check_in(report, loaded, scope);
     }
@@ -298,7 +288,7 @@ pub(crate) fn check_report(
         bounded: false,
         item: None,
         any_item: false,
-        given: &[],
+        known: &KnownFacts::NONE,
     };
     check_in(report, loaded, scope);
 }

@@ -18,7 +18,7 @@ use graphrun_analysis::flow_model::{
 use graphrun_core::{
     graph::{Edge, Limits, NodeDescription, Policies, RouteChoice, Target, TriggerKind},
     id::{ChannelName, NodeName},
-    state::{NumberRange, Schema, Type},
+    state::{Schema, Type},
 };
 
 pub(super) use self::paths::Paths;
@@ -26,7 +26,8 @@ use super::{
     Registry, Workflow,
     declarations::Declarations,
     draft::{EdgeDraft, NodeDraft, RouteDraft, WorkflowDraft},
-    expression::{PathFact, ProvedFact},
+    expression::ProvedFact,
+    known_fact::{KnownFact, KnownFacts},
     reader::Yaml,
     shape::Section,
     structure::fields_of_use,
@@ -100,11 +101,11 @@ impl Flow {
         fields.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Returns whether a node may write a field.
-    pub(super) fn may_write(&self, node: &NodeName, field: &str) -> bool {
-        let (node, field) = (self.nodes.get(node), self.paths.field(field));
-        node.zip(field)
-            .is_some_and(|(node, field)| self.paths.net.nodes[*node].may_assign.contains(field))
+    /// Returns the first node, by name, that may write a field.
+    pub(super) fn first_writer(&self, field: &str) -> Option<&NodeName> {
+        let field = self.paths.field(field)?;
+        let mut nodes = self.paths.net.nodes.iter();
+        Some(&self.paths.names[nodes.position(|it| it.may_assign.contains(field))?])
     }
 
     /// Returns the fields that are assigned before the first step.
@@ -147,21 +148,12 @@ impl Flow {
     }
 }
 
-/// The facts that hold at one point of a workflow, because routes before it have proved them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct KnownFacts {
-    /// The paths of values that are present.
-    pub(super) paths: Vec<String>,
-    /// The ranges of numbers, by their paths.
-    pub(super) ranges: Vec<(String, NumberRange)>,
-}
-
 /// The facts that the routes of a workflow prove, each once.
 #[derive(Debug, Default)]
 struct ProvedFacts {
-    facts: Vec<PathFact>,
-    /// The field of each.
-    fields: Vec<ChannelName>,
+    facts: Vec<KnownFact>,
+    /// The fields of each.
+    fields: Vec<Vec<ChannelName>>,
 }
 
 impl ProvedFacts {
@@ -172,31 +164,20 @@ impl ProvedFacts {
             EdgeDraft::Plain(_) => None,
         });
         for proved in routes.flat_map(|it| it.proved(sources.schema, success)).flatten() {
-            let Some(channel) = sources.schema.channel(&proved.name) else { continue };
-            if !found.facts.contains(&proved.fact) {
-                found.facts.push(proved.fact);
-                found.fields.push(channel.name().clone());
-            }
+            let field = |it: &String| Some(sources.schema.channel(it)?.name().clone());
+            let fields: Option<Vec<_>> = proved.fields.iter().map(field).collect();
+            let Some(fields) = fields.filter(|_| !found.facts.contains(&proved.fact)) else {
+                continue;
+            };
+            found.facts.push(proved.fact);
+            found.fields.push(fields);
         }
         found
     }
 
     /// Returns the numbers of the facts that follow from those that a decision proves.
     fn numbers(&self, proved: &[ProvedFact]) -> Vec<usize> {
-        let known_range = |path: &String| {
-            let ranges = proved.iter().filter_map(|it| match &it.fact {
-                PathFact::InRange(of, range) if of == path => Some(*range),
-                _ => None,
-            });
-            ranges.reduce(|all, it| all.common(it).unwrap_or(all))
-        };
-        let follows = |fact: &PathFact| match fact {
-            PathFact::Present(_) => proved.iter().any(|it| it.fact == *fact),
-            // A wider range may hold on more ways.
-            PathFact::InRange(path, range) => {
-                known_range(path).is_some_and(|it| range.includes(it))
-            }
-        };
+        let follows = |fact: &KnownFact| fact.follows_from(proved.iter().map(|it| &it.fact));
         let facts = self.facts.iter().enumerate();
         facts.filter(|(_, it)| follows(it)).map(|(at, _)| at).collect()
     }

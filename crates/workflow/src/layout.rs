@@ -70,6 +70,9 @@ impl FileKind {
 ///
 /// Fails with the mistakes because of which the values of the text are unknown, or if they would change.
 pub fn format_text(name: &str, text: &str) -> Result<String, Diagnostics> {
+    // The parser of the layout does not count the mark of an encoding.
+    let body = text.trim_start_matches('\u{feff}');
+    let (marks, text) = (&text[..text.len() - body.len()], body);
     let before = read(name, text)?;
     let refused = |reason: &str| {
         let file = Arc::new(SourceFile { name: name.to_owned(), text: text.to_owned() });
@@ -86,7 +89,7 @@ pub fn format_text(name: &str, text: &str) -> Result<String, Diagnostics> {
             return Err(refused("its values would change"));
         }
         if again == laid_out {
-            return Ok(laid_out);
+            return Ok(format!("{marks}{laid_out}"));
         }
         laid_out = again;
     }

@@ -54,6 +54,7 @@ mod folders;
 mod format;
 mod hosts;
 pub mod kind;
+mod known_fact;
 mod layout;
 mod lower;
 mod mcp;
@@ -81,8 +82,6 @@ mod tools;
 mod types;
 mod typing;
 mod used;
-mod via;
-mod visited;
 mod written;
 
 use std::{

@@ -453,8 +453,7 @@ fn warn_of_unused_fields(
         let Some(channel) = env.schema.channel(name) else { continue };
         let is_result = !has_output && channel.is_public();
         let is_read = is_read(report, name) || shows_success.contains(name);
-        let writes = |it: &&NodeName| env.flow.may_write(it, name);
-        let writer = env.declarations.nodes.iter().find(writes);
+        let writer = env.flow.first_writer(name);
         let has_value = interface.gives(channel) || writer.is_some();
         if is_input(name) || has_value && (is_result || is_read) {
             continue;

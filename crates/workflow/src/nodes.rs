@@ -72,8 +72,7 @@ fn read_node(
         }
     }
     if let Some(when) = &when {
-        scope.given = when.presumed().to_vec();
-        scope.ranges = when.presumed_ranges().to_vec();
+        scope.known = when.known().clone();
     }
     let settings = kind.and_then(|kind| {
         // The timeout limits the wait for a person, which continues while no process runs.

@@ -20,6 +20,7 @@ use super::{
     environment::NodeScope,
     expression::known_after,
     format::{CaseKeys, MatchKeys},
+    known_fact::KnownFact,
     reader::{Data, Entry, SpannedText, Yaml},
     report::{Report, suggestion},
     route::{Cases, Each, Match, RouteCase},
@@ -225,11 +226,11 @@ fn compile_cases(
         let Some(condition) = scope.expression_for(report, when, scope.after()) else {
             conditions.unknown = true;
             let (_, otherwise) = known_after(when.text().unwrap_or_default());
-            scope.given.extend(otherwise.into_iter().map(|it| it.path));
+            scope.known.extend(otherwise.into_iter().map(|it| KnownFact::Present(it.path)));
             continue;
         };
         // The next case is tried if this condition is false.
-        scope.given = condition.presumed_otherwise().to_vec();
+        scope.known = condition.known_otherwise().clone();
         check_condition(report, when, &condition);
         if otherwise.is_none() {
             let constant = condition.is_constant() || !condition.constant_parts().is_empty();

@@ -26,6 +26,7 @@ use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 use super::{
     EnterNode, LeaveNode, NodeDefinition, Registry, Workflow,
     format::{LimitsKeys, MappingKeys as _},
+    known_fact::KnownFact,
     reader::{Data, SpannedText, Yaml},
     report::Report,
     shape::Section,
@@ -108,11 +109,12 @@ pub(super) struct Uses<'a> {
 }
 
 impl DeclaredLimits {
-    /// Returns the paths of the facts that are present then, unless a field has their name.
-    pub(super) fn present(self, schema: &Schema) -> impl Iterator<Item = String> {
+    /// Returns that the facts of the limits are present, unless a field has their name.
+    pub(super) fn known(self, schema: &Schema) -> impl Iterator<Item = KnownFact> {
         let is_fact = schema.channel("remaining").is_none();
         let paths = [(self.tokens, "remaining.tokens"), (self.usd, "remaining.usd")];
-        paths.into_iter().filter(move |it| is_fact && it.0).map(|it| it.1.to_owned())
+        let paths = paths.into_iter().filter(move |it| is_fact && it.0);
+        paths.map(|it| KnownFact::Present(it.1.to_owned()))
     }
 }
 

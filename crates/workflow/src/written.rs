@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use graphrun_core::id::ChannelName;
 
-use super::{flow::Paths, success::SuccessFields};
+use super::{flow::Paths, known_fact::KnownFacts, success::SuccessFields};
 
 /// The fields that are assigned at one point of a workflow. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -92,11 +92,11 @@ impl AssignedFields {
 
     /// Returns whether a field is assigned.
     pub(crate) fn presence(&self, field: &str) -> Presence {
-        self.presence_given(field, &[])
+        self.presence_given(field, &KnownFacts::NONE)
     }
 
-    /// Returns whether a field is assigned where some [nodes have run](crate::visited).
-    pub(crate) fn presence_given(&self, field: &str, known: &[String]) -> Presence {
+    /// Returns whether a field is assigned where some nodes have run.
+    pub(crate) fn presence_given(&self, field: &str, known: &KnownFacts) -> Presence {
         let ask = |paths: &Paths, ask: &dyn Fn(usize) -> Presence| {
             paths.field(field).map_or(Presence::Never, ask)
         };

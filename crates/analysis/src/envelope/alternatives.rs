@@ -8,7 +8,7 @@
 //! **Example.** `sort` writes `kind`, and leads to `bug` (`when: kind == "bug"`), which leads to `idea` (`when: kind == "idea"`).
 //! Each of them may ask a model once. `sort` runs once, before both, so the two ask a model once together.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use graphrun_core::{
     graph::{Condition, Graph},
@@ -86,31 +86,47 @@ fn settled<'a>(
     visits_max: &[u64],
     all: Vec<Conditional<'a>>,
 ) -> Vec<Conditional<'a>> {
+    let writers = Writers::of(graph);
     let is_settled = |it: &Conditional<'_>| {
         let Some(reads) = it.when.reads() else { return false };
         let fits = |writer: usize| {
             visits_max[writer] <= 1 && tokens.before.is_strictly_below(it.node, writer)
         };
         let is_sent = |it: &ChannelName| graph.inbox.contains(it);
-        !reads.iter().any(is_sent) && writers(graph, reads).all(fits)
+        !reads.iter().any(is_sent) && writers.find(reads).all(fits)
     };
     all.into_iter().filter(is_settled).collect()
 }
 
-/// Returns the nodes that may change one of these fields.
-pub(super) fn writers<'g>(
-    graph: &'g Graph,
-    fields: &'g [ChannelName],
-) -> impl Iterator<Item = usize> + 'g {
-    graph.nodes.values().enumerate().filter_map(|(node, spec)| {
-        let writes = spec.node.describe().contract.writes;
-        let policies = &spec.policies;
-        let failed = policies.schedule.items.as_ref().and_then(|it| it.failed.as_ref());
-        let changes = |field: &ChannelName| {
-            writes.as_ref().is_none_or(|it| it.contains(field))
-                || policies.on_finish.cleared().any(|it| it == field)
-                || failed == Some(field)
-        };
-        fields.iter().any(changes).then_some(node)
-    })
+/// The nodes that may change each field.
+#[derive(Debug)]
+pub(super) struct Writers<'g> {
+    of_field: BTreeMap<Cow<'g, ChannelName>, Vec<usize>>,
+    /// Those that may change any field.
+    of_all: Vec<usize>,
+}
+
+impl<'g> Writers<'g> {
+    pub(super) fn of(graph: &'g Graph) -> Self {
+        let mut writers = Self { of_field: BTreeMap::new(), of_all: Vec::new() };
+        for (node, spec) in graph.nodes.values().enumerate() {
+            let Some(writes) = spec.node.describe().contract.writes else {
+                writers.of_all.push(node);
+                continue;
+            };
+            let policies = &spec.policies;
+            let failed = policies.schedule.items.as_ref().and_then(|it| it.failed.as_ref());
+            let others = policies.on_finish.cleared().chain(failed).map(Cow::Borrowed);
+            for field in writes.into_iter().map(Cow::Owned).chain(others) {
+                writers.of_field.entry(field).or_default().push(node);
+            }
+        }
+        writers
+    }
+
+    /// Returns the nodes that may change one of these fields.
+    pub(super) fn find(&self, fields: &[ChannelName]) -> impl Iterator<Item = usize> {
+        let of_fields = fields.iter().filter_map(|it| self.of_field.get(it)).flatten();
+        of_fields.chain(&self.of_all).copied()
+    }
 }

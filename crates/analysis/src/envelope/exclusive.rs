@@ -16,7 +16,7 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
 };
 
-use super::{alternatives::writers, steps::plain_ways, tokens::Tokens};
+use super::{alternatives::Writers, steps::plain_ways, tokens::Tokens};
 
 /// The most ways that are compared with each other.
 const WAYS_MAX: usize = 40;
@@ -51,7 +51,7 @@ pub(super) fn find(graph: &Graph, tokens: &Tokens<'_>, visits_max: &[u64]) -> Ve
     if nodes.len() < 2 || all.len() > WAYS_MAX {
         return Vec::new();
     }
-    let mut known = ExclusiveChoices::default();
+    let (mut known, writers) = (ExclusiveChoices::default(), Writers::of(graph));
     let plain = plain_ways(graph);
     let mut alike: BTreeMap<_, Vec<Way<'_>>> = BTreeMap::new();
     for way in &all {
@@ -63,14 +63,14 @@ pub(super) fn find(graph: &Graph, tokens: &Tokens<'_>, visits_max: &[u64]) -> Ve
     for ways in alike.into_values() {
         let nodes: BTreeSet<usize> = ways.iter().map(|it| it.from).collect();
         let is_read_only =
-            |it: &Way<'_>| writers(graph, it.reads).all(|writer| !nodes.contains(&writer));
+            |it: &Way<'_>| writers.find(it.reads).all(|writer| !nodes.contains(&writer));
         let ways: Vec<Way<'_>> = ways.into_iter().filter(is_read_only).collect();
         found.extend(groups(&ways, true, &mut known));
     }
     let is_settled = |it: &Way<'_>| {
         let fits =
             |writer: usize| visits_max[writer] <= 1 && tokens.before.is_below(it.from, writer);
-        writers(graph, it.reads).all(fits)
+        writers.find(it.reads).all(fits)
     };
     let settled: Vec<Way<'_>> = all.into_iter().filter(is_settled).collect();
     found.extend(groups(&settled, false, &mut known));

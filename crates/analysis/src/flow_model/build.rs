@@ -19,7 +19,8 @@ impl FlowModel {
     pub fn of(draft: &Draft<'_>) -> Self {
         let names = draft.nodes.keys().enumerate().map(|(at, it)| (*it, at)).collect();
         let fields = field_numbers(draft.schema);
-        let facts = draft.facts.iter().map(|it| fields.get(it).copied()).collect();
+        let numbers = |it: &Vec<ChannelName>| it.iter().map(|it| fields.get(it).copied()).collect();
+        let facts = draft.facts.iter().map(numbers).collect();
         let mut model = Self::default();
         model.begin(draft);
         let with_default = with_default(draft.schema, model.fields);
@@ -73,8 +74,8 @@ struct Builder<'d, 'a> {
     draft: &'d Draft<'a>,
     names: BTreeMap<&'a NodeName, usize>,
     fields: BTreeMap<ChannelName, usize>,
-    /// The field that each fact is about, if there is one.
-    facts: Vec<Option<usize>>,
+    /// The fields that each fact is about, as far as there are such fields.
+    facts: Vec<Vec<Option<usize>>>,
     with_default: Bits,
     model: FlowModel,
 }
@@ -296,7 +297,8 @@ impl<'a> Builder<'_, 'a> {
     fn ended_facts(&self, written: &Bits, cleared: &[ChannelName]) -> Bits {
         let (mut ended, cleared) = (Bits::none(self.model.fields), self.fields(cleared));
         for (at, of) in self.facts.iter().enumerate() {
-            if of.is_none_or(|it| written.contains(it) || cleared.contains(it)) {
+            let is_changed = |it: usize| written.contains(it) || cleared.contains(it);
+            if of.iter().any(|it| it.is_none_or(is_changed)) {
                 ended.insert(self.fields.len() + at);
             }
         }

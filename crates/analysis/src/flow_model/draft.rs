@@ -23,9 +23,9 @@ pub struct Draft<'a> {
     pub input: &'a [ChannelName],
     /// More fields that count as written before the first step.
     pub given: Vec<ChannelName>,
-    /// Facts about the values of fields, which conditions prove: each with its field, whose next change ends it. They are
-    /// numbered from the number of fields on.
-    pub facts: Vec<ChannelName>,
+    /// Facts about the values of fields, which conditions prove: each with its fields, the next change of which ends it. They
+    /// are numbered from the number of fields on.
+    pub facts: Vec<Vec<ChannelName>>,
     /// The nodes of the first step.
     pub start: &'a [NodeName],
     /// Where a run continues that has reached a limit.

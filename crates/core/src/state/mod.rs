@@ -51,5 +51,5 @@ pub use self::{
     json::{plain_text, read_json, read_json_bytes},
     measure::{FIELD_MEMORY, PART_MEMORY, RECORD_MEMORY, measure, text_memory},
     reducer::reserve,
-    schema_size::{pattern_size, schema_size},
+    schema_size::{always_matches, pattern_size, schema_size},
 };

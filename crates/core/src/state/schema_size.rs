@@ -140,6 +140,18 @@ pub fn pattern_size(pattern: &str) -> u64 {
     parsed.map_or_else(|_| pattern.len() as u64, |it| states(&it)).max(text_size(pattern))
 }
 
+/// Returns whether a pattern matches in every text, or in none; `None` if that depends on the text.
+pub fn always_matches(pattern: &str) -> Option<bool> {
+    let parsed = Parser::new().parse(pattern).ok()?;
+    let parts = parsed.properties();
+    match parts.minimum_len() {
+        // An empty match is in every text, unless it asks for its neighbours.
+        Some(0) if parts.look_set().is_empty() => Some(true),
+        Some(_) => None,
+        None => Some(false),
+    }
+}
+
 fn states(pattern: &Hir) -> u64 {
     match pattern.kind() {
         HirKind::Empty | HirKind::Look(_) => 1,

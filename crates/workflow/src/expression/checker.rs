@@ -9,6 +9,7 @@ use graphrun_core::{
     graph::FactNeeds,
     id::{ChannelName, NodeName},
     state::{Field, NumberRange, Record, Type},
+    words::count,
 };
 use serde_json::Value;
 
@@ -23,15 +24,12 @@ use super::{
 };
 use crate::{
     facts::Fact,
+    known_fact::KnownFacts,
     report::{Problem, suggestion},
     structure::{INDEX, names_of_item},
     typing::{describe, null},
-    via,
     written::Presence,
 };
-
-/// The ranges of numbers that a condition has proved, by their canonical texts.
-pub(super) type KnownRanges = Vec<(String, NumberRange)>;
 
 pub(super) struct CheckedExpression {
     pub(super) ty: Type,
@@ -42,12 +40,10 @@ pub(super) struct CheckedExpression {
     pub(super) named: BTreeSet<String>,
     /// The facts that a run must save for it.
     pub(super) facts: FactNeeds,
-    /// The paths that are present if the expression is true.
-    pub(super) presumed: Vec<String>,
-    /// The paths that are present if the expression is false.
-    pub(super) presumed_otherwise: Vec<String>,
-    /// The ranges of numbers if the expression is true.
-    pub(super) presumed_ranges: KnownRanges,
+    /// The facts if the expression is true.
+    pub(super) known: KnownFacts,
+    /// The facts if the expression is false.
+    pub(super) known_otherwise: KnownFacts,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -57,8 +53,7 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> CheckedExpressio
     let mut checker = ExpressionChecker {
         scope,
         variables,
-        present: scope.given.to_vec(),
-        ranges: scope.ranges.to_vec(),
+        known: scope.known.clone(),
         misasked: Vec::new(),
         asking: false,
         types: Types::new(),
@@ -75,36 +70,21 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> CheckedExpressio
     };
     checker.advise_guards(&ty);
     checker.learn(root, false);
-    let mut presumed_otherwise = std::mem::replace(&mut checker.present, scope.given.to_vec());
-    let mut seen = BTreeSet::new();
+    let known_otherwise = std::mem::replace(&mut checker.known, scope.known.clone());
     // A list of cases passes them from one case to the next.
-    presumed_otherwise.retain(|it| seen.insert(it.clone()));
+    let known_otherwise = known_otherwise.without_repetitions(scope.known.len());
     checker.learn(root, true);
     checker.learn_ranges(root, true);
-    let ExpressionChecker {
-        types, reads, named, facts, present: presumed, ranges, problems, ..
-    } = checker;
-    CheckedExpression {
-        ty,
-        types,
-        reads,
-        named,
-        facts,
-        presumed,
-        presumed_otherwise,
-        presumed_ranges: ranges,
-        problems,
-    }
+    let ExpressionChecker { types, reads, named, facts, known, problems, .. } = checker;
+    CheckedExpression { ty, types, reads, named, facts, known, known_otherwise, problems }
 }
 
 pub(super) struct ExpressionChecker<'a> {
     pub(super) scope: ExpressionScope<'a>,
     /// The item of the task, and the variables of the quantifiers around.
     variables: Vec<(String, Type)>,
-    /// The paths that an enclosing guard has proved present.
-    pub(super) present: Vec<String>,
-    /// The ranges of numbers that an enclosing choice has proved.
-    pub(super) ranges: KnownRanges,
+    /// What an enclosing guard has proved.
+    pub(super) known: KnownFacts,
     /// The paths of unknown fields in a `has`, where another field may have been meant.
     misasked: Vec<String>,
     /// Whether the checker is inside `has`, where values may be absent.
@@ -138,15 +118,14 @@ impl ExpressionChecker<'_> {
     pub(super) fn value_as(&mut self, node: &Node, expected: Option<&Type>) -> Type {
         let ty = self.ty(node, expected);
         let Type::Optional(inner) = ty else { return ty };
-        let span = node.span();
-        let guarded = span.as_ref().is_some_and(|it| self.is_guarded(it));
+        let guarded = self.is_guarded(node);
         if matches!(node.kind, NodeKind::Literal(Value::Null)) {
             let message = "null is the value of an absent field, but a value is needed here";
             self.problem("GR022", &node.range, message.to_owned(), "no value").help =
                 Some("`has(x)` asks whether a value is there".to_owned());
         } else if !guarded && !self.asking {
             let is_nullable = node.container().is_some_and(|it| self.is_map_with_nulls(it));
-            let shown = span.unwrap_or_else(|| "this".to_owned());
+            let shown = node.span().unwrap_or_else(|| "this".to_owned());
             let what = if is_nullable { "absent or null" } else { "absent" };
             self.unguarded.push(UnguardedValue {
                 problem: self.problems.len(),
@@ -185,22 +164,19 @@ impl ExpressionChecker<'_> {
             }
             _ => self.ty(node, expected),
         };
-        let is_guarded = node.span().is_some_and(|it| self.is_guarded(&it));
-        if is_guarded { ty.required().clone() } else { ty }
+        if self.is_guarded(node) { ty.required().clone() } else { ty }
     }
 
-    fn is_guarded(&self, path: &str) -> bool {
-        let asked = |(of, _)| self.misasked.iter().any(|it| it == of);
-        self.present.iter().any(|it| it == path)
-            || sizes::prove(&self.present, path)
-            || path.rsplit_once('.').is_some_and(asked)
-            || self.is_sure_of_trigger(path)
-    }
-
-    /// Returns whether a path is a part of `via` that is there for certain.
-    fn is_sure_of_trigger(&self, path: &str) -> bool {
-        let is_fact = self.scope.schema.channel("via").is_none();
-        is_fact && via::is_sure(path, &self.present)
+    /// Returns whether a value is there for certain.
+    fn is_guarded(&self, node: &Node) -> bool {
+        let Some(span) = node.span() else { return false };
+        let is_misasked = |of: &Node| self.misasked.contains(&of.to_string());
+        let is_fact = || self.scope.schema.channel("via").is_none();
+        self.known.is_present(&span)
+            || sizes::has_item(&self.known, node)
+            || self.is_within_size(node)
+            || !self.misasked.is_empty() && node.container().is_some_and(is_misasked)
+            || self.known.is_part_of_trigger(&span) && is_fact()
     }
 
     /// Returns the type of a value that may be absent, except that both parts of `? :` must be present.
@@ -221,22 +197,46 @@ impl ExpressionChecker<'_> {
             _ => true,
         };
         let ty = match ty {
-            Type::Int(_) if !self.ranges.is_empty() && is_computed => Type::INT,
-            Type::Float(_) if !self.ranges.is_empty() && is_computed => Type::FLOAT,
+            Type::Int(_) if is_computed && self.known.has_ranges() => {
+                Type::Int(self.computed(node))
+            }
+            Type::Float(_) if is_computed && self.known.has_ranges() => {
+                Type::Float(self.computed(node))
+            }
             ty => ty.clone(),
         };
         self.types.insert((node.range.start, node.range.end), ty);
     }
 
+    /// Returns the range of a computed number everywhere, by those of its parts.
+    fn computed(&self, node: &Node) -> NumberRange {
+        let noted = |of: &Node| self.noted(of).cloned().unwrap_or(Type::Any);
+        let ty = match &node.kind {
+            NodeKind::Literal(value) => literal(value),
+            NodeKind::Negate(of) => ranges::negated(noted(of)),
+            NodeKind::Binary(operator, left, right) => {
+                ranges::arithmetic(*operator, &noted(left), &noted(right))
+            }
+            NodeKind::If(parts) => {
+                let [_, then, otherwise] = parts.as_ref();
+                let (then, otherwise) = (noted(then), noted(otherwise));
+                joined(&then, &otherwise).unwrap_or(Type::Any)
+            }
+            NodeKind::Call(function, arguments) => {
+                (function.result)(&arguments.iter().map(noted).collect::<Vec<_>>())
+            }
+            _ => Type::Any,
+        };
+        ty.required().range().unwrap_or_default()
+    }
+
     /// Returns the type of a number in the range that is known of it here.
     pub(super) fn narrowed(&self, node: &Node, ty: Type) -> Type {
-        if self.ranges.is_empty() || !ty.required().is_number() {
+        if !ty.required().is_number() || !self.known.has_ranges() {
             return ty;
         }
         let text = node.to_string();
-        let known = self.ranges.iter().filter(|(it, _)| *it == text).map(|(_, range)| *range);
-        // Where no number is in all ranges, the place is never reached.
-        let narrow = |range| known.fold(range, |range, it| it.common(range).unwrap_or(range));
+        let narrow = |range| self.known.narrowed(&text, range);
         match ty {
             Type::Int(range) => Type::Int(narrow(range)),
             Type::Float(range) => Type::Float(narrow(range)),
@@ -344,14 +344,14 @@ impl ExpressionChecker<'_> {
             return Type::Any;
         };
         self.reads.insert(channel.name().clone());
-        if !self.asking && !self.present.iter().any(|it| it == name) {
+        if !self.asking && !self.known.is_present(name) {
             self.expect_written(name, matches!(channel.ty(), Type::Optional(_)), range);
         }
         channel.ty().clone()
     }
 
     fn expect_written(&mut self, name: &str, is_optional: bool, range: &Range<usize>) {
-        match self.scope.written.presence_given(name, &self.present) {
+        match self.scope.written.presence_given(name, &self.known) {
             Presence::Always => (),
             Presence::Never => {
                 let message = format!("`{name}` is read here, but nothing writes it before");
@@ -433,16 +433,32 @@ impl ExpressionChecker<'_> {
             let message = format!("expected {noun}, found {}", describe(&index_type));
             self.problem("GR022", &index.range, message, format!("not {noun}"));
         }
-        let is_below_zero = matches!(&index.kind, NodeKind::Negate(it) if matches!(&it.kind, NodeKind::Literal(it) if it.as_i64() > Some(0)));
-        if is_below_zero && matches!(ty, Type::List(_)) {
+        if of.is_empty_list() {
+            return null();
+        }
+        let item = item_of(&ty).cloned().unwrap_or(Type::Any);
+        let (Type::List(_), Type::Int(numbers)) = (&ty, &index_type) else {
+            return item.optional();
+        };
+        if numbers.max.is_some_and(|it| it < 0.0) {
             let message = "items are counted from zero on, so this one never exists";
             self.problem("GR022", &index.range, message.to_owned(), "below zero").help =
                 Some("the last item is `items.last()`".to_owned());
         }
-        if of.is_empty_list() {
-            return null();
+        let NodeKind::List(items) = &of.kind else { return item.optional() };
+        let existing = ranges::sizes(0, items.len() - 1);
+        if existing.includes(*numbers) {
+            return item;
         }
-        item_of(&ty).cloned().unwrap_or(Type::Any).optional()
+        if numbers.min.zip(existing.max).is_some_and(|(it, last)| it > last) {
+            let message = format!(
+                "the list has {}, so this one never exists",
+                count(items.len() as u64, "item")
+            );
+            self.problem("GR022", &index.range, message, "beyond the end");
+            return Type::Any;
+        }
+        item.optional()
     }
 
     /// Checks a part outside of `has`.
@@ -499,7 +515,7 @@ impl ExpressionChecker<'_> {
     ) -> Type {
         let before = std::mem::replace(&mut self.asking, false);
         let bound = self.variables.len();
-        let known = (self.present.len(), self.ranges.len());
+        let known = self.known.len();
         let mut types = Vec::new();
         for (parameter, argument) in function.parameters.iter().zip(arguments) {
             types.push(match (&parameter.takes, &argument.kind) {
@@ -543,8 +559,7 @@ impl ExpressionChecker<'_> {
         }
         self.facts.time |= function.name == "now";
         self.variables.truncate(bound);
-        self.present.truncate(known.0);
-        self.ranges.truncate(known.1);
+        self.known.truncate(known);
         self.asking = before;
         if let Some(types) = (function.two_types)(&types) {
             let message = format!("`{}` makes values that are {types}", function.name);
@@ -552,9 +567,13 @@ impl ExpressionChecker<'_> {
             self.problem("GR022", last, message, "another type").help =
                 Some("give both values of one type, or write a record with all fields".to_owned());
         }
-        let is_end = matches!(function.name, "first" | "last");
-        if is_end && arguments[0].is_empty_list() {
-            return null();
+        if let Some(NodeKind::List(items)) = arguments.first().map(|it| &it.kind) {
+            match function.name {
+                "first" | "last" if items.is_empty() => return null(),
+                "first" | "last" => return item_of(&types[0]).cloned().unwrap_or(Type::Any),
+                "size" => return Type::Int(ranges::sizes(items.len(), items.len())),
+                _ => (),
+            }
         }
         (function.result)(&types)
     }

@@ -229,7 +229,7 @@ static FUNCTIONS: &[Function] = &[
                 },
             },
         }],
-        result: |_| COUNT,
+        result: |types| Type::Int(values::size_range(&types[0])),
         two_types: |_| None,
         counts: true,
         value: FunctionValue::OfValues(|arguments, _| {

@@ -10,7 +10,7 @@ use super::{
     print, ranges, sizes,
     syntax::{Node, NodeKind, Operator},
 };
-use crate::{via, visited};
+use crate::known_fact::KnownFact;
 
 impl ExpressionChecker<'_> {
     /// Checks a part that is evaluated only if a condition has this outcome.
@@ -20,12 +20,11 @@ impl ExpressionChecker<'_> {
         outcome: bool,
         check: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        let (present, ranges) = (self.present.len(), self.ranges.len());
+        let before = self.known.len();
         self.learn(condition, outcome);
         self.learn_ranges(condition, outcome);
         let checked = check(self);
-        self.present.truncate(present);
-        self.ranges.truncate(ranges);
+        self.known.truncate(before);
         checked
     }
 
@@ -71,7 +70,8 @@ impl ExpressionChecker<'_> {
                 _ => (),
             }
         });
-        self.ranges.extend(learned.into_iter().filter(|(_, it)| *it != NumberRange::ALL));
+        let learned = learned.into_iter().filter(|(_, it)| *it != NumberRange::ALL);
+        self.known.extend(learned.map(|(path, range)| KnownFact::InRange(path, range)));
         self.exclude(&excluded);
     }
 
@@ -80,11 +80,10 @@ impl ExpressionChecker<'_> {
     fn exclude(&mut self, excluded: &[(String, NumberRange, f64)]) {
         for _ in excluded {
             for (text, range, value) in excluded {
-                let known = self.ranges.iter().filter(|(it, _)| it == text).map(|it| it.1);
-                let range = known.fold(*range, |range, it| range.common(it).unwrap_or(range));
+                let range = self.known.narrowed(text, *range);
                 let rest = ranges::without(range, *value);
                 if rest != range {
-                    self.ranges.push((text.clone(), rest));
+                    self.known.push(KnownFact::InRange(text.clone(), rest));
                 }
             }
         }
@@ -94,9 +93,12 @@ impl ExpressionChecker<'_> {
     pub(super) fn items_with(&mut self, condition: &Node, variable: &Node, item: &Type) -> Type {
         let NodeKind::Variable(name) = &variable.kind else { return item.clone() };
         self.knowing(condition, true, |it| {
-            let ranges = it.ranges.iter().map(|(path, range)| (path.as_str(), Some(*range)));
-            let present = it.present.iter().map(|path| (path.as_str(), None));
-            let facts = present.chain(ranges).filter_map(|(path, range)| {
+            let facts = it.known.iter().filter_map(|it| {
+                let (path, range) = match it {
+                    KnownFact::Present(path) => (path, None),
+                    KnownFact::InRange(path, range) => (path, Some(*range)),
+                    _ => return None,
+                };
                 let names = path.strip_prefix(name.as_str())?;
                 let names = names.strip_prefix('.').or_else(|| names.is_empty().then_some(""))?;
                 Some((names, range))
@@ -111,13 +113,13 @@ impl ExpressionChecker<'_> {
             Proof::Present(path) => {
                 let mut part = Some(path);
                 while let Some(node) = part {
-                    self.present.extend(node.span());
-                    self.present.extend(size_of_groups(node));
+                    self.known.extend(node.span().map(KnownFact::Present));
+                    self.known.extend(size_of_groups(node));
                     part = node.container();
                 }
             }
             Proof::Compared { path, to, is_equal } => {
-                self.present.extend(via::learned(&path, to, is_equal));
+                self.known.extend(KnownFact::of_trigger(&path, to, is_equal));
             }
             Proof::Ordered { left, operator, right } => {
                 self.learn_index(left, operator, right);
@@ -125,55 +127,71 @@ impl ExpressionChecker<'_> {
             }
             Proof::Unequal { .. } => (),
             Proof::Sized { list, number, fulfils } => {
-                let known = sizes::known(&self.present, &list.to_string());
-                self.learn_size(list, sizes::least(known, number, fulfils));
+                self.learn_size(list, number, fulfils);
             }
             Proof::Contained { item, within } => {
                 if !matches!(self.noted(within), Some(Type::Map(_))) {
-                    self.learn_size(within, 1);
+                    self.learn_size(within, 0, |it| it > 0);
                 } else if !self.is_map_with_nulls(within) {
-                    self.present.push(print::item_of(within, item));
+                    self.known.push(KnownFact::Present(print::item_of(within, item)));
                 }
             }
             Proof::Decided { condition, holds } => {
                 let path = condition.path().filter(|_| holds);
                 let shown = path.iter().zip(self.scope.written.success());
                 let shown = shown.flat_map(|(path, it)| it.shown_by_bool(path));
-                self.present.extend(shown.map(str::to_owned));
+                self.known.extend(shown.map(|it| KnownFact::Present(it.to_owned())));
             }
             Proof::Numbered { value, fulfils } => {
                 let path = value.path();
                 let shown = path.iter().zip(self.scope.written.success());
                 let shown = shown.flat_map(|(path, it)| it.shown_by_code(path, fulfils));
-                self.present.extend(shown.map(str::to_owned));
+                self.known.extend(shown.map(|it| KnownFact::Present(it.to_owned())));
             }
             Proof::Visited { node, fulfils } => {
                 let is_own = self.scope.written.is_at(node);
-                self.present.extend(visited::mark(node, visited::least(is_own, fulfils)));
+                self.known.extend(KnownFact::of_visits(node, is_own, fulfils));
             }
         });
     }
 
-    /// Records that a list has at least so many items. They are there for certain unless they may be null.
-    fn learn_size(&mut self, list: &Node, least: i64) {
-        let ty = self.noted(list);
-        if matches!(ty, Some(Type::List(item)) if !matches!(**item, Type::Optional(_))) {
-            self.present.extend(sizes::mark(&list.to_string(), least));
+    /// Records that the size of a list fulfils a comparison. Its items are there for certain unless they may be null.
+    fn learn_size(&mut self, list: &Node, number: i64, fulfils: impl Fn(i64) -> bool) {
+        if self.has_sure_items(list) {
+            let list = list.to_string();
+            let known = self.known.least_size(&list);
+            self.known.extend(KnownFact::of_size(list, known, number, fulfils));
         }
     }
 
-    /// Records the item of a list whose number is below the size of the list.
-    fn learn_index(&mut self, index: &Node, operator: Operator, size: &Node) {
-        let NodeKind::Call(Function { name: "size", .. }, arguments) = &size.kind else { return };
-        let Some(list) = arguments.first().filter(|_| operator == Operator::Less) else { return };
-        let index_type = self.types_here.get(&(index.range.start, index.range.end));
-        let is_counted = index_type
-            .is_some_and(|it| matches!(it, Type::Int(it) if it.min.is_some_and(|it| it >= 0.0)));
-        if is_counted
-            && matches!(self.noted(list), Some(Type::List(it)) if !matches!(**it, Type::Optional(_)))
-        {
-            self.present.push(print::item_of(list, index));
+    /// Records that a number is below the size of a list, whose items are there unless they may be null.
+    fn learn_index(&mut self, index: &Node, operator: Operator, with: &Node) {
+        let Some((list, above)) = sizes::list_above(operator, with) else { return };
+        let is_whole = matches!(self.type_here(index), Some(Type::Int(_)));
+        if is_whole && self.has_sure_items(list) {
+            let index = match above {
+                0 => index.to_string(),
+                above => format!("{index} - {above}"),
+            };
+            self.known.push(KnownFact::below_size(&index, &list.to_string()));
         }
+    }
+
+    /// Returns whether an item of a list has a number from zero on that is below the size of the list.
+    pub(super) fn is_within_size(&self, item: &Node) -> bool {
+        let NodeKind::Index(list, index) = &item.kind else { return false };
+        let is_counted = matches!(self.type_here(index), Some(Type::Int(NumberRange { min: Some(min), .. })) if *min >= 0.0);
+        is_counted && self.has_sure_items(list) && sizes::is_below(&self.known, index, list)
+    }
+
+    /// Returns the type of a part where it has been checked.
+    fn type_here(&self, part: &Node) -> Option<&Type> {
+        self.types_here.get(&(part.range.start, part.range.end))
+    }
+
+    /// Returns whether a part is a list without items that may be null.
+    fn has_sure_items(&self, list: &Node) -> bool {
+        matches!(self.noted(list), Some(Type::List(it)) if !matches!(**it, Type::Optional(_)))
     }
 
     /// Records what the conditions of a filter prove of the items of its list. `variable` is the name of an item here.
@@ -194,7 +212,7 @@ impl ExpressionChecker<'_> {
     }
 
     /// Returns the type of a part that has been checked, without null.
-    fn noted(&self, part: &Node) -> Option<&Type> {
+    pub(super) fn noted(&self, part: &Node) -> Option<&Type> {
         self.types.get(&(part.range.start, part.range.end)).map(Type::required)
     }
 
@@ -204,15 +222,15 @@ impl ExpressionChecker<'_> {
     }
 }
 
-/// Returns the mark of the groups of a pattern in a list, which are all there if the pattern matches.
-fn size_of_groups(node: &Node) -> Option<String> {
+/// Returns the size of the list of the groups of a pattern, which are all there if the pattern matches.
+fn size_of_groups(node: &Node) -> Option<KnownFact> {
     let NodeKind::Call(Function { name: "groups", .. }, arguments) = &node.kind else {
         return None;
     };
     let NodeKind::Pattern(pattern) = &arguments.get(1)?.kind else { return None };
     let is_list = matches!(pattern.groups_type(), Type::List(_));
     let count = i64::try_from(pattern.regex.captures_len() - 1).ok()?;
-    sizes::mark(&node.to_string(), count).filter(|_| is_list)
+    is_list.then(|| KnownFact::HasItems { list: node.to_string(), least: count })
 }
 
 /// Returns the type of values whose part at this path is present, and in a range if there is one.

@@ -8,7 +8,7 @@ use super::{
     parser, print, ranges, sizes,
     syntax::{Node, NodeKind, Operator},
 };
-use crate::success::SuccessFields;
+use crate::{known_fact::KnownFact, success::SuccessFields};
 
 /// A value that a condition proves present: a name, or a part of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,20 +35,18 @@ pub(crate) fn known_after(source: &str) -> (Vec<PresentValue>, Vec<PresentValue>
     (known(true), known(false))
 }
 
-/// A fact that a condition proves.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum PathFact {
-    /// The value at this path is present, or a list [has items](sizes).
-    Present(String),
-    /// The number at this path is in a range.
-    InRange(String, NumberRange),
-}
-
-/// A fact about a field, or about a part of its value. It holds until the field changes.
+/// A fact about fields, or about parts of their values. It holds until one of them changes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProvedFact {
-    pub(crate) name: String,
-    pub(crate) fact: PathFact,
+    pub(crate) fields: Vec<String>,
+    pub(crate) fact: KnownFact,
+}
+
+impl ProvedFact {
+    /// A fact about the parts of fields at some paths.
+    fn at<const N: usize>(paths: [&str; N], fact: KnownFact) -> Self {
+        Self { fields: paths.map(root_of).to_vec(), fact }
+    }
 }
 
 /// Returns the facts about fields if a condition is true, and those if it is false.
@@ -72,9 +70,11 @@ pub(crate) fn facts_after(
                     number_range(left, schema),
                     schema,
                 ));
+                known.extend(below_size(left, operator, right, schema));
+                known.extend(below_size(right, operator.turned(), left, schema));
             }
             Proof::Sized { list, number, fulfils } => {
-                known.extend(size_of(list, sizes::least(0, number, fulfils), schema));
+                known.extend(size_of(list, number, fulfils, schema));
             }
             Proof::Contained { item, within } => {
                 known.extend(item_of(item, within, schema));
@@ -102,9 +102,7 @@ pub(crate) fn facts_after(
         };
         // A written field is present, unless its type lets a writer leave it absent.
         let present = present.into_iter().filter(|it| !is_whole(it));
-        known.extend(
-            present.map(|it| ProvedFact { name: it.name, fact: PathFact::Present(it.path) }),
-        );
+        known.extend(present.map(|it| ProvedFact::at([&it.name], KnownFact::Present(it.path))));
         known
     };
     (known(true), known(false))
@@ -112,7 +110,7 @@ pub(crate) fn facts_after(
 
 /// Returns the fact that a field is written.
 fn written(field: &str) -> ProvedFact {
-    ProvedFact { name: field.to_owned(), fact: PathFact::Present(field.to_owned()) }
+    ProvedFact::at([field], KnownFact::Present(field.to_owned()))
 }
 
 /// Returns the range of a part of a field that compares with a value of a range like this, unless its type says the same.
@@ -129,8 +127,8 @@ fn range_of(
         Type::Float(declared) => (range.closed(), declared),
         _ => return None,
     };
-    let name = root_of(&path);
-    (!range.includes(declared)).then_some(ProvedFact { name, fact: PathFact::InRange(path, range) })
+    (!range.includes(declared))
+        .then(|| ProvedFact::at([&path], KnownFact::InRange(path.clone(), range)))
 }
 
 /// Returns the range of a part of a field that is a whole number and not a given one, if it narrows its declared range.
@@ -138,33 +136,55 @@ fn range_without(of: &Node, other: Option<NumberRange>, schema: &Schema) -> Opti
     let path = of.path()?;
     let Type::Int(declared) = type_of(&path, schema)? else { return None };
     let range = ranges::without(declared, ranges::single(other?)?);
-    let name = root_of(&path);
-    (range != declared).then_some(ProvedFact { name, fact: PathFact::InRange(path, range) })
+    (range != declared).then(|| ProvedFact::at([&path], KnownFact::InRange(path.clone(), range)))
 }
 
 /// Returns the size of a list of a field. Its items are there for certain unless they may be null.
-fn size_of(list: &Node, least: i64, schema: &Schema) -> Option<ProvedFact> {
+fn size_of(
+    list: &Node,
+    number: i64,
+    fulfils: impl Fn(i64) -> bool,
+    schema: &Schema,
+) -> Option<ProvedFact> {
     let path = list.path()?;
     let has_items =
         matches!(type_of(&path, schema)?, Type::List(item) if !matches!(*item, Type::Optional(_)));
-    let fact = PathFact::Present(sizes::mark(&path, least).filter(|_| has_items)?);
-    Some(ProvedFact { name: root_of(&path), fact })
+    let fact = KnownFact::of_size(path.clone(), 0, number, fulfils).filter(|_| has_items)?;
+    Some(ProvedFact::at([&path], fact))
 }
 
 /// Returns the value of a constant key that a map of a field has, or that a list of it has items.
 fn item_of(item: &Node, within: &Node, schema: &Schema) -> Option<ProvedFact> {
     let path = within.path()?;
     match type_of(&path, schema)? {
-        Type::List(_) => size_of(within, 1, schema),
+        Type::List(_) => size_of(within, 0, |it| it > 0, schema),
         Type::Map(value)
             if !matches!(*value, Type::Optional(_))
                 && matches!(item.kind, NodeKind::Literal(_)) =>
         {
-            let fact = PathFact::Present(print::item_of(within, item));
-            Some(ProvedFact { name: root_of(&path), fact })
+            let fact = KnownFact::Present(print::item_of(within, item));
+            Some(ProvedFact::at([&path], fact))
         }
         _ => None,
     }
+}
+
+/// Returns that a part of a field is below the size of a list of another one.
+fn below_size(
+    index: &Node,
+    operator: Operator,
+    with: &Node,
+    schema: &Schema,
+) -> Option<ProvedFact> {
+    let (list, above) = sizes::list_above(operator, with)?;
+    let (list, index) = (list.path().filter(|_| above == 0)?, index.path()?);
+    let is_whole = matches!(type_of(&index, schema)?, Type::Int(_));
+    let has_items =
+        matches!(type_of(&list, schema)?, Type::List(item) if !matches!(*item, Type::Optional(_)));
+    (is_whole && has_items).then(|| {
+        let (index, list) = (index.as_str(), list.as_str());
+        ProvedFact::at([index, list], KnownFact::below_size(index, list))
+    })
 }
 
 fn root_of(path: &str) -> String {
@@ -257,7 +277,7 @@ pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Proof
             if let Some(number) = number_of(number) {
                 let fulfils =
                     |it: i64| operator.orders(it.cmp(&number)).is_none_or(|it| it == outcome);
-                if let Some(list) = sized_list(value) {
+                if let Some(list) = sizes::list_of_size(value) {
                     prove(Proof::Sized { list, number, fulfils: &fulfils });
                 }
                 prove(Proof::Numbered { value, fulfils: &fulfils });
@@ -336,14 +356,6 @@ fn visited_node(expression: &Node) -> Option<&str> {
                 _ => None,
             }
         }
-        _ => None,
-    }
-}
-
-/// Returns the value whose size an expression is.
-fn sized_list(expression: &Node) -> Option<&Node> {
-    match &expression.kind {
-        NodeKind::Call(Function { name: "size", .. }, arguments) => arguments.first(),
         _ => None,
     }
 }

@@ -23,7 +23,7 @@ mod print;
 mod ranges;
 mod records;
 mod satisfiability;
-pub(crate) mod sizes;
+mod sizes;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -38,19 +38,19 @@ use std::{
 use graphrun_core::{
     graph::{AccessSet, FactNeeds, NodeContext, RunFacts, Trigger, Visits},
     id::{ChannelName, NodeName},
-    state::{NumberRange, Schema, State, Type},
+    state::{Schema, State, Type},
 };
 use serde_json::Value;
 
 use self::evaluate::{Absent, Settings, WholeNumbers};
 pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
-    known::{PathFact, PresentValue, ProvedFact, facts_after, known_after},
+    known::{PresentValue, ProvedFact, facts_after, known_after},
     operators::joined,
     output_path::OutputPathError,
     satisfiability::{CaseList, UncoveredState, exclude_each_other},
 };
-use super::{report::Problem, written::AssignedFields};
+use super::{known_fact::KnownFacts, report::Problem, written::AssignedFields};
 
 /// A checked expression over the state.
 #[derive(Clone)]
@@ -64,12 +64,10 @@ pub struct Expression {
     named: Vec<String>,
     /// The facts that a run must save for it.
     facts: FactNeeds,
-    /// The paths that are present if the expression is true.
-    presumed: Vec<String>,
-    /// The paths that are present if the expression is false.
-    presumed_otherwise: Vec<String>,
-    /// The ranges of numbers if the expression is true, by their texts.
-    presumed_ranges: Vec<(String, NumberRange)>,
+    /// The facts if the expression is true.
+    known: KnownFacts,
+    /// The facts if the expression is false.
+    known_otherwise: KnownFacts,
     /// The name of the dispatched item.
     item: Option<String>,
     /// The name of the value that is given with each evaluation.
@@ -123,10 +121,8 @@ pub(crate) struct ExpressionScope<'a> {
     pub(crate) variable: Option<(&'a str, &'a Type)>,
     /// Whether an unknown name may be the name of an item.
     pub(crate) any_item: bool,
-    /// The paths that the node's `when` has proved present.
-    pub(crate) given: &'a [String],
-    /// The ranges of numbers that the node's `when` has proved, by their texts.
-    pub(crate) ranges: &'a [(String, NumberRange)],
+    /// The facts that routes and the node's `when` have proved.
+    pub(crate) known: &'a KnownFacts,
     /// Whether `output.dir` is allowed.
     pub(crate) output: bool,
     /// The types of records that have a name.
@@ -157,9 +153,8 @@ impl Expression {
             reads,
             named: checked.named.into_iter().collect(),
             facts: checked.facts,
-            presumed: checked.presumed,
-            presumed_otherwise: checked.presumed_otherwise,
-            presumed_ranges: checked.presumed_ranges,
+            known: checked.known,
+            known_otherwise: checked.known_otherwise,
             item,
             variable,
             conditions,
@@ -267,19 +262,15 @@ impl Expression {
         problems
     }
 
-    /// Returns the paths that are present if it is true, such as `note` for `has(note)`.
-    pub(crate) fn presumed(&self) -> &[String] {
-        &self.presumed
+    /// Returns the facts if it is true, such as that `note` is there for `has(note)`, and the range of `n` for `n <
+    /// 10`.
+    pub(crate) fn known(&self) -> &KnownFacts {
+        &self.known
     }
 
-    /// Returns the paths that are present if it is false, such as `note` for `!has(note)`.
-    pub(crate) fn presumed_otherwise(&self) -> &[String] {
-        &self.presumed_otherwise
-    }
-
-    /// Returns the ranges of numbers if it is true, such as that of `n` for `n < 10`.
-    pub(crate) fn presumed_ranges(&self) -> &[(String, NumberRange)] {
-        &self.presumed_ranges
+    /// Returns the facts if it is false, such as that `note` is there for `!has(note)`.
+    pub(crate) fn known_otherwise(&self) -> &KnownFacts {
+        &self.known_otherwise
     }
 
     /// Returns its value, if it reads nothing and has one.

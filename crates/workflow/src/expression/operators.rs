@@ -26,10 +26,11 @@ impl ExpressionChecker<'_> {
         match operator {
             Operator::And | Operator::Or => {
                 self.condition(left);
-                let before = self.present.len();
+                let before = self.known.len();
                 self.learn(left, operator == Operator::And);
+                self.learn_ranges(left, operator == Operator::And);
                 self.condition(right);
-                self.present.truncate(before);
+                self.known.truncate(before);
                 Type::Bool
             }
             Operator::Equal | Operator::Unequal => {
@@ -128,7 +129,11 @@ impl ExpressionChecker<'_> {
         let (item, list) = (self.value(left), self.value(right));
         let of = match list.required() {
             Type::List(of) => Type::clone(of),
-            Type::Map(_) | Type::Record(_) => Type::String,
+            Type::Record(record) => {
+                self.check_key(left, record);
+                Type::String
+            }
+            Type::Map(_) => Type::String,
             Type::Any => Type::Any,
             other => {
                 let message =
@@ -149,6 +154,18 @@ impl ExpressionChecker<'_> {
             let message = format!("{} is never in a list of {}", describe(&item), describe(&of));
             self.problem("GR022", &left.range, message, "another type");
         }
+    }
+
+    /// Reports a name that no record of a type has as a field.
+    fn check_key(&mut self, key: &Node, record: &Arc<Record>) {
+        let NodeKind::Literal(Value::String(name)) = &key.kind else { return };
+        let names = || record.fields.iter().map(|it| it.name.as_str());
+        if !record.is_closed || names().any(|it| it == name) {
+            return;
+        }
+        let shown = describe(&Type::Record(Arc::clone(record)));
+        let message = format!("{shown} has no field `{name}`");
+        self.problem("GR021", &key.range, message, "never true").help = suggestion(name, names());
     }
 
     pub(super) fn sum(

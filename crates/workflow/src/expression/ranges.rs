@@ -84,6 +84,12 @@ pub(super) fn compared(operator: Operator, b: NumberRange) -> ComparedRange {
     ComparedRange { range, is_open: matches!(operator, Operator::Less | Operator::Greater) }
 }
 
+/// Returns the range from one count to another.
+pub(super) fn sizes(min: usize, max: usize) -> NumberRange {
+    let number = |it| f64::from(u32::try_from(it).unwrap_or(u32::MAX));
+    NumberRange { min: Some(number(min)), max: Some(number(max)) }
+}
+
 /// Returns the only number of a range.
 pub(super) fn single(of: NumberRange) -> Option<f64> {
     of.min.filter(|it| of.max == Some(*it))

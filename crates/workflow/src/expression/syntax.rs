@@ -127,31 +127,41 @@ impl Node {
     }
 
     fn rename(&mut self, name: &str, other: &str) {
+        if let NodeKind::Name(it) | NodeKind::Variable(it) = &mut self.kind
+            && it == name
+        {
+            other.clone_into(it);
+        }
+        self.parts_mut().into_iter().for_each(|it| it.rename(name, other));
+    }
+
+    /// The same with a constant in each place of a path.
+    pub(super) fn with_constant(&self, path: &str, constant: &Value) -> Self {
+        let mut copy = self.clone();
+        copy.replace(path, constant);
+        copy
+    }
+
+    fn replace(&mut self, path: &str, constant: &Value) {
+        if self.path().is_some_and(|it| it == path) {
+            self.kind = NodeKind::Literal(constant.clone());
+        }
+        self.parts_mut().into_iter().for_each(|it| it.replace(path, constant));
+    }
+
+    fn parts_mut(&mut self) -> Vec<&mut Self> {
         match &mut self.kind {
-            NodeKind::Name(it) | NodeKind::Variable(it) if it == name => other.clone_into(it),
             NodeKind::Literal(_)
             | NodeKind::Name(_)
             | NodeKind::NodeName(_)
             | NodeKind::Pattern(_)
-            | NodeKind::Variable(_) => (),
-            NodeKind::List(items) | NodeKind::Call(_, items) => {
-                for it in items {
-                    it.rename(name, other);
-                }
-            }
-            NodeKind::Field(of, _) | NodeKind::Not(of) | NodeKind::Negate(of) => {
-                of.rename(name, other);
-            }
-            NodeKind::Record(_, fields) => {
-                for it in fields {
-                    it.value.rename(name, other);
-                }
-            }
-            NodeKind::Index(of, with) | NodeKind::Binary(_, of, with) => {
-                of.rename(name, other);
-                with.rename(name, other);
-            }
-            NodeKind::If(parts) => parts.iter_mut().for_each(|it| it.rename(name, other)),
+            | NodeKind::Variable(_) => Vec::new(),
+            NodeKind::List(items) | NodeKind::Call(_, items) => items.iter_mut().collect(),
+            NodeKind::Field(of, _) | NodeKind::Not(of) | NodeKind::Negate(of) => vec![of],
+            NodeKind::Record(_, fields) => fields.iter_mut().map(|it| &mut it.value).collect(),
+            NodeKind::Index(of, index) => vec![of, index],
+            NodeKind::Binary(_, left, right) => vec![left, right],
+            NodeKind::If(parts) => parts.iter_mut().collect(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeSet, fmt, ops::Range, sync::Arc};
 
-use graphrun_core::state::{Field, Record, Type};
+use graphrun_core::state::{Field, NumberRange, Record, Type};
 use serde_json::{Map, Value};
 
 use super::{
@@ -11,6 +11,7 @@ use super::{
     meter::ExpressionMeter,
     numbers::{Numeric, arithmetic, numeric, order_of},
     operators::joined,
+    ranges,
     syntax::{Operator, Pattern},
 };
 use crate::typing::describe;
@@ -218,6 +219,22 @@ impl fmt::Display for TwoTypes {
 
 fn either(a: &Type, b: &Type) -> Result<Type, TwoTypes> {
     joined(a, b).ok_or_else(|| TwoTypes(a.clone(), b.clone()))
+}
+
+/// Returns the range of the sizes of the values of a type.
+pub(super) fn size_range(of: &Type) -> NumberRange {
+    match of {
+        Type::Enum(texts) => {
+            let sizes = texts.iter().map(|it| it.chars().count());
+            let ends = sizes.clone().min().zip(sizes.max());
+            ends.map_or(NumberRange::FROM_ZERO, |(min, max)| ranges::sizes(min, max))
+        }
+        Type::Record(record) if record.is_closed => {
+            let is_needed = |it: &&Field| !matches!(it.ty, Type::Optional(_) | Type::Any);
+            ranges::sizes(record.fields.iter().filter(is_needed).count(), record.fields.len())
+        }
+        _ => NumberRange::FROM_ZERO,
+    }
 }
 
 /// Returns the type of merged records or maps.

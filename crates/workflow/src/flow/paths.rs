@@ -15,11 +15,9 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
 };
 
-use super::KnownFacts;
 use crate::{
-    expression::PathFact,
+    known_fact::{KnownFact, KnownFacts},
     success::SuccessFields,
-    visited,
     written::{Presence, Without},
 };
 
@@ -30,7 +28,7 @@ pub(crate) struct Paths {
     pub(super) assigned: DefiniteAssignment,
     pub(super) fields: BTreeMap<ChannelName, usize>,
     /// What routes prove: the facts of the model.
-    pub(super) proved: Vec<PathFact>,
+    pub(super) proved: Vec<KnownFact>,
     /// The fields that show the success of commands.
     pub(super) success: SuccessFields,
     /// Whether mistakes that are reported make the facts doubtful; then all of them hold.
@@ -78,9 +76,9 @@ impl Paths {
         self.fields.get(name).copied()
     }
 
-    /// Returns whether a field is assigned before a node, where some [nodes have run](crate::visited).
-    pub(crate) fn before(&self, node: usize, field: usize, known: &[String]) -> Presence {
-        let mut visited = visited::nodes(known);
+    /// Returns whether a field is assigned before a node, where some nodes have run.
+    pub(crate) fn before(&self, node: usize, field: usize, known: &KnownFacts) -> Presence {
+        let mut visited = known.visited();
         if self.assigned.must_be_assigned_before(node).contains(field)
             || visited.any(|(it, again)| self.follows(node, it, again, field))
         {
@@ -136,34 +134,42 @@ impl Paths {
     }
 
     fn proved_in(&self, holds: impl Fn(usize) -> bool) -> KnownFacts {
-        let mut proved = KnownFacts::default();
-        for (at, fact) in self.proved.iter().enumerate() {
-            if self.is_doubtful || holds(self.fields.len() + at) {
-                match fact.clone() {
-                    PathFact::Present(path) => proved.paths.push(path),
-                    PathFact::InRange(path, range) => proved.ranges.push((path, range)),
-                }
-            }
-        }
-        proved
+        let proved = self.proved.iter().enumerate();
+        let proved = proved.filter(|(at, _)| self.is_doubtful || holds(self.fields.len() + at));
+        proved.map(|(_, fact)| fact.clone()).collect()
     }
 
-    pub(crate) fn after(&self, node: usize, field: usize, known: &[String]) -> Presence {
+    pub(crate) fn after(&self, node: usize, field: usize, known: &KnownFacts) -> Presence {
         let itself = &self.net.nodes[node];
-        if itself.must_assign.contains(field) {
+        let (before, may_assign) =
+            (|| self.before(node, field, known), itself.may_assign.contains(field));
+        let finished = if itself.must_assign.contains(field) {
             Presence::Always
         } else if itself.clears.contains(field) {
-            if itself.may_assign.contains(field) { Presence::Sometimes } else { Presence::Never }
+            if may_assign { Presence::Sometimes } else { Presence::Never }
         } else {
-            match self.before(node, field, known) {
-                Presence::Never if itself.may_assign.contains(field) => Presence::Sometimes,
+            match before() {
+                Presence::Never if may_assign => Presence::Sometimes,
                 before => before,
             }
+        };
+        // A node that is skipped leaves the field as it was, and its routes are evaluated, too.
+        if self.may_be_skipped(node) && finished != before() {
+            return Presence::Sometimes;
         }
+        finished
+    }
+
+    fn may_be_skipped(&self, node: usize) -> bool {
+        self.net.nodes[node].outcomes.iter().any(|it| it.ending == Ending::Skipped)
     }
 
     /// Describes a way through a node after which a field is not assigned.
     pub(crate) fn without_after(&self, node: usize, field: usize) -> Option<Without> {
+        if self.may_be_skipped(node) && self.net.nodes[node].must_assign.contains(field) {
+            let text = format!("not written when `{}` is skipped", self.names[node]);
+            return Some(Without { span: self.spans[node].clone(), text });
+        }
         if self.net.nodes[node].clears.contains(field) {
             return Some(self.cleared(node));
         }

@@ -59,7 +59,7 @@ impl PromptChecker<'_, '_> {
             Some(Meaning::Value(ty)) if name == CALLER && *ty == Type::Any => return Type::String,
             Some(Meaning::Value(_)) if name == CALLER => {
                 // Under `{% if caller %}`, which is false here.
-                if !self.defined.iter().any(|it| it == CALLER) {
+                if !self.known.is_present(CALLER) {
                     let message = "this macro needs the block of a `call`".to_owned();
                     self.problem("GR041", span, message, "no block").help = Some(
                         "call the macro with `{% call MACRO(…) %} … {% endcall %}`".to_owned(),

@@ -22,7 +22,7 @@ use minijinja::machinery::{
 use super::{
     TEMPLATE,
     expressions::{LOOP, loop_type},
-    guards::{SURE_ITEMS, has_key, path_of},
+    guards::path_of,
     macros::Callee,
     metered::is_end,
     set_under::SetUnder,
@@ -30,6 +30,7 @@ use super::{
     tried::OperationResults,
 };
 use crate::{
+    known_fact::{KnownFact, KnownFacts},
     report::Problem,
     structure::names_of_item,
     typing::{describe, null},
@@ -52,8 +53,8 @@ pub(crate) struct PromptScope<'a> {
     pub(crate) item: Option<(&'a str, &'a Type)>,
     /// Whether an unknown name may be the name of an item.
     pub(crate) any_item: bool,
-    /// The paths that are known to be present before the prompt, with the marks of [triggers](via) and [visits](visited).
-    pub(crate) given: &'a [String],
+    /// The facts before the prompt.
+    pub(crate) known: &'a KnownFacts,
 }
 
 /// Returns the problems of a prompt, and the facts that a run must save for it.
@@ -72,7 +73,7 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNe
         variables,
         frames: Vec::new(),
         loops: Vec::new(),
-        defined: scope.given.to_vec(),
+        known: scope.known.clone(),
         set_under: Vec::new(),
         macros: Vec::new(),
         open: Vec::new(),
@@ -121,8 +122,8 @@ pub(super) struct PromptChecker<'a, 't> {
     pub(super) frames: Vec<usize>,
     /// The open loops of this macro, or of the template.
     pub(super) loops: Vec<&'t ForLoop<'t>>,
-    /// The names that an enclosing condition has proved defined.
-    pub(super) defined: Vec<String>,
+    /// What an enclosing condition has proved.
+    pub(super) known: KnownFacts,
     /// The names that have a value if a condition has an outcome.
     pub(super) set_under: Vec<SetUnder>,
     /// The macros of the template, each with the names at its declaration.
@@ -153,13 +154,13 @@ impl<'t> PromptChecker<'_, 't> {
 
     /// Runs a check. Its names and its knowledge end with it.
     pub(super) fn frame(&mut self, check: impl FnOnce(&mut Self)) {
-        let (outside, defined) = (self.variables.len(), self.defined.clone());
+        let (outside, known) = (self.variables.len(), self.known.clone());
         let set_under = self.set_under.clone();
         self.frames.push(outside);
         check(self);
         self.frames.pop();
         self.variables.truncate(outside);
-        (self.defined, self.set_under) = (defined, set_under);
+        (self.known, self.set_under) = (known, set_under);
     }
 
     fn statement(&mut self, statement: &'t Stmt<'t>) {
@@ -229,15 +230,15 @@ impl<'t> PromptChecker<'_, 't> {
         one: impl FnOnce(&mut Self),
         other: impl FnOnce(&mut Self),
     ) -> Vec<(String, Option<bool>)> {
-        let (outside, defined) = (self.variables.len(), self.defined.clone());
+        let (outside, known) = (self.variables.len(), self.known.clone());
         let set_under = self.set_under.clone();
         self.knowing(condition, true, one);
         let one = self.variables.split_off(outside);
-        self.defined.clone_from(&defined);
+        self.known.clone_from(&known);
         self.set_under.clone_from(&set_under);
         self.knowing(condition, false, other);
         let other = self.variables.split_off(outside);
-        (self.defined, self.set_under) = (defined, set_under);
+        (self.known, self.set_under) = (known, set_under);
         let mut set = Vec::new();
         let names: BTreeSet<String> = one.iter().chain(&other).map(|it| it.name.clone()).collect();
         for name in names {
@@ -273,7 +274,7 @@ impl<'t> PromptChecker<'_, 't> {
 
     /// Returns the meaning of a name that a branch does not set.
     fn meaning_outside(&self, name: &str) -> Meaning<'t> {
-        let is_proved = self.defined.iter().any(|it| it == name);
+        let is_proved = self.known.is_present(name);
         match self.variable(name) {
             Some(Meaning::Value(ty)) if is_proved => return Meaning::Value(ty.required().clone()),
             Some(meaning) => return meaning.clone(),
@@ -294,7 +295,7 @@ impl<'t> PromptChecker<'_, 't> {
         let is_mapping = matches!(iterated.required(), Type::Map(_));
         let key = match (&it.target, path_of(&it.iter)) {
             (Expr::Var(key), Some(path)) if is_mapping => {
-                Some(has_key(&format!("{path}[{}]", key.id)))
+                Some(KnownFact::HasKey(format!("{path}[{}]", key.id)))
             }
             _ => None,
         };
@@ -317,17 +318,17 @@ impl<'t> PromptChecker<'_, 't> {
         &mut self,
         it: &'t ForLoop<'t>,
         item: Type,
-        key: Option<String>,
+        key: Option<KnownFact>,
         is_filtered: bool,
     ) {
         self.frame(|checker| {
             let loop_type = loop_type(&item);
             let is_sure = !matches!(item, Type::Optional(_));
             checker.bind_target(&it.target, item);
-            checker.defined.extend(key);
+            checker.known.extend(key);
             let body = |checker: &mut Self| {
                 checker.bind(LOOP, Meaning::Value(loop_type));
-                checker.defined.extend(is_sure.then(|| SURE_ITEMS.to_owned()));
+                checker.known.extend(is_sure.then_some(KnownFact::LoopHasItems));
                 checker.loops.push(it);
                 checker.body(&it.body);
                 checker.loops.pop();
@@ -351,12 +352,7 @@ impl<'t> PromptChecker<'_, 't> {
 
     /// Forgets the knowledge of the value of a name.
     pub(super) fn forget(&mut self, name: &str) {
-        for known in &mut self.defined {
-            if reads(known, name) {
-                // The number of entries says which of them a condition has added.
-                known.clear();
-            }
-        }
+        self.known.forget(name, reads);
         self.set_under.retain(|it| it.name != name && !reads(&it.condition, name));
     }
 
@@ -438,14 +434,14 @@ impl<'t> PromptChecker<'_, 't> {
         outcome: bool,
         then: impl FnOnce(&mut Self),
     ) {
-        let before = self.defined.len();
+        let before = self.known.len();
         let mut learned = Vec::new();
         if let Some(condition) = condition.into() {
             self.learn(condition, outcome, &mut learned);
         }
-        self.defined.extend(learned);
+        self.known.extend(learned);
         then(self);
-        self.defined.truncate(before);
+        self.known.truncate(before);
     }
 
     fn stands_alone(&mut self, span: Span, what: &str) {

@@ -13,7 +13,10 @@ use minijinja::{
 use serde_json::json;
 
 use super::{checker::PromptChecker, guards::outside_of_chain};
-use crate::{Expression, expression::ExpressionScope, structure::INDEX, written::AssignedFields};
+use crate::{
+    Expression, expression::ExpressionScope, known_fact::KnownFacts, structure::INDEX,
+    written::AssignedFields,
+};
 
 impl PromptChecker<'_, '_> {
     /// Reports the innermost parts of a condition that are always or never true. Returns whether there are any.
@@ -40,8 +43,7 @@ impl PromptChecker<'_, '_> {
             item: self.scope.item,
             variable: None,
             any_item: false,
-            given: &[],
-            ranges: &[],
+            known: &KnownFacts::NONE,
             output: false,
             types: &BTreeMap::new(),
             expected: None,

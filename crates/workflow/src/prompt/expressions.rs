@@ -518,7 +518,7 @@ impl<'t> PromptChecker<'_, 't> {
         {
             return None;
         }
-        let defined = self.defined.iter().any(|it| it == name);
+        let defined = self.known.is_present(name);
         let ty = match name {
             "visit" => Type::INT,
             "max_visits" if self.scope.bounded || defined => Type::INT,
@@ -539,7 +539,7 @@ impl<'t> PromptChecker<'_, 't> {
                 let presence = if defined {
                     Presence::Always
                 } else {
-                    self.scope.written.presence_given(name, &self.defined)
+                    self.scope.written.presence_given(name, &self.known)
                 };
                 return Some((ty, presence));
             }

@@ -2,7 +2,10 @@
 
 use std::cmp::Ordering;
 
-use graphrun_core::{id::NodeName, state::Type};
+use graphrun_core::{
+    id::NodeName,
+    state::{NumberRange, Type},
+};
 use minijinja::{
     Value,
     machinery::ast::{BinOpKind, CallArg, CompareOpKind, Expr, UnaryOpKind},
@@ -13,35 +16,29 @@ use super::{
     checker::{Meaning, PromptChecker},
     expressions::LOOP,
 };
-use crate::{expression::sizes, via, visited};
-
-/// The most items of a list whose presence is known from a condition on its length.
-const ITEMS_MAX: i64 = 16;
-
-/// The mark of a loop whose items are never null.
-pub(super) const SURE_ITEMS: &str = "loop has items";
+use crate::known_fact::KnownFact;
 
 impl PromptChecker<'_, '_> {
-    /// Records the names that are defined once a condition has this outcome.
-    pub(super) fn learn(&self, condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
-        defined.extend(self.names_set_under(condition, outcome));
+    /// Records the facts once a condition has this outcome.
+    pub(super) fn learn(&self, condition: &Expr<'_>, outcome: bool, known: &mut Vec<KnownFact>) {
+        known.extend(self.names_set_under(condition, outcome).into_iter().map(KnownFact::Present));
         match condition {
             Expr::Test(it) if (it.name == "defined") == outcome => {
                 let asks = asks_presence(it.name);
                 // `a.b is defined` proves `a` as well.
                 if asks {
-                    learn_path(&it.expr, defined);
+                    learn_path(&it.expr, known);
                 }
             }
             // An absent field is false, and so is an empty list.
             Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) if outcome => {
-                learn_path(condition, defined);
+                learn_path(condition, known);
                 if let (Some(success), Some(path)) =
                     (self.scope.written.success(), path_of(condition))
                 {
-                    defined.extend(success.shown_by_bool(&path).map(str::to_owned));
+                    known.extend(success.shown_by_bool(&path).map(present));
                 }
-                defined.extend(path_of(condition).map(|it| has_items(&it)));
+                known.extend(path_of(condition).map(has_items));
             }
             Expr::GetAttr(it) if !outcome && is_loop(&it.expr) => {
                 let neighbour = match it.name {
@@ -49,35 +46,37 @@ impl PromptChecker<'_, '_> {
                     "last" => "loop.nextitem",
                     _ => return,
                 };
-                if self.defined.iter().any(|it| it == SURE_ITEMS) {
-                    defined.push(neighbour.to_owned());
+                if self.known.contains(&KnownFact::LoopHasItems) {
+                    known.push(present(neighbour));
                 }
             }
             Expr::Filter(it) if outcome && is_length(it.name) => {
                 let path = it.expr.as_ref().and_then(path_of);
-                defined.extend(path.map(|it| has_items(&it)));
+                known.extend(path.map(has_items));
             }
-            Expr::Filter(_) if outcome => defined.extend(path_of(condition)),
+            Expr::Filter(_) if outcome => {
+                known.extend(path_of(condition).map(KnownFact::Present));
+            }
             Expr::Compare(it) => {
                 if let [step] = it.ops.as_slice()
                     && let Some(operator) = outside_of_chain(step.op)
                 {
-                    self.learn_comparison((&it.expr, &step.expr), operator, outcome, defined);
+                    self.learn_comparison((&it.expr, &step.expr), operator, outcome, known);
                 }
             }
             Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
-                self.learn(&it.expr, !outcome, defined);
+                self.learn(&it.expr, !outcome, known);
             }
             Expr::BinOp(it) => match it.op {
                 BinOpKind::ScAnd if outcome => {
-                    self.learn(&it.left, outcome, defined);
-                    self.learn(&it.right, outcome, defined);
+                    self.learn(&it.left, outcome, known);
+                    self.learn(&it.right, outcome, known);
                 }
                 BinOpKind::ScOr if !outcome => {
-                    self.learn(&it.left, outcome, defined);
-                    self.learn(&it.right, outcome, defined);
+                    self.learn(&it.left, outcome, known);
+                    self.learn(&it.right, outcome, known);
                 }
-                _ => self.learn_comparison((&it.left, &it.right), it.op, outcome, defined),
+                _ => self.learn_comparison((&it.left, &it.right), it.op, outcome, known),
             },
             _ => (),
         }
@@ -89,18 +88,19 @@ impl PromptChecker<'_, '_> {
         (left, right): (&Expr<'_>, &Expr<'_>),
         operator: BinOpKind,
         outcome: bool,
-        defined: &mut Vec<String>,
+        known: &mut Vec<KnownFact>,
     ) {
         for (visits, number, is_turned) in [(left, right, false), (right, left, true)] {
             if let Some((node, number)) = self.visited_node(visits).zip(number_of(number)) {
                 let fulfils = fulfilled_by(operator, number, is_turned, outcome);
                 let is_own = self.scope.written.is_at(node);
-                defined.extend(visited::mark(node, visited::least(is_own, fulfils)));
+                known.extend(KnownFact::of_visits(node, is_own, fulfils));
             }
         }
-        learn_trigger((left, right), operator, outcome, defined);
-        self.learn_success((left, right), operator, outcome, defined);
-        Self::learn_items((left, right), operator, outcome, defined);
+        learn_trigger((left, right), operator, outcome, known);
+        self.learn_success((left, right), operator, outcome, known);
+        Self::learn_items((left, right), operator, outcome, known);
+        Self::learn_number((left, right), operator, outcome, known);
     }
 
     /// Records what a comparison of an exit code, or of the success of a command, proves.
@@ -109,14 +109,14 @@ impl PromptChecker<'_, '_> {
         (left, right): (&Expr<'_>, &Expr<'_>),
         operator: BinOpKind,
         outcome: bool,
-        defined: &mut Vec<String>,
+        known: &mut Vec<KnownFact>,
     ) {
         let Some(success) = self.scope.written.success() else { return };
         for (value, other, is_turned) in [(left, right, false), (right, left, true)] {
             let Some(path) = path_of(value) else { continue };
             if let Some(number) = number_of(other) {
                 let fulfils = fulfilled_by(operator, number, is_turned, outcome);
-                defined.extend(success.shown_by_code(&path, fulfils).map(str::to_owned));
+                known.extend(success.shown_by_code(&path, fulfils).map(present));
             }
             let is_equal = match operator {
                 BinOpKind::Eq => outcome,
@@ -126,7 +126,7 @@ impl PromptChecker<'_, '_> {
             if let Expr::Const(it) = other
                 && it.value == Value::from(is_equal)
             {
-                defined.extend(success.shown_by_bool(&path).map(str::to_owned));
+                known.extend(success.shown_by_bool(&path).map(present));
             }
         }
     }
@@ -136,11 +136,11 @@ impl PromptChecker<'_, '_> {
         (left, right): (&Expr<'_>, &Expr<'_>),
         operator: BinOpKind,
         outcome: bool,
-        defined: &mut Vec<String>,
+        known: &mut Vec<KnownFact>,
     ) {
         if matches!(operator, BinOpKind::In) {
             let key = path_of(right).and_then(|of| part_of(&of, left)).filter(|_| outcome);
-            defined.extend(key.map(|it| has_key(&it)));
+            known.extend(key.map(KnownFact::HasKey));
             return;
         }
         let is_unequal = match operator {
@@ -152,16 +152,41 @@ impl PromptChecker<'_, '_> {
             let proved = match (list_of_length(list).and_then(path_of), number_of(other)) {
                 (Some(path), Some(number)) => {
                     let fulfils = fulfilled_by(operator, number, is_turned, outcome);
-                    Some((path, sizes::least(0, number, fulfils)))
+                    KnownFact::of_size(path, 0, number, fulfils)
                 }
-                _ if is_unequal && is_empty_list(other) => path_of(list).map(|it| (it, 1)),
+                _ if is_unequal && is_empty_list(other) => path_of(list).map(has_items),
                 _ => None,
             };
-            let Some((path, length)) = proved else { continue };
-            if length > 0 {
-                defined.push(has_items(&path));
+            known.extend(proved);
+        }
+    }
+
+    /// Records what a comparison proves of a number that chooses an item: it is not below zero, or below the length of a list.
+    fn learn_number(
+        (left, right): (&Expr<'_>, &Expr<'_>),
+        operator: BinOpKind,
+        outcome: bool,
+        known: &mut Vec<KnownFact>,
+    ) {
+        for (value, other, is_turned) in [(left, right, false), (right, left, true)] {
+            let Some(path) = path_of(value) else { continue };
+            if let Some(number) = number_of(other) {
+                let fulfils = fulfilled_by(operator, number, is_turned, outcome);
+                if !fulfils(-1) && !fulfils(i64::MIN) {
+                    known.push(KnownFact::InRange(path, NumberRange::FROM_ZERO));
+                }
+                continue;
             }
-            defined.extend(items_of(&path, length).map(|it| has_item(&it)));
+            let is_less = match operator {
+                BinOpKind::Lt => outcome && !is_turned,
+                BinOpKind::Gte => !outcome && !is_turned,
+                BinOpKind::Gt => outcome && is_turned,
+                BinOpKind::Lte => !outcome && is_turned,
+                _ => false,
+            };
+            if let Some(list) = list_of_length(other).and_then(path_of).filter(|_| is_less) {
+                known.push(KnownFact::below_size(&path, &list));
+            }
         }
     }
 
@@ -226,12 +251,12 @@ pub(super) fn outside_of_chain(operator: CompareOpKind) -> Option<BinOpKind> {
     })
 }
 
-/// Records what a comparison proves about [the trigger](via).
+/// Records what a comparison proves about the trigger.
 fn learn_trigger(
     (left, right): (&Expr<'_>, &Expr<'_>),
     operator: BinOpKind,
     outcome: bool,
-    defined: &mut Vec<String>,
+    known: &mut Vec<KnownFact>,
 ) {
     if matches!(operator, BinOpKind::Eq | BinOpKind::Ne) {
         let is_equal = matches!(operator, BinOpKind::Eq) == outcome;
@@ -239,49 +264,50 @@ fn learn_trigger(
             if let (Some(path), Expr::Const(it)) = (path_of(value), text)
                 && let Some(text) = it.value.as_str()
             {
-                defined.extend(via::learned(&path, text, is_equal));
+                known.extend(KnownFact::of_trigger(&path, text, is_equal));
             }
         }
     }
 }
 
-/// Returns the paths of the first items of a list of this length.
-fn items_of(path: &str, length: i64) -> impl Iterator<Item = String> {
-    (0..length.min(ITEMS_MAX)).map(move |at| format!("{path}[{at}]"))
+fn present(path: &str) -> KnownFact {
+    KnownFact::Present(path.to_owned())
 }
 
-/// What a prompt knows of a list of at least this length, whose items are not null.
-pub(crate) fn known_items(path: &str, length: i64) -> impl Iterator<Item = String> {
-    let has_items = (length > 0).then(|| has_items(path));
-    has_items.into_iter().chain(items_of(path, length))
-}
-
-/// Returns the mark of a list that is known to have items.
-pub(super) fn has_items(path: &str) -> String {
-    format!("{path}[]")
-}
-
-/// Returns the mark of a key that a map is known to have. Its value may be null.
-pub(super) fn has_key(path: &str) -> String {
-    format!("{path}?")
-}
-
-/// Returns the mark of an item that a list is known to have. It may be null.
-fn has_item(path: &str) -> String {
-    format!("{path}!")
+fn has_items(list: String) -> KnownFact {
+    KnownFact::HasItems { list, least: 1 }
 }
 
 impl PromptChecker<'_, '_> {
     /// Returns the type of a part of a map or a list that a condition has proved to have it.
     pub(super) fn known_part(&self, part: &Expr<'_>, of: &Type) -> Option<Type> {
-        let is_known = |mark: fn(&str) -> String| {
-            path_of(part).is_some_and(|it| self.defined.contains(&mark(&it)))
-        };
         match of {
-            Type::Map(value) if is_known(has_key) => Some(Type::clone(value)),
-            Type::List(item) if is_known(has_item) => Some(Type::clone(item)),
+            Type::Map(value) => {
+                let has_key = path_of(part).is_some_and(|it| self.known.has_key(&it));
+                has_key.then(|| Type::clone(value))
+            }
+            Type::List(item) => {
+                let Expr::GetItem(it) = part else { return None };
+                let list = path_of(&it.expr)?;
+                let has_item = match number_of(&it.subscript_expr) {
+                    Some(number) => number >= 0 && self.known.least_size(&list) > number,
+                    None => self.is_below_length(&it.subscript_expr, &list),
+                };
+                has_item.then(|| Type::clone(item))
+            }
             _ => None,
         }
+    }
+}
+
+impl PromptChecker<'_, '_> {
+    /// Returns whether a whole number from zero on is below the length of a list.
+    fn is_below_length(&self, number: &Expr<'_>, list: &str) -> bool {
+        let Some(Type::Int(range)) = self.declared_type(number) else { return false };
+        path_of(number).is_some_and(|path| {
+            self.known.narrowed(&path, range).min.is_some_and(|it| it >= 0.0)
+                && self.known.contains(&KnownFact::below_size(&path, list))
+        })
     }
 }
 
@@ -318,11 +344,11 @@ pub(super) fn number_of(expression: &Expr<'_>) -> Option<i64> {
 }
 
 /// Records a path and the values that it leads through.
-fn learn_path(path: &Expr<'_>, defined: &mut Vec<String>) {
-    defined.extend(path_of(path));
+fn learn_path(path: &Expr<'_>, known: &mut Vec<KnownFact>) {
+    known.extend(path_of(path).map(KnownFact::Present));
     match path {
-        Expr::GetAttr(inner) => learn_path(&inner.expr, defined),
-        Expr::GetItem(inner) => learn_path(&inner.expr, defined),
+        Expr::GetAttr(inner) => learn_path(&inner.expr, known),
+        Expr::GetItem(inner) => learn_path(&inner.expr, known),
         _ => (),
     }
 }

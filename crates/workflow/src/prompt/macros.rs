@@ -21,6 +21,7 @@ use super::{
     shapes::either,
 };
 use crate::{
+    known_fact::{KnownFact, KnownFacts},
     report::suggestion,
     typing::{describe, null},
 };
@@ -46,7 +47,7 @@ pub(super) struct Callee<'t> {
 struct EnclosingScope<'t> {
     variables: Vec<Variable<'t>>,
     frames: Vec<usize>,
-    defined: Vec<String>,
+    known: KnownFacts,
     /// The macros whose bodies the block stands in.
     open: Vec<*const ()>,
 }
@@ -95,7 +96,7 @@ impl<'t> PromptChecker<'_, 't> {
         let surroundings = EnclosingScope {
             variables: self.variables.clone(),
             frames: self.frames.clone(),
-            defined: self.defined.clone(),
+            known: self.known.clone(),
             open: self.open.clone(),
         };
         let surroundings = Some(Rc::new(surroundings));
@@ -216,9 +217,10 @@ impl<'t> PromptChecker<'_, 't> {
         if shown.is_empty() { "no arguments".to_owned() } else { shown.join(", ") }
     }
 
-    /// Returns the paths that are known to be present here.
-    fn known_here(&self) -> BTreeSet<&str> {
-        self.defined.iter().map(String::as_str).filter(|it| !it.is_empty()).collect()
+    /// Returns the facts here, as texts.
+    fn known_here(&self) -> BTreeSet<String> {
+        let known = self.known.iter().filter(|it| **it != KnownFact::Outdated);
+        known.map(|it| format!("{it:?}")).collect()
     }
 
     /// Returns whether one more body can be checked, and reports one that is too many.
@@ -239,13 +241,13 @@ impl<'t> PromptChecker<'_, 't> {
         arguments: Vec<(String, Option<Type>)>,
         caller: Option<Meaning<'t>>,
     ) {
-        let (variables, frames, defined) = match &callee.surroundings {
-            Some(it) => (it.variables.clone(), it.frames.clone(), it.defined.clone()),
-            None => (self.seen_by(callee), Vec::new(), self.defined.clone()),
+        let (variables, frames, known) = match &callee.surroundings {
+            Some(it) => (it.variables.clone(), it.frames.clone(), it.known.clone()),
+            None => (self.seen_by(callee), Vec::new(), self.known.clone()),
         };
         let variables = std::mem::replace(&mut self.variables, variables);
         let frames = std::mem::replace(&mut self.frames, frames);
-        let defined = std::mem::replace(&mut self.defined, defined);
+        let known = std::mem::replace(&mut self.known, known);
         let set_under = std::mem::take(&mut self.set_under);
         let loops = std::mem::take(&mut self.loops);
         if callee.surroundings.is_none() {
@@ -283,7 +285,7 @@ impl<'t> PromptChecker<'_, 't> {
         self.open = open;
         self.variables = variables;
         self.frames = frames;
-        self.defined = defined;
+        self.known = known;
         self.set_under = set_under;
         self.loops = loops;
     }

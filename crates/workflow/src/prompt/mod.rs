@@ -48,7 +48,7 @@ use minijinja::{
 use thiserror::Error;
 
 pub use self::files::LoadedPrompt;
-pub(super) use self::{checker::PromptScope, files::PromptFiles, guards::known_items};
+pub(super) use self::{checker::PromptScope, files::PromptFiles};
 use self::{facts::add_facts, metered::metered};
 use super::{
     facts::FactsView,
@@ -313,7 +313,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::written::AssignedFields;
+    use crate::{known_fact::KnownFacts, written::AssignedFields};
 
     fn state(fields: &[(&str, serde_json::Value)]) -> State {
         let name = |name: &str| ChannelName::parse(name).unwrap();
@@ -439,7 +439,7 @@ mod tests {
             bounded: false,
             any_item: false,
             item: None,
-            given: &[],
+            known: &KnownFacts::NONE,
         };
         let problems = |reason: &str| {
             let text = format!("{{{{ via.reason == \"{reason}\" }}}}");

@@ -6,12 +6,7 @@ use minijinja::{
     machinery::ast::{BinOpKind, Expr},
 };
 
-use super::{
-    checker::PromptChecker,
-    guards::{has_items, path_of},
-    tried::NOTHING,
-};
-use crate::via;
+use super::{checker::PromptChecker, guards::path_of, tried::NOTHING};
 
 /// The filters whose result has items if their list has some.
 const KEEPS_ITEMS: &[&str] = &["sort", "reverse", "list", "map", "unique"];
@@ -54,9 +49,9 @@ impl PromptChecker<'_, '_> {
         path_of(expression).is_some_and(|path| {
             let root = path.split('.').next().unwrap_or_default();
             let is_fact = self.scope.schema.channel(root).is_none();
-            self.defined.contains(&path)
+            self.known.is_present(&path)
                 || self.missed.contains(&path)
-                || is_fact && via::is_sure(&path, &self.defined)
+                || is_fact && self.known.is_part_of_trigger(&path)
         })
     }
 
@@ -90,7 +85,7 @@ impl PromptChecker<'_, '_> {
 
     /// Returns whether a condition has proved that a list has items.
     pub(super) fn has_items(&self, list: &Expr<'_>) -> bool {
-        if path_of(list).is_some_and(|it| self.defined.contains(&has_items(&it))) {
+        if path_of(list).is_some_and(|it| self.known.least_size(&it) > 0) {
             return true;
         }
         match list {

@@ -3,7 +3,7 @@
 //! A named type is expanded where it is used, with its name as the title of a record. So a type
 //! cannot contain itself, and the size of all uses is bounded.
 
-use std::ops::Range;
+use std::{ops::Range, sync::LazyLock};
 
 use graphrun_core::{
     diagnostic::Diagnostic,
@@ -359,7 +359,8 @@ fn levels_of(schema: &Value) -> usize {
 
 /// Returns the type of a file: its name, its media type, and its content in base64.
 pub fn file_type() -> Type {
-    Type::of_schema(&file_schema())
+    static FILE_TYPE: LazyLock<Type> = LazyLock::new(|| Type::of_schema(&file_schema()));
+    FILE_TYPE.clone()
 }
 
 fn file_schema() -> Value {

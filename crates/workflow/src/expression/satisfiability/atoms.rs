@@ -9,6 +9,9 @@ use super::{
     formula::{Ask, NumberKind, Term, Test},
 };
 
+/// The orders of two values.
+pub(super) const ORDERS: [Ordering; 3] = [Ordering::Less, Ordering::Equal, Ordering::Greater];
+
 /// A term and its values.
 #[derive(Clone, Debug)]
 pub(super) struct Atom {
@@ -115,7 +118,7 @@ impl Ask {
             (Self::Number { operator, than, .. }, AtomValue::Number(it)) => {
                 it.partial_cmp(than).is_some_and(|order| holds(*operator, order))
             }
-            (Self::Order { operator }, AtomValue::Order(order)) => holds(*operator, *order),
+            (Self::Order { operator, .. }, AtomValue::Order(order)) => holds(*operator, *order),
             // `Text` with another text. Other combinations are impossible, because an atom has one
             // sort.
             _ => false,
@@ -168,8 +171,12 @@ fn values(asked: &[&Ask]) -> Vec<AtomValue> {
             numbers(*kind, range.unwrap_or_default(), asked.iter().filter_map(cut).collect())
         }
         Ask::Order { .. } => {
-            let orders = [Ordering::Less, Ordering::Equal, Ordering::Greater];
-            orders.map(AtomValue::Order).to_vec()
+            let is_possible = |order: &Ordering| {
+                let mut asked = asked.iter();
+                asked
+                    .any(|it| matches!(it, Ask::Order { possible, .. } if possible.contains(order)))
+            };
+            ORDERS.into_iter().filter(is_possible).map(AtomValue::Order).collect()
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Satisfiability of lists of cases and of the parts of one condition.
 
+use std::collections::HashSet;
+
 use super::super::Expression;
 use super::{
     atoms::{Atom, is_below},
@@ -106,13 +108,21 @@ pub(in super::super) fn constant_parts(conditions: &Conditions) -> Vec<Problem> 
     for condition in conditions.whole.iter().chain(&conditions.inside) {
         note_constants(condition, &mut problems);
     }
+    let mut spans = HashSet::new();
+    // A condition may be a part of two others.
+    problems.retain(|it: &Problem| spans.insert(it.range.clone()));
     problems
 }
 
 fn note_constants(formula: &Formula, problems: &mut Vec<Problem>) {
     let before = problems.len();
     for part in formula.parts() {
-        note_constants(part, problems);
+        // `a != b` is the opposite of a part with the same text.
+        let parts =
+            if part.range == formula.range { part.parts() } else { std::slice::from_ref(part) };
+        for part in parts {
+            note_constants(part, problems);
+        }
     }
     if problems.len() > before || matches!(formula.kind, FormulaKind::Literal(_)) {
         return;

@@ -1,6 +1,6 @@
 //! A condition as a formula: questions about terms, joined by logic.
 
-use std::ops::Range;
+use std::{cmp::Ordering, ops::Range};
 
 use graphrun_core::state::NumberRange;
 
@@ -57,8 +57,8 @@ pub(super) enum Ask {
     Text { among: Option<Vec<String>>, is: String },
     /// How a number compares with a constant.
     Number { kind: NumberKind, range: NumberRange, operator: Operator, than: f64 },
-    /// How one operand compares with the other; the term contains both.
-    Order { operator: Operator },
+    /// How one operand compares with the other; the term contains both. `possible` lists the orders that occur.
+    Order { operator: Operator, possible: Vec<Ordering> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::{
     super::{Expression, ExpressionScope},
     *,
 };
-use crate::report::Problem;
+use crate::{known_fact::KnownFacts, report::Problem};
 
 fn name(name: &str) -> ChannelName {
     ChannelName::parse(name).unwrap()
@@ -48,6 +48,21 @@ fn schema() -> Schema {
             }),
         ),
         ("any", json!({})),
+        ("grade", json!({"type": "integer", "minimum": 1, "maximum": 6})),
+        ("rank", json!({"type": "integer", "minimum": 6, "maximum": 9})),
+        (
+            "who",
+            json!({
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "nick": {"type": ["string", "null"]}},
+                "required": ["name"],
+                "additionalProperties": false,
+            }),
+        ),
+        (
+            "grades",
+            json!({"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 6}}),
+        ),
     ];
     let channel = |(it, schema)| Channel::new(name(it), schema, Reducer::Replace).unwrap();
     Schema::new(fields.map(channel)).unwrap()
@@ -63,8 +78,7 @@ fn try_compiled(schema: &Schema, source: &str) -> Result<Expression, Vec<Problem
         any_item: false,
         item: None,
         variable: None,
-        given: &[],
-        ranges: &[],
+        known: &KnownFacts::NONE,
         output: false,
         types: &BTreeMap::new(),
         expected: None,
@@ -251,6 +265,80 @@ fn parts_that_are_the_same_in_every_state_are_found() {
     }
 }
 
+/// The parts that have the same outcome because of the types and ranges of their values.
+#[test]
+fn types_and_ranges_decide_conditions() {
+    const ALWAYS: &[&str] = &[
+        "'name' in who",
+        "grade <= rank",
+        "rank >= grade",
+        "grade * 2 <= 12",
+        "severity.matches('^[mf]')",
+        "severity.size() >= 5",
+        "severity.contains('a') || severity == 'minor'",
+        "kind.matches('x*')",
+        "kind.startsWith('')",
+        "kind.contains(kind)",
+        "issues == issues",
+        "who.size() >= 1",
+        "[grade, rank].size() == 2",
+        "attempts != 2.5",
+    ];
+    const NEVER: &[&str] = &[
+        "grade > rank",
+        "grade * 2 == 5",
+        "grade % 2 == 5",
+        "severity.matches('x')",
+        "severity.lower() == 'none'",
+        "severity + '!' == 'x!'",
+        "kind.matches('[^\\\\s\\\\S]')",
+        "(rank + 4) in grades",
+        "[grade + 7] == grades",
+        "[grade, 1] == [2]",
+        "[grade, 1] == [rank + 1, attempts]",
+        "{ a: grade } == { a: rank + 1 }",
+        "who.size() > 2",
+        "[severity, kind].size() == 3",
+    ];
+    let within = [
+        ("[grade > 9]", "grade > 9"),
+        ("{ ok: grade < 7 }.ok", "grade < 7"),
+        ("issues.map(it, it.size() < 0)", "it.size() < 0"),
+        ("string(grade > 9)", "grade > 9"),
+        ("passed == (grade > 9)", "grade > 9"),
+        ("(grade > 9) in [passed]", "grade > 9"),
+        ("attempts > 2 && grade + 1 > 9", "grade + 1 > 9"),
+    ];
+    let whole = |outcome, sources: &'static [&'static str]| {
+        sources.iter().map(move |it| (*it, *it, outcome))
+    };
+    let within = within.into_iter().map(|(source, part)| {
+        (source, part, if part.contains("< 7") { "always" } else { "never" })
+    });
+    for (source, part, outcome) in
+        whole("always", ALWAYS).chain(whole("never", NEVER)).chain(within)
+    {
+        let expected = format!("GR027 {part}: this condition is {outcome} true");
+        assert_eq!(constants(source), [expected], "{source}");
+    }
+}
+
+#[test]
+fn values_of_few_kinds_complete_a_list_of_cases() {
+    for sources in [
+        &["severity.startsWith('m')", "severity.endsWith('l')"][..],
+        &["grade % 2 == 0", "grade in [1, 3, 5]"],
+        &["grade < rank", "grade == rank"],
+        &["has(who)", "!has(who.name)"],
+    ] {
+        assert_eq!(uncovered(sources), UncoveredState::No, "{sources:?}");
+    }
+    assert_eq!(
+        uncovered(&["grade % 2 == 0", "grade > 4"]),
+        UncoveredState::Yes("`grade` is 1".to_owned())
+    );
+}
+
 #[test]
 fn parts_that_may_differ_are_left_alone() {
     let sources = [
@@ -270,6 +358,21 @@ fn parts_that_may_differ_are_left_alone() {
         "has(note) ? note == 'x' : urgent",
         "issues.exists(it, it == 'a') && !issues.exists(it, it == 'b')",
         "limit - attempts > 0 && limit > attempts",
+        "'nick' in who",
+        "'x' in review",
+        "kind in who",
+        "grade < rank",
+        "grade == rank || passed",
+        "rank in grades",
+        "grade * attempts == 5",
+        "severity.matches('^m')",
+        "kind.matches('^x*$')",
+        "kind.startsWith(severity)",
+        "grades == []",
+        "[grade] == grades",
+        "[grade, 1] == [rank, attempts]",
+        "has(who.nick) || has(who.name)",
+        "who.size() > 1",
     ];
     for source in sources {
         assert_eq!(constants(source), Vec::<String>::new(), "{source}");

@@ -23,6 +23,21 @@ use ::cel::{Context, Program, objects};
 
 use super::*;
 
+/// Patterns whose syntax is the same in both.
+const PATTERNS: &[&str] = &[
+    "^[a-m]+(ü|w)?",
+    "o",
+    "^$",
+    "",
+    "[0-9]{2,}$",
+    "^-?[0-9]+$",
+    "low|zz",
+    "(g)(r)?",
+    "[^a-z]",
+    "\\\\d\\\\b",
+    "(?i)LOW",
+];
+
 const WHOLE: &[i64] = &[0, 1, 2, 3, 7, -1, -5, i64::MAX, i64::MIN + 1];
 
 fn channel(name: &str, schema: Value) -> Channel {
@@ -92,6 +107,24 @@ const FORMS: &[(&str, &str, &str)] = &[
         "('ÄBC' + string((($0) + ($1)).size())).lower()",
         "('äbc' + string(size(($0) + ($1))))",
     ),
+    // The names of the groups are known, and CEL has none: a group of its match is the text around it.
+    (
+        "groups",
+        r#"(has(('<' + ($0) + '>').groups("<(.*)>")) ? ('<' + ($0) + '>').groups("<(.*)>")[0] : ($1))"#,
+        r#"(($0).contains("\n") ? ($1) : ($0))"#,
+    ),
+    ("keys", "{a: $0, \"b\": $1}.keys().size()", "size({\"a\": $0, \"b\": $1})"),
+    (
+        "key",
+        "((($0) + '') in {a: $1, \"ü\": $1}.keys())",
+        "((($0) + '') in {\"a\": $1, \"ü\": $1})",
+    ),
+    (
+        "lookup",
+        "(has([$0, $1].toMap(k, string(k), k)[string($0)]) ? [$0, $1].toMap(k, string(k), k)[string($0)] : 0)",
+        "(($0) == ($1) ? ($1) : ($0))",
+    ),
+    ("mapped", "[$0, $1].toMap(k, k + '', 1).keys().size()", "(($0) == ($1) ? 1 : 2)"),
     ("cut", "[($0) + '%', $1].join('').split('%').join('%')", "(($0) + '%' + ($1))"),
 ];
 
@@ -160,9 +193,10 @@ fn whole(depth: u32) -> BoxedStrategy<String> {
             .prop_map(|(of, l, d)| format!("@{of}({l};{d})")),
         1 => (text(depth - 1), whole(depth - 1)).prop_map(|(t, d)| format!("@int({t};{d})")),
         1 => (prop::sample::select(
-                &["sum", "smaller", "larger", "distinct", "merge", "record"][..],
+                &["sum", "smaller", "larger", "distinct", "merge", "record", "keys", "lookup"][..],
             ), whole(depth - 1), whole(depth - 1))
             .prop_map(|(of, a, b)| format!("@{of}({a};{b})")),
+        1 => (text(depth - 1), text(depth - 1)).prop_map(|(a, b)| format!("@mapped({a};{b})")),
         1 => float(depth - 1).prop_map(|it| format!("int({it})")),
     ]
     .boxed()
@@ -195,7 +229,7 @@ fn text(depth: u32) -> BoxedStrategy<String> {
         2 => two(&inner, &["+"]),
         1 => (truth(depth - 1), inner.clone(), inner.clone())
             .prop_map(|(c, a, b)| format!("({c} ? {a} : {b})")),
-        1 => (prop::sample::select(&["join", "cut", "record", "trim", "lower"][..]), inner.clone(), inner)
+        1 => (prop::sample::select(&["join", "cut", "record", "trim", "lower", "groups"][..]), inner.clone(), inner)
             .prop_map(|(of, a, b)| format!("@{of}({a};{b})")),
         1 => whole(depth - 1).prop_map(|it| format!("string({it})")),
         1 => float(depth - 1).prop_map(|it| format!("string({it})")),
@@ -250,7 +284,9 @@ fn truth(depth: u32) -> BoxedStrategy<String> {
             .prop_map(move |(l, each, a)| format!("{l}.{each}(i{depth}, i{depth} % 3 <= {a})")),
         1 => (text(depth - 1), question, text(depth - 1))
             .prop_map(|(a, question, b)| format!("({a}).{question}({b})")),
-        1 => text(depth - 1).prop_map(|it| format!(r#"({it}).matches("^[a-m]+(ü|w)?")"#)),
+        1 => (text(depth - 1), prop::sample::select(PATTERNS))
+            .prop_map(|(it, pattern)| format!("({it}).matches(\"{pattern}\")")),
+        1 => (text(depth - 1), whole(depth - 1)).prop_map(|(a, b)| format!("@key({a};{b})")),
         1 => (inner.clone(), inner.clone(), inner).prop_map(|(c, a, b)| format!("({c} ? {a} : {b})")),
         1 => (text(depth - 1)).prop_map(|it| format!("(has(review.note) && review.note != {it})")),
     ]
@@ -318,8 +354,7 @@ fn compiled(schema: &Schema, source: &str) -> Option<Expression> {
         any_item: false,
         item: None,
         variable: None,
-        given: &[],
-        ranges: &[],
+        known: &KnownFacts::NONE,
         output: false,
         types: &BTreeMap::new(),
         expected: None,
@@ -331,7 +366,10 @@ fn compiled(schema: &Schema, source: &str) -> Option<Expression> {
                 // Two enums without a common value are the texts of two operands, as in `'' | 'a'`.
                 let enums = it.message.contains(" | ") && it.message.ends_with("never compared");
                 let texts = it.message.contains('"') || it.message.ends_with("has no order");
-                let texts = texts || enums;
+                let texts = texts
+                    || enums
+                    || it.message.ends_with("never exists")
+                    || it.message.ends_with("always has a value");
                 ["GR022", "GR023"].contains(&it.code) && texts
             };
             assert!(problems.iter().all(picky), "{source}: {problems:?}");

@@ -13,6 +13,44 @@ fn lists() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["list", "holes", "counts", "gaps", filtered, "list.slice(0, 1)"])
 }
 
+/// Items of lists by numbers that are guarded, not always well.
+fn guarded_items(inner: &BoxedStrategy<String>) -> impl Strategy<Value = String> + use<> {
+    let number = prop::sample::select(vec![
+        "n",
+        "n - 5",
+        "n - 6",
+        "grade",
+        "grade - 2",
+        "grade - 4",
+        "below + 3",
+        "n % size",
+        "size - 1",
+        "size - 2",
+        "size - 4",
+        "min(grade, size - 1)",
+        "it",
+    ]);
+    let least =
+        prop::sample::select(vec!["$ >= 0", "-1 < $", "$ != -1", "$ > -2", "!($ < 0)", "yes"]);
+    let most = prop::sample::select(vec![
+        "$ < size",
+        "size > $",
+        "$ <= size - 1",
+        "$ <= size",
+        "$ == size - 1",
+        "!($ >= size)",
+        "size > 0",
+        "size > $ - 1",
+    ]);
+    (lists(), number, least, most, any::<bool>(), inner.clone()).prop_map(
+        |(list, number, least, most, is_turned, otherwise)| {
+            let (one, other) = if is_turned { (most, least) } else { (least, most) };
+            let guarded = format!("({one} && {other} ? {list}[$] : {otherwise})");
+            guarded.replace('$', &format!("({number})")).replace("size", &format!("{list}.size()"))
+        },
+    )
+}
+
 /// Source texts of valid and invalid expressions; without `any`, which is not type-checked.
 fn sources() -> impl Strategy<Value = String> {
     let names = vec![
@@ -86,6 +124,7 @@ fn sources() -> impl Strategy<Value = String> {
             2 => (inner.clone(), prop::sample::select(vec!["<", "<=", ">", ">=", "=="]), inner.clone())
                 .prop_map(|(a, operator, b)| format!("({a} {operator} {b} ? {a} + {b} : {a} - {b})")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}[{b}]")),
+            3 => guarded_items(&inner.clone().boxed()),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("(has({a}) ? {a} : {b})")),
             3 => (lists(), prop::sample::select(vec![">", ">=", "==", "!=", "<"]), 0..4_usize, 0..4_usize, inner.clone())
                 .prop_map(|(a, operator, size, at, b)| {

@@ -12,7 +12,7 @@ use graphrun_core::{
 use serde_json::{Map, Value, json};
 
 use super::{Prompt, PromptScope, PromptView};
-use crate::{report::Problem, written::AssignedFields};
+use crate::{known_fact::KnownFacts, report::Problem, written::AssignedFields};
 
 /// Returns the fields of the state, each with its schema.
 fn fields() -> Vec<(&'static str, Value)> {
@@ -160,7 +160,7 @@ pub(super) fn check(schema: &Schema, prompt: &Prompt) -> Vec<Problem> {
         bounded: false,
         any_item: false,
         item: None,
-        given: &[],
+        known: &KnownFacts::NONE,
     };
     prompt.check(scope).0
 }

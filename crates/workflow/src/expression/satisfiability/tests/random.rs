@@ -66,6 +66,21 @@ fn conditions() -> impl Strategy<Value = String> {
         "any != 'a'",
         "any == passed",
         "has(any)",
+        "grade < rank",
+        "grade == rank",
+        "grade * 2 > 5",
+        "grade % 2 == 0",
+        "grade in [1, 3, 5]",
+        "severity.startsWith('m')",
+        "severity.matches('r$')",
+        "kind.matches('a*')",
+        "kind.contains('')",
+        "'nick' in who",
+        "'name' in who",
+        "has(who.name)",
+        "who.size() > 1",
+        "rank in grades",
+        "[grade] == grades",
     ];
     let leaf = prop::sample::select(leaves.to_vec()).prop_map(str::to_owned);
     leaf.prop_recursive(3, 8, 3, |inner| {
@@ -117,6 +132,13 @@ fn fields() -> impl Strategy<Value = Map<String, Value>> {
         ("issues", json!([[], ["a"], ["a", "b"], ["b"]])),
         ("review", json!([null, {"stars": 1}, {"stars": 3, "by": "a"}, {"stars": 2, "by": null}])),
         ("any", json!([null, 1, "a", true, {"a": 1}])),
+        ("grade", json!([1, 2, 5, 6])),
+        ("rank", json!([6, 7, 9])),
+        (
+            "who",
+            json!([null, {"name": "a"}, {"name": "b", "nick": "c"}, {"name": "b", "nick": null}]),
+        ),
+        ("grades", json!([[], [1], [6, 2]])),
     ];
     let strategies: Vec<_> = fields.iter().map(|(_, values)| one_of(values.clone())).collect();
     strategies.prop_map(move |values| {
@@ -159,6 +181,9 @@ fn decided(
         Some((above, below)) => {
             if !fields[above].is_object() {
                 fields.insert(above.to_owned(), json!({"stars": 1}));
+                if above == "who" {
+                    fields.insert(above.to_owned(), json!({"name": "a"}));
+                }
             }
             fields[above][below] = value;
         }
@@ -178,6 +203,7 @@ fn decided(
                 let any = match path {
                     "bonus" => json!(2),
                     "review" => json!({"stars": 1}),
+                    "who" => json!({"name": "a"}),
                     _ => json!("b"),
                 };
                 put(fields, path, any);
@@ -198,6 +224,9 @@ fn decided(
             AtomValue::Order(order) => {
                 let (left, right) = path.split_once(" <=> ").unwrap();
                 let (a, b) = match order {
+                    // They have ranges with one number in common.
+                    Ordering::Equal if right == "rank" => (6, 6),
+                    Ordering::Less if right == "rank" => (1, 9),
                     Ordering::Less => (1, 2),
                     Ordering::Equal => (1, 1),
                     Ordering::Greater => (2, 1),

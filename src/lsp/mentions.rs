@@ -1,0 +1,378 @@
+//! The names that a text mentions, each with the path of its declaration in the workflow.
+//!
+//! A field of a record is declared where its type is written: in the state, or in a named type. The path follows from the outline
+//! alone, so it is known in a file with mistakes, too.
+
+use std::ops::Range;
+
+use super::{
+    expressions::{
+        ExpectedKind, binding_of, binds_next, is_word, quoted_at, trailing_chain, variables,
+    },
+    grammar::{Role, role},
+    workspace::DocumentView,
+};
+use crate::workflow::{Part, Step};
+
+/// The most types on the way from a field to one of its parts.
+const TYPES_MAX: usize = 16;
+
+/// A name in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mention {
+    /// The path of the declaration.
+    pub(super) declared: Vec<Step>,
+    /// The bytes of the name in the text.
+    pub(super) range: Range<usize>,
+}
+
+/// What the place of a text says about the names in it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Context {
+    /// A text that binds the item of a `map`.
+    pub(super) bound: String,
+    /// The declaration of the field that the value is for.
+    target: Option<Vec<Step>>,
+}
+
+/// Returns the path of an entry of a section.
+pub(super) fn entry(section: &str, name: &str) -> Vec<Step> {
+    vec![Step::Key(section.to_owned()), Step::Key(name.to_owned())]
+}
+
+/// Returns the section that declares the names of a role.
+pub(super) fn section_of(role: Role) -> Option<&'static str> {
+    Some(match role {
+        Role::Node | Role::Target => "nodes",
+        Role::Field | Role::Path => "state",
+        Role::Agent => "agents",
+        Role::Model => "models",
+        Role::Sandbox => "sandboxes",
+        Role::Folder => "folders",
+        Role::Tier => "memory",
+        Role::Tool => "tools",
+        Role::Type => "types",
+        Role::Prompt
+        | Role::Expression
+        | Role::Template
+        | Role::Value
+        | Role::State
+        | Role::SchemaFile
+        | Role::Workflow
+        | Role::Recording
+        | Role::Data
+        | Role::Word => return None,
+    })
+}
+
+impl DocumentView<'_> {
+    /// Returns the context of a value of the workflow.
+    pub(super) fn context_of(&self, path: &[Step]) -> Context {
+        let is_field = self.grammar.key_role(path) == Some(Role::Field);
+        let target = match path.last() {
+            Some(Step::Key(name)) if is_field => Some(entry("state", name)),
+            _ => None,
+        };
+        Context { bound: self.items_of(path), target }
+    }
+
+    /// Returns the names in a value with a role.
+    pub(super) fn mentions(&self, role: Role, text: &str, context: &Context) -> Vec<Mention> {
+        match role {
+            Role::Expression => self.in_expression(text, context),
+            Role::Template => {
+                let mut found = Vec::new();
+                let mut context = Context { target: None, ..context.clone() };
+                for code in codes(text) {
+                    let inner = self.in_expression(&text[code.clone()], &context);
+                    found.extend(inner.into_iter().map(|it| it.moved(code.start)));
+                    // A loop binds its variable for the code after it.
+                    context.bound.push_str(&text[code]);
+                    context.bound.push(' ');
+                }
+                found
+            }
+            Role::Type => words(text)
+                .map(|it| Mention { declared: entry("types", &text[it.clone()]), range: it })
+                .collect(),
+            Role::Sandbox if self.outline.under(&["hosts", text]).is_some() => {
+                vec![Mention { declared: entry("hosts", text), range: 0..text.len() }]
+            }
+            role => {
+                let declared = section_of(role).map(|it| entry(it, text));
+                declared
+                    .map(|it| Mention { declared: it, range: 0..text.len() })
+                    .into_iter()
+                    .collect()
+            }
+        }
+    }
+
+    /// Returns the path of the declaration of the field at the end of a chain such as `tasks[0].title`, after a text that may
+    /// bind names. A variable has that of its list.
+    pub(super) fn declared_field(&self, chain: &str, before: &str) -> Option<Vec<Step>> {
+        let mut names = chain.split('.').map(|it| it.split('[').next().unwrap_or_default());
+        let first = names.next().filter(|it| !it.is_empty())?;
+        let root = match binding_of(first, before) {
+            Some((list, before)) => self.declared_field(list, before)?,
+            None => entry("state", first),
+        };
+        names.try_fold(root, |of, name| self.declared_part(&of, name))
+    }
+
+    /// Returns the path of the declaration of a field of a record, or of the items of a list of records.
+    pub(super) fn declared_part(&self, of: &[Step], name: &str) -> Option<Vec<Step>> {
+        let mut span = of.to_vec();
+        for _ in 0..TYPES_MAX {
+            let below = |step: Step| [&span[..], &[step]].concat();
+            // The long form of a field.
+            let ty = below(Step::Key("type".to_owned()));
+            let field = below(Step::Key(name.to_owned()));
+            let items = below(Step::Item(0));
+            if self.outline.part(&ty).is_some() {
+                span = ty;
+            } else if self.outline.part(&field).is_some() {
+                return Some(field);
+            } else if self.outline.part(&items).is_some() {
+                span = items;
+            } else {
+                let text = self.text.get(self.outline.part(&span)?.value.clone()?)?;
+                let mut named = words(text).map(|it| entry("types", &text[it]));
+                span = named.find(|it| self.outline.part(it).is_some())?;
+            }
+        }
+        None
+    }
+
+    /// Returns whether a key declares a field of a record.
+    pub(super) fn declares_part(&self, path: &[Step]) -> bool {
+        let [Step::Key(section), _, .., Step::Key(_)] = path else { return false };
+        let outer = &path[..path.len() - 1];
+        let has_long_form = self.outline.part(&[outer, &[Step::Key("type".into())]].concat());
+        path.len() > 2
+            && matches!(section.as_str(), "state" | "types")
+            && has_long_form.is_none()
+            && self.grammar.at(path).and_then(role) == Some(Role::Type)
+    }
+
+    /// Returns the path of the declaration of a field in the default of another one, if a key is such a field.
+    pub(super) fn declared_in_default(&self, path: &[Step]) -> Option<Vec<Step>> {
+        let at = path.iter().position(|it| *it == Step::Key("default".to_owned()))?;
+        let (field, inside) = (&path[..at], &path[at + 1..]);
+        self.outline.part(&[field, &[Step::Key("type".to_owned())]].concat())?;
+        inside.last()?;
+        inside.iter().try_fold(field.to_vec(), |of, step| match step {
+            Step::Key(name) => self.declared_part(&of, name),
+            Step::Item(_) => Some(of),
+        })
+    }
+
+    /// Returns the fields and nodes that an expression names.
+    fn in_expression(&self, text: &str, context: &Context) -> Vec<Mention> {
+        // YAML escapes this quote; the expression contains it unescaped.
+        let expression = text.replace("\\\"", " \"");
+        let mut found = Vec::new();
+        for word in words(&expression) {
+            let declared = self.named_by(&expression, &word, context);
+            found.extend(declared.map(|declared| Mention { declared, range: word }));
+        }
+        found
+    }
+
+    /// Returns the path of the declaration of a word in an expression, if it is the name of something.
+    fn named_by(
+        &self,
+        expression: &str,
+        word: &Range<usize>,
+        context: &Context,
+    ) -> Option<Vec<Step>> {
+        let name = &expression[word.clone()];
+        if let Some((range, wanted)) = quoted_at(expression, word.start) {
+            let is_node = wanted == ExpectedKind::Node && range == *word;
+            return is_node.then(|| entry("nodes", name));
+        }
+        let (inside, behind) = (&expression[..word.start], &expression[word.end..]);
+        let before = format!("{}{inside}", context.bound);
+        let is_number = name.starts_with(|it: char| it.is_ascii_digit());
+        if is_number || behind.starts_with('(') || binds_next(&before) {
+            return None;
+        }
+        if behind.trim_start().starts_with(':') && inside.trim_end().ends_with(['{', ',']) {
+            return self.declared_part(&self.record_around(inside, context)?, name);
+        }
+        let Some(of) = inside.strip_suffix('.') else {
+            let is_variable = variables(&before).contains(&name);
+            return (!is_variable).then(|| entry("state", name));
+        };
+        let chain = trailing_chain(of);
+        let start = before.len() - 1 - chain.len();
+        self.declared_part(&self.declared_field(chain, &before[..start])?, name)
+    }
+
+    /// Returns the path of the type of the record whose field begins behind a text.
+    fn record_around(&self, before: &str, context: &Context) -> Option<Vec<Step>> {
+        let mut open: Vec<Option<Vec<Step>>> = Vec::new();
+        let mut quote = None;
+        for (at, char) in before.char_indices() {
+            match char {
+                '"' | '\'' if quote == Some(char) => quote = None,
+                '"' | '\'' if quote.is_none() => quote = Some(char),
+                _ if quote.is_some() => (),
+                '(' => open.push(None),
+                '{' | '[' => {
+                    let outer = before[..at].trim_end();
+                    let around = || open.last().cloned().unwrap_or_else(|| context.target.clone());
+                    let last_word =
+                        |text: &str| words(text).last().filter(|it| it.end == text.len());
+                    open.push(match outer.strip_suffix(':').map(str::trim_end) {
+                        Some(field) => last_word(field)
+                            .and_then(|it| self.declared_part(&around()?, &field[it])),
+                        None => match last_word(outer) {
+                            Some(it) => Some(entry("types", &outer[it])),
+                            None => around(),
+                        },
+                    });
+                }
+                ')' | '}' | ']' => drop(open.pop()),
+                _ => (),
+            }
+        }
+        open.pop().flatten()
+    }
+}
+
+impl Mention {
+    /// The same in a text in which this one begins at an offset.
+    pub(super) fn moved(self, by: usize) -> Self {
+        let Self { declared, range } = self;
+        Self { declared, range: range.start + by..range.end + by }
+    }
+}
+
+/// Returns the text of a part and its place.
+pub(super) fn value_of<'t>(part: &Part, text: &'t str) -> Option<(Range<usize>, &'t str)> {
+    let range = part.value.clone()?;
+    Some((range.clone(), text.get(range)?))
+}
+
+/// Returns the code of a template, which is between its marks.
+fn codes(text: &str) -> Vec<Range<usize>> {
+    let mut codes = Vec::new();
+    let mut at = 0;
+    while let Some((open, close)) = next_mark(&text[at..]) {
+        let start = at + open + 2;
+        let Some(length) = text[start..].find(close) else { break };
+        if close != "#}" {
+            codes.push(start..start + length);
+        }
+        at = start + length + 2;
+    }
+    codes
+}
+
+fn next_mark(text: &str) -> Option<(usize, &'static str)> {
+    let marks = [("{{", "}}"), ("{%", "%}"), ("{#", "#}")];
+    let found = marks.iter().filter_map(|(open, close)| Some((text.find(open)?, *close)));
+    found.min_by_key(|(at, _)| *at)
+}
+
+/// Returns the words of a text that could be names.
+pub(super) fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + text[at..].find(is_word)?;
+        let end = start + text[start..].find(|it| !is_word(it)).unwrap_or(text.len() - start);
+        at = end;
+        Some(start..end)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{lsp::workspace::Workspace, workflow::Registry};
+
+    const TEXT: &str = "graphrun: 1
+types: { Task: { title: string, by: { name: string } } }
+state:
+  a: { b: string, notes: [{ text: string }] }
+  tasks: [Task]
+  best: { type: \"Task?\", default: null }
+";
+
+    /// Returns the names that a text mentions, each with the keys of its declaration.
+    fn names(role: Role, text: &str, bound: &str) -> Vec<String> {
+        let mut workspace = Workspace::new(Registry::new());
+        workspace.set("file:///w.yaml".to_owned(), 1, TEXT.to_owned());
+        let view = workspace.view("file:///w.yaml").unwrap();
+        let target = Some(entry("state", "best"));
+        let context = Context { bound: bound.to_owned(), target };
+        let shown = |it: Mention| {
+            let keys = it.declared.iter().filter_map(|it| match it {
+                Step::Key(key) => Some(key.as_str()),
+                Step::Item(_) => None,
+            });
+            let (path, word) = (keys.collect::<Vec<_>>().join("."), &text[it.range]);
+            assert!(path.ends_with(word), "{path} {word}");
+            path
+        };
+        view.mentions(role, text, &context).into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn an_expression_names_fields_and_nodes_but_not_its_variables() {
+        let text = "a.b == \"a\" && xs.exists(x, x.a == c) && visits(\"n\") > 1";
+        assert_eq!(
+            names(Role::Expression, text, ""),
+            ["state.a", "state.a.b", "state.xs", "state.c", "nodes.n"]
+        );
+        assert_eq!(
+            names(Role::Expression, "T{ a: b, c: d }", ""),
+            ["state.T", "state.b", "state.d"]
+        );
+        assert_eq!(names(Role::Expression, "item.x", "for item in y "), [""; 0]);
+    }
+
+    #[test]
+    fn a_field_of_a_record_is_declared_in_its_type() {
+        let expression = |text| names(Role::Expression, text, "for task in tasks ");
+        assert_eq!(expression("task.title"), ["types.Task.title"]);
+        assert_eq!(expression("task.by.name"), ["types.Task.by", "types.Task.by.name"]);
+        assert_eq!(expression("best.title"), ["state.best", "types.Task.title"]);
+        assert_eq!(expression("tasks[0].title"), ["state.tasks", "types.Task.title"]);
+        assert_eq!(
+            expression("tasks.all(it, it.by.name == it.title)")[1..],
+            ["types.Task.by", "types.Task.by.name", "types.Task.title"]
+        );
+        assert_eq!(
+            expression("a.notes[1].text"),
+            ["state.a", "state.a.notes", "state.a.notes.text"]
+        );
+        assert_eq!(
+            expression("[Task{ title: task.title, by: { name: 'x' } }]"),
+            [
+                "state.Task",
+                "types.Task.title",
+                "types.Task.title",
+                "types.Task.by",
+                "types.Task.by.name"
+            ]
+        );
+        assert_eq!(expression("{ title: 'x' }"), ["types.Task.title"]);
+        // The type of a call is unknown.
+        assert_eq!(expression("tasks.first().title"), ["state.tasks"]);
+    }
+
+    #[test]
+    fn only_the_code_of_a_template_names_fields() {
+        let text = "a {{ a }} {# a #} {% for b in a.c %}{{ b }}{{ d | join(e) }}{% endfor %}";
+        let found = names(Role::Template, text, "");
+        let count = |name: &str| found.iter().filter(|it| *it == name).count();
+        assert_eq!((count("state.a"), count("state.b")), (2, 0), "{found:?}");
+        assert_eq!((count("state.d"), count("state.e")), (1, 1), "{found:?}");
+        let text = "{% for task in tasks %}{{ task.title }}{% endfor %}{{ a.b }}";
+        let found = names(Role::Template, text, "");
+        assert!(found.contains(&"types.Task.title".to_owned()), "{found:?}");
+        assert!(found.contains(&"state.a.b".to_owned()), "{found:?}");
+    }
+}
