@@ -357,8 +357,8 @@ async fn a_store_that_fails_is_still_a_failure() {
         ) -> Result<Vec<graphrun::memory::Entry>, graphrun::memory::StoreError> {
             assert_eq!(search.embedding.as_ref().map(|it| it.model.as_str()), Some("lab/v"));
             self.0.fetch_add(1, Ordering::Relaxed);
-            let (span, reason) = ("memory.db".to_owned(), "it is gone".to_owned());
-            Err(graphrun::memory::StoreError::Unusable { span, reason })
+            let (place, reason) = ("memory.db".to_owned(), "it is gone".to_owned());
+            Err(graphrun::memory::StoreError::Unusable { place, reason })
         }
 
         async fn list(

@@ -21,6 +21,7 @@ use super::{
 use crate::checkpoint::{Checkpoint, Entry, RunInfo, RunStatus};
 
 /// A run that is saved and belongs to this process.
+#[expect(missing_debug_implementations, reason = "only a private module has it")]
 pub enum AcceptedRun {
     /// It is ready to be driven.
     Ready(Box<ReadyRun>),
@@ -29,6 +30,7 @@ pub enum AcceptedRun {
 }
 
 /// A run before its first action.
+#[expect(missing_debug_implementations, reason = "only a private module has it")]
 pub struct ReadyRun {
     pub(super) machine: Machine,
     pub(super) journal: JournalWriter,
