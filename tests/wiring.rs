@@ -326,7 +326,13 @@ impl Recipe {
         };
         let only = Only { contract, takes_item: more.takes_item };
         let when = more.has_condition.then(|| Arc::new(Lucky(Arc::clone(dice))) as _);
-        NodeSpec { node: Arc::new(only), policies, when, span: None }
+        NodeSpec {
+            node: Arc::new(only),
+            policies,
+            when,
+            span: None,
+            relies_on: std::collections::BTreeSet::new(),
+        }
     }
 
     fn edges(&self, at: usize, node: &NodeRecipe, dice: &Arc<Dice>) -> Vec<Edge> {

@@ -16,7 +16,7 @@ use super::{
     yes_no::Verdict,
 };
 use crate::{
-    checkpoint::{AskedQuestion, OpenQuestion},
+    checkpoint::{AskedQuestion, OpenQuestion, QuestionOutcome},
     engine::ClosedReason,
 };
 
@@ -72,7 +72,15 @@ fn give(
     globals: &Globals,
 ) -> Result<Exit, CliError> {
     let answers = |open: &[OpenQuestion], asked: &[AskedQuestion], database: &Database| {
-        let question = find(run, node, open, asked)?;
+        let question = find(run, node, open, asked).map_err(|refused| {
+            let is_dropped = open.is_empty()
+                && asked
+                    .last()
+                    .is_some_and(|it| matches!(it.outcome, QuestionOutcome::Dropped { .. }));
+            let command = database.command("resume", run).filter(|_| is_dropped);
+            let help = command.map(|it| format!("the run continues with: {it}"));
+            help.into_iter().fold(refused, CliError::with_help)
+        })?;
         let answer = verdict.answer(&question.question).map_err(|problem| {
             let name = &question.name;
             let answer = format!("{name}={}", example(&question.question.schema));

@@ -1,6 +1,6 @@
 //! `graphrun chat WORKFLOW`: each line is a turn of a thread.
 
-use std::path::PathBuf;
+use std::{io::ErrorKind, path::PathBuf};
 
 use serde_json::Value;
 
@@ -100,9 +100,15 @@ impl Chat<'_> {
                 signal = signals.next() => return Ok(signal.exit()),
             };
             let Some(line) = line else { return Ok(Exit::Done) };
-            let line = line.map_err(|error| {
-                CliError::new(Exit::Usage, "cannot read your lines").because(error)
-            })?;
+            let line = match line {
+                Err(error) if error.kind() == ErrorKind::InvalidData => {
+                    print_message("not sent: the line is not UTF-8");
+                    continue;
+                }
+                line => line.map_err(|error| {
+                    CliError::new(Exit::Usage, "cannot read your lines").because(error)
+                })?,
+            };
             if line.trim().is_empty() {
                 continue;
             }

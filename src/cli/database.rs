@@ -30,6 +30,10 @@ pub(super) const PATH_DEFAULT: &str = ".graphrun/runs.db";
 /// The default path of the memory across runs.
 pub(super) const MEMORY_DEFAULT: &str = ".graphrun/memory.db";
 
+/// What to do if there is no database.
+const ELSEWHERE: &str =
+    "change to the folder where the run was started, or name its database with `--db`";
+
 /// A database, as the user named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Database {
@@ -242,19 +246,40 @@ impl Database {
         }
     }
 
+    /// Opens the database to remove runs, also on a full disk; returns none if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot be used.
+    pub(super) fn open_to_remove(&self) -> Result<Option<Arc<dyn Checkpointer>>, CliError> {
+        match &self.location {
+            DatabaseLocation::Sqlite(path) => {
+                let storage = SqliteStorage::find_to_remove(path)?;
+                Ok(storage.map(|it| Arc::new(it.on_the_same_thread()) as _))
+            }
+            _ => self.open(),
+        }
+    }
+
+    /// Returns the error for a database that is missing, if a command needs one.
+    pub(super) fn missing(&self) -> CliError {
+        CliError::new(Exit::NotResumable, self.absence()).with_help(ELSEWHERE)
+    }
+
     /// Opens the database to search for a run.
     ///
     /// # Errors
     ///
     /// Fails when it cannot be used or is missing.
     pub(super) fn open_for(&self, run: &str) -> Result<Arc<dyn Checkpointer>, CliError> {
-        self.open()?.ok_or_else(|| {
-            let place = self.absence();
-            CliError::new(Exit::NotResumable, format!("there is no run `{run}`: {place}"))
-                .with_help(
-                    "change to the folder where the run was started, or name its database with `--db`",
-                )
-        })
+        self.open()?.ok_or_else(|| self.without(run))
+    }
+
+    /// Returns the error for a run whose database is missing.
+    pub(super) fn without(&self, run: &str) -> CliError {
+        let place = self.absence();
+        CliError::new(Exit::NotResumable, format!("there is no run `{run}`: {place}"))
+            .with_help(ELSEWHERE)
     }
 
     /// Returns a text that no other database has. It contains no password.

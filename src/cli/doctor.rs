@@ -50,6 +50,9 @@ pub(super) struct Args {
     options: RunOptions,
 }
 
+/// The check of the models of a workflow.
+const AGENTS: &str = "agents";
+
 /// The check of one requirement of `execute`.
 #[derive(Debug, PartialEq, Serialize)]
 struct Check {
@@ -87,7 +90,13 @@ impl Args {
                 configuration(config),
             ];
             if let Some(path) = &self.workflow {
-                checks.extend(of_workflow(path, &self.options, globals));
+                let more = of_workflow(path, &self.options, globals);
+                let has_models = more.iter().any(|it| it.name == AGENTS && it.ok);
+                for models in checks.iter_mut().filter(|it| it.name == "models" && has_models) {
+                    // The workflow needs the models of its agents, and no others.
+                    (models.ok, models.help) = (true, None);
+                }
+                checks.extend(more);
             }
             let text = match globals.output {
                 Output::Json => to_json(&checks)?,
@@ -270,7 +279,7 @@ fn of_workflow(path: &Path, options: &RunOptions, globals: &Globals) -> Vec<Chec
             "network",
             needs.check_network().map(|()| network.map(ToString::to_string).collect()),
         ),
-        check("agents", needs.connect_models().map(|it| it.usable().clone())),
+        check(AGENTS, needs.connect_models().map(|it| it.usable().clone())),
     ]
 }
 

@@ -4,14 +4,14 @@ use std::{panic, sync::Arc, time::Duration};
 
 use tokio::{
     task::JoinError,
-    time::{MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     answer::{self, AskOutcome},
     database::Database,
-    error::CliError,
+    error::{CliError, left_line},
     exit::Exit,
     globals::{Globals, Output, Progress},
     json::to_json,
@@ -30,13 +30,16 @@ use super::{
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo, open_questions},
     engine::{Answers, Engine, Launch, LaunchKind, ReviseError, RunEnd, RunError, ShutdownHandle},
-    event::{Deltas, EventSink, Events, MessageDelta, RunEvent, Status},
+    event::{Deltas, EventSink, Events, LeftRun, MessageDelta, RunEvent, Status},
     id::{NodeName, RunId},
     state::Update,
 };
 
 /// How often the live view updates the elapsed time.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How long a run may take to save its end after a signal to stop at once.
+const LEAVE_AFTER: Duration = Duration::from_secs(3);
 
 /// The most pieces of answers that are shown before an event.
 const DELTAS_AT_ONCE_MAX: usize = 1024;
@@ -59,6 +62,8 @@ pub(super) struct StoppedRun {
     pub(super) report: RunReport,
     pub(super) exit: Exit,
     database: Database,
+    /// Whether this process has done something with the run.
+    is_driven: bool,
 }
 
 /// How a run starts in this process.
@@ -97,6 +102,8 @@ struct Drive<'r> {
     shutdown: ShutdownHandle,
     /// The first signal.
     signal: Option<Signal>,
+    /// When the run is left even if its end is not saved.
+    left_at: Option<Instant>,
     /// Whether the engine has saved an entry.
     is_saved: bool,
     /// Whether an event has changed the reports since they were written.
@@ -130,19 +137,36 @@ impl Run<'_> {
         lines: &mut StdinLines,
     ) -> Result<StoppedRun, CliError> {
         let is_turn = matches!(begin, Begin::Turn { .. });
-        let outcome = self.drive_to_stop(begin, lines, &mut listen()?).await?;
-        if let DriveOutcome::Stopped { end, .. } = &outcome {
-            self.warn_of_late_messages(end).await?;
-        }
-        match outcome {
-            // Another process can continue a thread, and no other run. The report reads the state again, so this copy is
-            // dropped.
-            DriveOutcome::Stopped { end, signal } if !is_turn => {
-                drop(end);
-                self.report_from_storage(signal).await
+        let mut signals = listen()?;
+        let outcome = self.drive_to_stop(begin, lines, &mut signals).await?;
+        let status = match &outcome {
+            DriveOutcome::Stopped { end, .. } => end.status,
+            DriveOutcome::AlreadyEnded => Status::Done,
+        };
+        let report = async {
+            if let DriveOutcome::Stopped { end, .. } = &outcome {
+                self.warn_of_late_messages(end).await?;
             }
-            outcome => self.report(&outcome).await,
-        }
+            match outcome {
+                // Another process can continue a thread, and no other run. The report reads the state again, so this
+                // copy is dropped.
+                DriveOutcome::Stopped { end, signal } if !is_turn => {
+                    drop(end);
+                    self.report_from_storage(signal).await
+                }
+                outcome => self.report(&outcome).await,
+            }
+        };
+        tokio::pin!(report);
+        let report = tokio::select! {
+            biased;
+            report = &mut report => report,
+            signal = signals.next() => match timeout(LEAVE_AFTER, report).await {
+                Ok(report) => report,
+                Err(_) => return Err(self.left(signal, status)),
+            },
+        };
+        report.map_err(|error| self.leave(error, status))
     }
 
     /// Drives the run until it stops or suspends without a question to ask here.
@@ -191,12 +215,22 @@ impl Run<'_> {
         let task = self.start(begin, sink, drive.shutdown.clone());
         let result = drive.follow(task, signals).await;
         let Drive { mut views, is_saved, signal, .. } = drive;
+        let Some(result) = result else {
+            drop(views.close());
+            return Err(self.left(signal.unwrap_or(Signal::Terminate), Status::Running));
+        };
         if is_reported(&result, is_saved) {
             self.write_reports(WriteOccasion::Stop, &mut views).await;
         }
         let shown = views.close();
         let written = |status: Status| {
-            shown.map_err(|error| self.globals.unwritten(&self.name, status, self.database, error))
+            shown.map_err(|error| {
+                let unwritten = self.globals.unwritten(&self.name, status, self.database, error);
+                match exit_of_signal(signal, status) {
+                    Some(exit) => unwritten.with_exit(exit),
+                    None => unwritten,
+                }
+            })
         };
         match result {
             Ok(end) => {
@@ -212,7 +246,10 @@ impl Run<'_> {
                 let refused = CliError::from(error);
                 Err(signal.map(Signal::exit).into_iter().fold(refused, CliError::with_exit))
             }
-            Err(error) if is_saved => Err(self.failure(error)),
+            Err(error) if is_saved => {
+                let status = self.last_status().await;
+                Err(self.leave(self.failure(error), status))
+            }
             Err(error) => Err(self.refused(error).await),
         }
     }
@@ -270,7 +307,9 @@ impl Run<'_> {
                 let report = self.report_of_turn(&end.run, Some(end)).await?;
                 Ok(self.stopped(report, *signal))
             }
-            DriveOutcome::AlreadyEnded => self.report_from_storage(None).await,
+            DriveOutcome::AlreadyEnded => {
+                Ok(StoppedRun { is_driven: false, ..self.report_from_storage(None).await? })
+            }
         }
     }
 
@@ -289,9 +328,8 @@ impl Run<'_> {
 
     fn stopped(&self, report: RunReport, signal: Option<Signal>) -> StoppedRun {
         let report = report.with_artifacts(self.reports.paths());
-        let was_stopped = matches!(report.status, Status::Interrupted | Status::Paused);
-        let exit = signal.filter(|_| was_stopped).map_or(report.exit(), Signal::exit);
-        StoppedRun { report, exit, database: self.database.clone() }
+        let exit = exit_of_signal(signal, report.status).unwrap_or(report.exit());
+        StoppedRun { report, exit, database: self.database.clone(), is_driven: true }
     }
 
     /// Warns of messages that no step has read, if the run is over.
@@ -329,6 +367,29 @@ impl Run<'_> {
         help.into_iter().fold(CliError::from(error), CliError::with_help)
     }
 
+    /// Returns the error for a run whose storage does not answer after a signal.
+    fn left(&self, signal: Signal, status: Status) -> CliError {
+        let message = format!("run {} was left, because its database did not answer", self.name);
+        let left = CliError::new(signal.exit(), message);
+        let command = self.database.command("resume", &self.name);
+        let help = command.map(|it| format!("to continue from the last checkpoint: {it}"));
+        self.leave(help.into_iter().fold(left, CliError::with_help), status)
+    }
+
+    /// Returns the saved status, as far as the database answers: a run on a full disk has saved its end.
+    async fn last_status(&self) -> Status {
+        let found = timeout(LEAVE_AFTER, self.checkpointer.find(self.id.as_str())).await;
+        found.ok().and_then(Result::ok).map_or(Status::Running, |it| it.status)
+    }
+
+    /// Returns an error after which this process leaves an accepted run; `status` is the last one that it saved.
+    fn leave(&self, error: CliError, status: Status) -> CliError {
+        let reason = Some(error.in_one_line());
+        let resume = self.database.command("resume", &self.name).filter(|_| status != Status::Done);
+        let (run, name) = (self.id.clone(), self.name.clone());
+        error.leaving(LeftRun { run, name, status, reason, resume })
+    }
+
     /// Returns the error of an engine, with the command to resume the run.
     fn failure(&self, error: RunError) -> CliError {
         let is_overtaken =
@@ -355,17 +416,19 @@ impl<'r> Drive<'r> {
             deltas: Views::want_deltas(run.globals).then(|| sink.subscribe_deltas()),
             shutdown: ShutdownHandle::default(),
             signal: None,
+            left_at: None,
             is_saved: false,
             is_due: false,
         }
     }
 
-    /// Shows the events of the engine and passes signals on to it, until it has ended.
+    /// Shows the events of the engine and passes signals on to it, until it has ended. Returns none if it does not end
+    /// after a signal to stop at once, because its storage does not answer.
     async fn follow(
         &mut self,
         mut task: EngineTask,
         signals: &mut Signals,
-    ) -> Result<RunEnd, RunError> {
+    ) -> Option<Result<RunEnd, RunError>> {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut is_open = true;
@@ -380,7 +443,8 @@ impl<'r> Drive<'r> {
                     None => is_open = false,
                 },
                 // After its last event.
-                result = &mut task, if !is_open => return result.unwrap_or_else(unwind),
+                result = &mut task, if !is_open => return Some(result.unwrap_or_else(unwind)),
+                () = until(self.left_at) => return None,
                 // After all events that wait: a report shows the last of their steps.
                 () = std::future::ready(()), if self.is_due => {
                     self.is_due = false;
@@ -412,6 +476,9 @@ impl<'r> Drive<'r> {
         } else {
             self.views.note(&paint.loud("stopping at once"));
             self.shutdown.abort();
+            let is_repeated = self.left_at.is_some();
+            self.left_at =
+                Some(Instant::now() + if is_repeated { Duration::ZERO } else { LEAVE_AFTER });
         }
     }
 }
@@ -426,15 +493,23 @@ async fn drive<K: LaunchKind + 'static>(
 }
 
 impl StoppedRun {
-    /// Prints the result, and the command to resume the run if it can continue. Returns the exit code.
+    /// Prints the result, and the command to resume the run if it can continue. Returns the exit code. That of a signal
+    /// stays if the result cannot be written: the signal may be the end of the terminal.
     ///
     /// # Errors
     ///
     /// Fails when stdout cannot be written.
     pub(super) fn print(&self, globals: &Globals) -> Result<Exit, CliError> {
-        let printed = print_new_report(&self.report, globals, &self.database);
+        // With events, the last one contains the status of the run.
+        let is_shown = self.is_driven && globals.output == Output::Jsonl;
+        let printed =
+            if is_shown { Ok(()) } else { print_new_report(&self.report, globals, &self.database) };
         self.print_next(globals);
-        printed.map(|()| self.exit)
+        let is_signal = matches!(self.exit, Exit::Interrupted | Exit::Terminated);
+        printed.map(|()| self.exit).map_err(|error| match self.exit {
+            exit if is_signal => error.with_exit(exit),
+            _ => error,
+        })
     }
 
     /// Prints the open questions, or the command to resume the run, for people.
@@ -454,6 +529,20 @@ impl StoppedRun {
             ));
         }
     }
+}
+
+/// Waits until a moment; forever if there is none.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns the exit code of a signal that stopped a run: none if the run ended in another way.
+fn exit_of_signal(signal: Option<Signal>, status: Status) -> Option<Exit> {
+    let was_stopped = matches!(status, Status::Interrupted | Status::Paused);
+    signal.filter(|_| was_stopped).map(Signal::exit)
 }
 
 /// Returns whether the reports of a run are written after it has stopped here: if it is one of this process, or over.
@@ -493,9 +582,16 @@ pub(super) fn draw_report(
     match globals.output {
         Output::Text => Ok(summary::draw(report, database, globals.stdout)),
         Output::Json => to_json(report),
-        // The events were the output; the last one contains the status of the run. The formats for
-        // diagnostics were refused before the run began.
-        Output::Jsonl | Output::Sarif | Output::Github => Ok(String::new()),
+        // No event is printed for it.
+        Output::Jsonl => left_line(&LeftRun {
+            run: report.run.clone(),
+            name: report.name.clone(),
+            status: report.status,
+            reason: report.reason.clone(),
+            resume: report.resume.clone(),
+        }),
+        // The formats for diagnostics were refused before the run began.
+        Output::Sarif | Output::Github => Ok(String::new()),
     }
 }
 

@@ -2,8 +2,18 @@
 
 use std::{error::Error, io, path::Path};
 
-use super::{diagnostics, exit::Exit, terminal::Paint, words::clean};
-use crate::diagnostic::{Diagnostics, Severity};
+use super::{
+    diagnostics,
+    exit::Exit,
+    globals::Output,
+    json::to_json,
+    terminal::{Paint, print_result},
+    words::clean,
+};
+use crate::{
+    diagnostic::{Diagnostics, Severity},
+    event::{DeltaLine, LeftRun},
+};
 
 /// The most causes that are shown of one error.
 const CAUSES_MAX: usize = 8;
@@ -12,12 +22,21 @@ const CAUSES_MAX: usize = 8;
 #[derive(Debug)]
 pub(super) struct CliError {
     exit: Exit,
-    message: String,
+    message: Box<str>,
     problems: Vec<String>,
     diagnostics: Diagnostics,
     help: Vec<String>,
     source: Option<Box<dyn Error + Send + Sync>>,
-    is_owned_elsewhere: bool,
+    concerns: Option<Box<ConcernedRun>>,
+}
+
+/// The run that an error is about, where that makes a difference.
+#[derive(Debug)]
+enum ConcernedRun {
+    /// Another process owns it.
+    OwnedElsewhere,
+    /// This process leaves it without an event.
+    Left(LeftRun),
 }
 
 impl CliError {
@@ -25,12 +44,12 @@ impl CliError {
     pub(super) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
-            message: message.into(),
+            message: message.into().into_boxed_str(),
             problems: Vec::new(),
             diagnostics: Diagnostics::default(),
             help: Vec::new(),
             source: None,
-            is_owned_elsewhere: false,
+            concerns: None,
         }
     }
 
@@ -106,13 +125,40 @@ impl CliError {
     /// Returns the same error, as one about a run that another process owns.
     #[must_use]
     pub(super) fn owned_elsewhere(mut self) -> Self {
-        self.is_owned_elsewhere = true;
+        self.concerns = Some(Box::new(ConcernedRun::OwnedElsewhere));
         self
     }
 
     /// Returns whether another process owns the run.
     pub(super) fn is_owned_elsewhere(&self) -> bool {
-        self.is_owned_elsewhere
+        matches!(self.concerns.as_deref(), Some(ConcernedRun::OwnedElsewhere))
+    }
+
+    /// Returns the same error, as the end of the output for a run.
+    #[must_use]
+    pub(super) fn leaving(mut self, left: LeftRun) -> Self {
+        self.concerns = Some(Box::new(ConcernedRun::Left(left)));
+        self
+    }
+
+    /// Prints the end of the output for a run, if a program reads the output.
+    ///
+    /// # Errors
+    ///
+    /// Fails when stdout cannot be written.
+    pub(super) fn print_left(&self, output: Output) -> Result<(), Self> {
+        let Some(ConcernedRun::Left(left)) = self.concerns.as_deref() else { return Ok(()) };
+        let text = match output {
+            Output::Json => to_json(left)?,
+            Output::Jsonl => left_line(left)?,
+            Output::Text | Output::Sarif | Output::Github => return Ok(()),
+        };
+        print_result(&text).map_err(Self::write)
+    }
+
+    /// Returns the message with its causes, in one line.
+    pub(super) fn in_one_line(&self) -> String {
+        [vec![self.message.to_string()], self.causes()].concat().join(": ")
     }
 
     /// Returns the same error without its remedies, and the remedies.
@@ -147,14 +193,20 @@ impl CliError {
         while let Some(cause) = next.filter(|_| causes.len() < CAUSES_MAX) {
             let text = cause.to_string();
             // SQLite and other libraries repeat the text after a number.
-            let last = causes.last().unwrap_or(&self.message);
-            if !text.ends_with(last.as_str()) {
+            let last = causes.last().map_or(&*self.message, String::as_str);
+            if !text.ends_with(last) {
                 causes.push(text);
             }
             next = cause.source();
         }
         causes
     }
+}
+
+/// Returns the line that ends the output for a run without an event.
+pub(super) fn left_line(left: &LeftRun) -> Result<String, CliError> {
+    let line = serde_json::to_string(&DeltaLine::Left(left.clone()));
+    Ok(line.map_err(|error| CliError::write(error.into()))? + "\n")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The flags of every command, resolved in the environment of the process.
 
-use std::{cell::OnceCell, io, sync::Arc, time::Duration};
+use std::{cell::OnceCell, ffi::OsString, io, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 
@@ -97,6 +97,19 @@ enum ProgressFlag {
     Plain,
     /// Not at all.
     None,
+}
+
+impl GlobalArgs {
+    /// Returns the flags that matter for a line that cannot be parsed, such as the help.
+    pub(super) fn of_unparsed(line: impl IntoIterator<Item = OsString>) -> Self {
+        let words: Vec<String> =
+            line.into_iter().map(|it| it.to_string_lossy().into_owned()).collect();
+        let separate = words.iter().position(|it| it == "--color").and_then(|it| words.get(it + 1));
+        let joined = words.iter().find_map(|it| it.strip_prefix("--color="));
+        let color = joined.or(separate.map(String::as_str));
+        let color = color.and_then(|it| ColorFlag::from_str(it, true).ok()).unwrap_or_default();
+        Self { color, ..Self::default() }
+    }
 }
 
 /// When to use colours.

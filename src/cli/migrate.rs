@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     checkpoint::{GraphOutline, Mapping, RunInfo},
-    engine::{MigrationResult, Remedy, RunError},
+    engine::{MigrationResult, Remedy, ReviseError, RunError},
     id::{NodeName, RunId, Step},
 };
 
@@ -146,7 +146,11 @@ fn with_mapped_pauses(options: RunOptions, mapping: &Mapping) -> RunOptions {
 }
 
 fn refused(error: RunError, info: &RunInfo, args: &Args, database: &Database) -> CliError {
-    let RunError::NoCounterpart { differences, .. } = &error else { return error.into() };
+    let RunError::NoCounterpart { differences, .. } = &error else {
+        let is_over = matches!(error, RunError::Revise(ReviseError::AtItsEnd));
+        let refused = CliError::from(error);
+        return if is_over { refused.with_exit(Exit::NotResumable) } else { refused };
+    };
     let first = differences.iter().filter(|it| it.breaks.is_some());
     let remedies: Vec<Remedy> = first.filter_map(|it| it.remedies.first().cloned()).collect();
     let mut given: Vec<String> = args.map.iter().map(|it| format!(" --map {it}")).collect();

@@ -61,6 +61,7 @@ mod dependencies;
 mod diagnostics;
 mod difference;
 mod drive;
+mod environment;
 mod error;
 mod exit;
 #[cfg(feature = "failpoints")]
@@ -114,7 +115,7 @@ mod words;
 mod workflow_files;
 mod yes_no;
 
-use std::{process::ExitCode, sync::OnceLock};
+use std::{env, process::ExitCode, sync::OnceLock};
 
 use clap::{CommandFactory, Parser};
 use graphrun_workflow::Registry;
@@ -221,7 +222,14 @@ pub fn main_with(registry: Registry) -> ExitCode {
     let begun = begin(log_filter.as_deref(), layer).and_then(|()| register(registry, &globals));
     let exit = match begun.and_then(|()| cli.command.run(&globals)) {
         Ok(exit) => exit,
-        Err(error) => report(&error, globals.stderr),
+        Err(error) => {
+            let exit = report(&error, globals.stderr);
+            // The exit code is that of the first error.
+            if let Err(unwritten) = error.print_left(globals.output) {
+                report(&unwritten, globals.stderr);
+            }
+            exit
+        }
     };
     #[cfg(feature = "otel")]
     telemetry::close(connection, globals.stderr);
@@ -254,7 +262,7 @@ fn registry() -> Registry {
 
 /// Prints help, or an error of the command line, which may contain a key.
 fn refuse(error: &clap::Error, terminal_env: TerminalEnv) -> Exit {
-    let globals = Globals::new(GlobalArgs::default(), terminal_env);
+    let globals = Globals::new(GlobalArgs::of_unparsed(env::args_os()), terminal_env);
     terminal::allow_colours(globals.stdout, globals.stderr);
     let draw = |paint: Paint| {
         let text = error.render();
@@ -274,6 +282,7 @@ fn refuse(error: &clap::Error, terminal_env: TerminalEnv) -> Exit {
 fn begin(log_filter: Option<&str>, telemetry: Option<log::BoxedLayer>) -> Result<(), CliError> {
     #[cfg(feature = "failpoints")]
     faults::plan()?;
+    environment::check()?;
     data_limits::set_from_environment()?;
     log::start(log_filter, telemetry)
 }

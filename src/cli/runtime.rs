@@ -4,7 +4,7 @@ use std::{future::Future, io, num::NonZero, thread::available_parallelism};
 
 use tokio::runtime::Builder;
 
-use super::{error::CliError, exit::Exit, resources::check_threads};
+use super::{error::CliError, exit::Exit, resources::check_threads, signals::survive_large_files};
 use crate::mcp::end_sessions;
 
 /// The threads besides those that run nodes: for the lease, the terminal, and blocking work.
@@ -26,6 +26,7 @@ where
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(threads).enable_all().build().map_err(unusable)?;
     let exit = runtime.block_on(async {
+        survive_large_files().map_err(unusable)?;
         let exit = command.await;
         end_sessions().await;
         exit

@@ -55,6 +55,18 @@ impl Signals {
     }
 }
 
+/// Lets a write that exceeds the largest file of this process (`ulimit -f`) fail, like one on a full disk. Otherwise its
+/// signal ends the process. Programs that this one starts do not inherit the handler.
+///
+/// # Errors
+///
+/// Fails when the system refuses.
+pub(super) fn survive_large_files() -> io::Result<()> {
+    let exceeded = SignalKind::from_raw(nix::sys::signal::Signal::SIGXFSZ as i32);
+    // The handler stays after this value.
+    unix::signal(exceeded).map(drop)
+}
+
 /// Waits for a signal; forever if none is listened to.
 async fn received(signal: Option<&mut unix::Signal>) {
     match signal {

@@ -246,3 +246,146 @@ fn g17_a_fork_continues_with_a_changed_workflow() {
     let ended = place.run(["resume", fork, "--answer", "judge=\"good\"", "--output", "json"]);
     assert_eq!((ended.code, &ended.json()["state"]), (0, &json!({"draft": "x"})), "{ended}");
 }
+
+/// A run of it pauses at `ask1`, which leads to `fin`.
+const PAUSES: &str = r#"
+graphrun: 1
+name: chg
+state:
+  t: string
+  a: string?
+  log: { type: "[string]", merge: append, default: [] }
+  ok: approved | rejected
+input: [t, a]
+output: [ok, log]
+start: pre
+nodes:
+  pre:  { set: { log: '["pre"]' }, then: ask1 }
+  ask1: { ask: "Publish {{ t }}?", writes: ok, then: fin }
+  fin:  { set: { log: '["fin"]' }, then: end }
+"#;
+
+/// Starts a run of it, and changes the workflow. The answer to its question is `approved`.
+fn pauses_and_changes(place: &Place, replaced: &[Replaced]) -> String {
+    fs::write(place.path("board.yaml"), PAUSES).unwrap();
+    let ended = place.run(["execute", "board.yaml", "-i", "t=x", "--output", "json"]);
+    assert_eq!(ended.code, 3, "{ended}");
+    let mut text = PAUSES.to_owned();
+    for (old, new) in replaced {
+        assert!(text.contains(old), "{old}");
+        text = text.replace(old, new);
+    }
+    fs::write(place.path("board.yaml"), text).unwrap();
+    ended.json()["name"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn g17_a_new_field_that_a_later_node_reads_is_refused() {
+    const NEW: &[Replaced] =
+        &[("  t: string", "  t: string\n  z: string"), ("[t, a]", "[t, a, z]")];
+    let fin = r#"log: '["fin"]'"#;
+    let place = Place::new();
+    for (what, more, says) in [
+        ("a later `set`", &[(fin, "log: '[z]'")][..], "`fin` reads it"),
+        ("a later prompt", &[(r#"set: { log: '["fin"]' }"#, "ask: '{{ z }}'")], "`fin` reads it"),
+        (
+            "a route",
+            &[
+                ("then: end", "then: [{ when: 'z == \"\"', to: pre }, { to: end }]"),
+                ("pre:  {", "pre:  { max_visits: 3, exhausted: end,"),
+            ],
+            "`fin` reads it",
+        ),
+        (
+            "a route of the open node",
+            &[("then: fin", "then: [{ when: 'z == \"\"', to: end }, { to: fin }]")],
+            "`ask1` reads it",
+        ),
+        ("a condition", &[("fin:  {", "fin:  { when: 'z == \"\"',")], "`fin` reads it"),
+        ("the question itself", &[("Publish {{ t }}?", "{{ z }}")], "`ask1` reads it"),
+        (
+            "the result",
+            &[("[ok, log]", "[ok, log, z]"), ("'[\"pre\"]'", "'[z]'")],
+            "it is an output",
+        ),
+    ] {
+        let name = pauses_and_changes(&place, &[NEW, more].concat());
+        let ended = place.run(["resume", &name]);
+        let told = told(&ended);
+        assert!(ended.code == 6 && told.contains(says), "{what}: {ended}");
+        assert!(told.contains("the field `z` (string) is new"), "{what}: {ended}");
+        assert!(told.contains("--set z=JSON"), "{what}: {ended}");
+        let dry = ["migrate", &name, "board.yaml", "--dry-run", "--again", "ask1"];
+        assert_eq!(place.run(dry).code, 6, "{what}");
+        let migrated = place.run([&dry[..3], &["--again", "ask1", "--set", "z=\"z\""]].concat());
+        assert_eq!(migrated.code, 0, "{what}: {migrated}");
+    }
+}
+
+#[test]
+fn g17_a_new_field_that_is_written_before_it_is_read_is_no_break() {
+    const NEW: Replaced = ("  t: string", "  t: string\n  z: string");
+    let place = Place::new();
+    for (what, replaced) in [
+        (
+            "a node after the question writes it",
+            &[
+                NEW,
+                ("then: fin", "then: mid"),
+                ("  fin:", "  mid:  { set: { z: t }, then: fin }\n  fin:"),
+                (r#"log: '["fin"]'"#, "log: '[z]'"),
+            ][..],
+        ),
+        (
+            "only a node that has run reads it",
+            &[NEW, ("[t, a]", "[t, a, z]"), ("'[\"pre\"]'", "'[z]'")],
+        ),
+        ("a field keeps its type", &[("'[\"pre\"]'", "'[t]'")]),
+    ] {
+        let name = pauses_and_changes(&place, replaced);
+        let ended = place.run(["resume", &name, "--answer", "ask1=approved"]);
+        assert_eq!(ended.code, 0, "{what}: {ended}");
+    }
+    // An earlier node writes it in the changed workflow; this run is past that node.
+    let replaced =
+        [NEW, (r#"{ log: '["pre"]' }"#, "{ z: t }"), (r#"log: '["fin"]'"#, "log: '[z]'")];
+    let name = pauses_and_changes(&place, &replaced);
+    assert_eq!(place.run(["resume", &name]).code, 6);
+}
+
+#[test]
+fn g17_a_field_that_is_no_longer_optional_needs_a_value() {
+    let place = Place::new();
+    let replaced = [("a: string?", "a: string"), (r#"log: '["fin"]'"#, "log: '[a]'")];
+    let name = pauses_and_changes(&place, &replaced);
+    let ended = place.run(["resume", &name]);
+    assert!(ended.code == 6 && told(&ended).contains("`a` was string? and is string"), "{ended}");
+}
+
+#[test]
+fn g17_an_open_question_follows_the_type_of_its_field() {
+    let place = Place::new();
+    let name = pauses_and_changes(&place, &[("approved | rejected", "yes | no")]);
+    let ended = place.run(["resume", &name, "--answer", "ask1=approved"]);
+    let says = "`ask1` asks for another type of answer; its open question accepts answers that do not fit `ok`; \
+                `--again ask1` asks again";
+    assert!(ended.code == 6 && told(&ended).contains(says), "{ended}");
+    let command = named(&ended);
+    assert_eq!(place.run(&command).code, 0, "{command:?}");
+    // The question is asked when the run continues.
+    let early = place.run(["approve", &name]);
+    assert!(
+        early.code == 6 && early.stderr.contains(&format!("graphrun resume {name}")),
+        "{early}"
+    );
+    let asked = place.run(["resume", &name, "--output", "json"]);
+    let key = asked.json()["questions"][0]["key"].as_str().unwrap().to_owned();
+    let answer = format!("{key}=yes");
+    let ended = place.run(["resume", &name, "--answer", &answer, "--output", "json"]);
+    assert_eq!((ended.code, &ended.json()["state"]["ok"]), (0, &json!("yes")), "{ended}");
+
+    let name =
+        pauses_and_changes(&place, &[("approved | rejected", "approved | rejected | later")]);
+    let ended = place.run(["resume", &name, "--answer", "ask1=approved"]);
+    assert_eq!(ended.code, 0, "all answers fit: {ended}");
+}

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::cli::{
-    program::{Place, Running, workflow},
+    program::{Ended, Place, Running, workflow},
     provider::{answer, answer_with, read_request},
 };
 
@@ -83,6 +83,10 @@ fn g9_a_full_disk_interrupts_a_run_that_can_be_resumed() {
     for part in ["could not save", "full", "free some space", "graphrun resume"] {
         assert!(said.contains(part), "`{part}` is missing in: {said}");
     }
+    let left: Value = serde_json::from_str(&read("full.json")).unwrap();
+    assert_eq!((&left["run"], &left["status"]), (&"run-1".into(), &"interrupted".into()), "{left}");
+    assert!(left["reason"].as_str().unwrap().contains("full"), "{left}");
+    assert!(left["resume"].as_str().unwrap().starts_with("graphrun resume "), "{left}");
     let listed: Value = serde_json::from_str(&read("list.json")).unwrap();
     let rested = (&listed[0]["status"], &listed[0]["reason"], &listed[0]["owner"]);
     assert_eq!(rested, (&"interrupted".into(), &"the disk is full".into(), &Value::Null));
@@ -92,6 +96,52 @@ fn g9_a_full_disk_interrupts_a_run_that_can_be_resumed() {
     let pile = end["state"]["pile"].as_array().unwrap();
     assert!(pile.len() == 40 && pile.iter().all(|it| *it == text), "{}", pile.len());
     assert_eq!(finished(&place, "sqlite:runs.db"), (1..=40).collect::<Vec<u64>>());
+}
+
+#[test]
+fn g9_runs_can_be_removed_from_a_full_disk() {
+    let place = place(GROWS);
+    fs::create_dir(place.path("disk")).unwrap();
+    let script = r#"
+        "$0" execute w.yaml -i text=x --run-id run-1 --db sqlite:disk/runs.db > run.out 2> run.err || exit 1
+        head -c 8M /dev/zero > disk/ballast
+        "$0" runs rm run-1 --db sqlite:disk/runs.db > rm.out 2> rm.err
+        echo $? > rm.code
+    "#;
+    let status = Command::new("bwrap")
+        .args(["--dev-bind", "/", "/", "--size", "4194304", "--tmpfs"])
+        .arg(place.path("disk"))
+        .args(["sh", "-c", script, env!("CARGO_BIN_EXE_graphrun")])
+        .envs(place.own_folders())
+        .current_dir(place.path(""))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
+    assert_eq!(read("rm.code").trim(), "0", "{}", read("rm.err"));
+    assert!(read("rm.out").ends_with("removed 1 run\n"), "{}", read("rm.out"));
+}
+
+#[test]
+fn g9_a_limit_on_the_size_of_files_is_no_crash() {
+    let place = place(GROWS);
+    let text: String =
+        noise("pile", 80_000).iter().map(|it| char::from(b' ' + 1 + it % 64)).collect();
+    fs::write(place.path("text"), &text).unwrap();
+    let program = place.command([""; 0]);
+    let run = |limit: &str, args: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -f {limit}; exec \"$0\" {args}")]);
+        command.arg(program.get_program()).env_clear().current_dir(place.path(""));
+        command.envs(program.get_envs().filter_map(|(name, it)| Some((name, it?))));
+        Ended::of(&mut command)
+    };
+    let ended = run("2000", "execute w.yaml -i text=@text --run-id run-1 --output jsonl");
+    assert_eq!(ended.code, 5, "{ended}");
+    let last: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["type"], &last["run"]), (&"run.left".into(), &"run-1".into()), "{last}");
+    let ended = run("unlimited", "resume run-1 --output json");
+    assert_eq!(ended.code, 0, "{ended}");
 }
 
 /// Makes one call fail that writes or flushes a database, like a broken disk.

@@ -1,9 +1,12 @@
 //! Runs in PostgreSQL, from the command line.
 
+use std::{thread, time::Duration};
+
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::cli::program::{Place, workflow};
-use crate::support::postgres::{Schema, execute, server, without_room};
+use crate::cli::program::{Place, Running, workflow};
+use crate::support::postgres::{Schema, ask, execute, server, without_room};
 
 #[test]
 fn a_postgres_run_is_shown_and_listed_without_the_password() {
@@ -162,6 +165,36 @@ fn g9_a_full_server_is_exit_5_and_the_run_can_be_resumed() {
         assert!(ended.stderr.contains(said), "{ended}");
     }
     execute(format!("SET search_path = {}; DROP TRIGGER full_disk ON journal", schema.name));
+    let ended = place.run(answer);
+    assert_eq!(ended.code, 0, "{ended}");
+}
+
+#[test]
+fn g11_a_second_signal_ends_a_run_whose_server_is_silent() {
+    let (place, schema) = (Place::new(), Schema::new());
+    let url = schema.url();
+    assert_eq!(place.run(asks_in(&url)).code, 3);
+    let table = format!("{}.journal", schema.name);
+    let hold = format!("BEGIN; LOCK TABLE {table} IN SHARE MODE; SELECT pg_sleep(15); COMMIT");
+    let holder = thread::spawn(move || execute(hold));
+    let wait_for = |locks: &str| {
+        let sql = format!(
+            "SELECT count(*)::text FROM pg_locks WHERE {locks} AND relation = '{table}'::regclass"
+        );
+        while ask(sql.clone()) == "0" {
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for("granted AND mode = 'ShareLock'");
+    let answer = ["resume", "run-1", "--answer", r#"help="go_on""#, "--db", &url];
+    let mut run = Running::of(place.command(answer));
+    wait_for("NOT granted");
+    run.signal(Signal::SIGTERM);
+    run.wait_for("terminated: no new node starts");
+    run.signal(Signal::SIGTERM);
+    let ended = run.rest();
+    assert!(ended.code == 143 && ended.stderr.contains("did not answer"), "{ended}");
+    holder.join().unwrap();
     let ended = place.run(answer);
     assert_eq!(ended.code, 0, "{ended}");
 }

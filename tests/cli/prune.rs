@@ -4,7 +4,7 @@ use std::{fs, net::TcpListener};
 
 use serde_json::{Value, json};
 
-use crate::cli::program::{Place, Running, keys, workflow};
+use crate::cli::program::{Ended, Place, Running, keys, workflow};
 
 fn names(place: &Place) -> Vec<String> {
     let runs = place.run(["runs", "list", "--output", "json"]).json();
@@ -61,10 +61,10 @@ fn pruning_gives_the_space_back() {
     let size = || fs::metadata(place.path(".graphrun/runs.db")).unwrap().len();
     let before = (size(), names(&place));
     let dry = place.run(["runs", "prune", "--older-than", "0", "--keep", "1", "--dry-run"]);
-    assert!(dry.code == 0 && dry.stderr.contains("would remove 3 runs"), "{dry}");
+    assert!(dry.code == 0 && dry.stdout.contains("would remove 3 runs"), "{dry}");
     assert_eq!((size(), names(&place)), before);
     let ended = place.run(["runs", "prune", "--older-than", "0", "--keep", "1"]);
-    assert!(ended.code == 0 && ended.stderr.contains("removed 3 runs"), "{ended}");
+    assert!(ended.code == 0 && ended.stdout.contains("removed 3 runs"), "{ended}");
     assert_eq!(names(&place), before.1[..1]);
     assert!(size() * 2 < before.0, "{} of {}", size(), before.0);
     assert_eq!(place.run(["runs", "verify"]).code, 0);
@@ -97,4 +97,25 @@ fn g6_a_run_with_an_owner_is_not_removed() {
     let ended = place.run(["runs", "rm", &name]);
     assert!(ended.code == 6 && ended.stderr.contains("is owned by"), "{ended}");
     assert_eq!(names(&place), [name]);
+}
+
+#[test]
+fn programs_read_what_was_removed() {
+    let place = Place::new();
+    let names = [(); 3].map(|()| place.execute("two_steps"));
+    let prune = ["runs", "prune", "--older-than", "0", "--keep", "1", "--output", "json"];
+    let dry = place.run([&prune[..], &["--dry-run"]].concat());
+    let removed = |ended: &Ended| {
+        let runs = ended.json()["removed"].clone();
+        assert_eq!(keys(&runs[0]), ["run", "name", "status", "created"]);
+        let runs = runs.as_array().unwrap().iter();
+        runs.map(|it| it["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (dry.json()["dry_run"].clone(), removed(&dry)),
+        (json!(true), vec![names[1].clone(), names[0].clone()])
+    );
+    assert_eq!(removed(&place.run(prune)), [&*names[1], &*names[0]]);
+    let ended = place.run(["runs", "rm", &names[2], "--output", "json"]);
+    assert_eq!(removed(&ended), [&*names[2]]);
 }

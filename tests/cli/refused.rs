@@ -1,8 +1,8 @@
 //! Errors before a run starts or resumes, with exit code and remedy.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, ffi::OsStr, fs, os::unix::ffi::OsStrExt as _, process::Command};
 
-use crate::cli::program::{Place, workflow};
+use crate::cli::program::{Ended, Place, workflow};
 
 #[test]
 fn wrong_usage_is_reported_on_stderr_with_exit_2() {
@@ -175,4 +175,63 @@ fn a_workflow_that_is_gone_cannot_be_resumed() {
     let ended = place.run(["resume", asked.json()["name"].as_str().unwrap()]);
     assert!(ended.code == 6 && ended.stderr.contains("asks.yaml"), "{ended}");
     assert!(ended.stderr.contains("restore it to resume the run"), "{ended}");
+}
+
+#[test]
+fn a_name_that_leads_to_another_folder_is_exit_2() {
+    let place = Place::new();
+    for (flag, name) in [("--thread", ".."), ("--thread", "."), ("--run-id", ".")] {
+        let ended = place.run(["execute", &workflow("two_steps"), "-i", "brief=x", flag, name]);
+        assert!(ended.code == 2 && ended.stderr.contains("is a folder, and no name"), "{ended}");
+    }
+    assert!(place.is_empty());
+}
+
+#[test]
+fn a_variable_that_is_no_text_is_exit_5() {
+    let place = Place::new();
+    let value = OsStr::from_bytes(b"sqlite:\xff.db");
+    for name in ["GRAPHRUN_DB", "GRAPHRUN_MAX_STEPS", "OPENAI_BASE_URL", "OPENAI_API_KEY"] {
+        let mut command = place.command(["execute", &workflow("two_steps"), "-i", "brief=x"]);
+        let ended = Ended::of(command.env(name, value));
+        assert!(
+            ended.code == 5 && ended.stderr.contains(&format!("{name} is not UTF-8")),
+            "{ended}"
+        );
+    }
+    assert!(place.is_empty());
+    let mut command = place.command(["execute", &workflow("two_steps"), "-i", "brief=x"]);
+    assert_eq!(Ended::of(command.env("LS_COLORS", value)).code, 0, "of another program");
+}
+
+#[test]
+fn a_proof_without_a_database_is_exit_6() {
+    let place = Place::new();
+    let ended = place.run(["runs", "verify", "--output", "json"]);
+    assert!(ended.code == 6 && ended.stderr.contains("there is no database"), "{ended}");
+    for args in
+        [&["runs", "list"][..], &["runs", "prune", "--older-than", "0"], &["resume", "--due"]]
+    {
+        assert_eq!(place.run(args).code, 0, "{args:?}");
+    }
+}
+
+#[test]
+fn a_database_on_a_read_only_file_system_is_named_as_such() {
+    let place = Place::new();
+    place.execute("two_steps");
+    let program = place.command(["runs", "list"]);
+    let mut command = Command::new("bwrap");
+    command.args(["--dev-bind", "/", "/", "--ro-bind"]).args([place.path(""), place.path("")]);
+    command.arg(program.get_program()).args(program.get_args()).current_dir(place.path(""));
+    let ended = Ended::of(&mut command);
+    assert!(ended.code == 5 && ended.stderr.contains("its file system is read-only"), "{ended}");
+}
+
+#[test]
+fn a_run_at_its_end_is_not_migrated_with_exit_6() {
+    let place = Place::new();
+    let name = place.execute("two_steps");
+    let ended = place.run(["migrate", &name, &workflow("two_steps")]);
+    assert!(ended.code == 6 && ended.stderr.starts_with("error: "), "{ended}");
 }

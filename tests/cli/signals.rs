@@ -124,3 +124,50 @@ fn processes(marker: &str) -> Vec<String> {
     }
     found
 }
+
+/// Runs a program at a new terminal, and closes the terminal at a text.
+const CLOSED_TERMINAL: &str = r#"
+import os, pty, signal, sys
+child, terminal = pty.fork()
+if child == 0:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.execv(sys.argv[2], sys.argv[2:])
+shown = b""
+while sys.argv[1].encode() not in shown:
+    shown += os.read(terminal, 65536)
+os.close(terminal)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status))
+"#;
+
+#[test]
+fn g11_a_closed_terminal_stops_the_run_as_sigterm_does() {
+    for (progress, output, shown) in [
+        ("tty", "text", "note 1/12"),
+        ("plain", "text", "note 1/12 started"),
+        ("plain", "json", "note 1/12 started"),
+        ("none", "jsonl", "task.started"),
+    ] {
+        // Half a second each, so that the run still works when its terminal is closed.
+        let place = place(&IN_SANDBOXES.replace("sleep 0.02", "sleep 0.5"));
+        let program = place.command([
+            "execute",
+            "w.yaml",
+            "--run-id",
+            "run-1",
+            "--progress",
+            progress,
+            "--output",
+            output,
+        ]);
+        let mut command = Command::new("python3");
+        command.args(["-c", CLOSED_TERMINAL, shown]);
+        command.arg(program.get_program()).args(program.get_args()).env_clear();
+        command.envs(program.get_envs().filter_map(|(name, it)| Some((name, it?))));
+        command.env("TERM", "xterm").current_dir(place.path(""));
+        let ended = Ended::of(&mut command);
+        assert_eq!(ended.stdout.trim(), "143", "{progress}, {output}: {ended}");
+        let shown = place.run(["runs", "show", "run-1", "--output", "json"]).json();
+        assert_eq!(shown["status"], "interrupted", "{progress}, {output}");
+    }
+}

@@ -24,6 +24,8 @@ fn colours_are_only_where_they_are_asked_for() {
         place.run(args).stdout.contains('\u{1b}')
     };
     assert!(run("always") && !run("auto") && !run("never"));
+    let help = |color: &str| place.run(["--help", color]).stdout.contains('\u{1b}');
+    assert!(help("--color=always") && !help("--color=never"));
 }
 
 #[test]
@@ -61,6 +63,30 @@ fn the_exit_code_of_doctor_is_the_result_of_its_checks() {
     // The tests run without any key.
     assert_eq!((&checks[2]["ok"], ended.code), (&json!(false), 5), "{ended}");
     assert!(checks[2]["help"].as_str().unwrap().contains("OPENAI_API_KEY"));
+}
+
+#[test]
+fn a_workflow_without_models_needs_no_key() {
+    let ended = Place::new().run(["doctor", &workflow("two_steps"), "--output", "json"]);
+    let checks = ended.json();
+    let mut models = checks.as_array().unwrap().iter().filter(|it| it["name"] == "models");
+    assert_eq!(models.next().unwrap()["ok"], json!(true), "{ended}");
+    let ended = Place::new().run(["doctor", &workflow("agent"), "--output", "json"]);
+    assert_eq!(ended.json()[2]["ok"], json!(false), "{ended}");
+}
+
+#[test]
+fn a_run_without_events_has_a_line_in_jsonl() {
+    let place = Place::new();
+    let name = place.execute("two_steps");
+    for args in
+        [&["resume", &*name][..], &["fork", &format!("{name}@1"), "--no-run", "--run-id", "f"]]
+    {
+        let ended = place.run([args, &["--output", "jsonl"]].concat());
+        let line = ended.json();
+        assert_eq!(line["type"], "run.left", "{ended}");
+        assert!(line["status"].is_string() && ended.code == 0, "{ended}");
+    }
 }
 
 /// Returns a workflow with a chain of nodes.

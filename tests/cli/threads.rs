@@ -34,10 +34,10 @@ fn place() -> Place {
 }
 
 /// Runs the program with these lines as its stdin.
-fn typed(mut command: Command, lines: &str) -> Ended {
+fn typed(mut command: Command, lines: impl AsRef<[u8]>) -> Ended {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_ref()).unwrap();
     let output = child.wait_with_output().unwrap();
     Ended {
         code: output.status.code().unwrap(),
@@ -49,7 +49,7 @@ fn typed(mut command: Command, lines: &str) -> Ended {
 #[test]
 fn each_line_of_a_chat_is_a_turn_of_its_thread() {
     let place = place();
-    let chat = |lines| typed(place.command(["chat", "parrot.yaml", "--thread", "t"]), lines);
+    let chat = |lines: &str| typed(place.command(["chat", "parrot.yaml", "--thread", "t"]), lines);
     let first = chat("hello\n\nworld\n");
     assert_eq!((first.code, &*first.stdout), (0, "hello!\nworld!\n"), "{first}");
     assert_eq!(chat("again\n").stdout, "again!\n", "a reply has only new items");
@@ -59,6 +59,14 @@ fn each_line_of_a_chat_is_a_turn_of_its_thread() {
     assert_eq!(executed.json()["state"]["said"], said, "{executed}");
     let listed = place.run(["runs", "list", "--output", "json"]);
     assert_eq!(listed.json().as_array().unwrap().len(), 1, "{listed}");
+}
+
+#[test]
+fn a_line_that_is_no_text_is_refused_alone() {
+    let place = place();
+    let ended = typed(place.command(["chat", "parrot.yaml"]), b"one\n\xff\ntwo\n");
+    assert_eq!((ended.code, &*ended.stdout), (0, "one!\ntwo!\n"), "{ended}");
+    assert!(ended.stderr.contains("the line is not UTF-8"), "{ended}");
 }
 
 #[test]

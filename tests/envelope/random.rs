@@ -388,7 +388,13 @@ impl Recipe {
             catch: catch.map(|(to, kind)| Catch { kind, to: self.target(at, *to) }).collect(),
             ..Policies::default()
         };
-        NodeSpec { node: Arc::new(Decided), policies, when: None, span: None }
+        NodeSpec {
+            node: Arc::new(Decided),
+            policies,
+            when: None,
+            span: None,
+            relies_on: BTreeSet::new(),
+        }
     }
 
     fn lead_from(&self, at: usize, node: &NodeRecipe, graph: &mut Graph, dice: &Dice) {
@@ -530,7 +536,13 @@ impl LoopsRecipe {
             let policies = Policies { bounds, on_finish, ..Policies::default() };
             graph.nodes.insert(
                 name,
-                NodeSpec { node: Arc::new(Decided), policies, when: None, span: None },
+                NodeSpec {
+                    node: Arc::new(Decided),
+                    policies,
+                    when: None,
+                    span: None,
+                    relies_on: BTreeSet::new(),
+                },
             );
         };
         let bounded = |most: u32, exhausted: &Target| Bounds {

@@ -27,7 +27,13 @@ pub(crate) fn absorb(graph: &mut Graph, user: &NodeName, used: Graph) {
         catch: outside.clone(),
         ..Policies::default()
     };
-    let end = NodeSpec { node: Arc::new(Decided), policies, when: None, span: None };
+    let end = NodeSpec {
+        node: Arc::new(Decided),
+        policies,
+        when: None,
+        span: None,
+        relies_on: std::collections::BTreeSet::new(),
+    };
     graph.nodes.insert(scope.end(), end);
     let begin = |first: &NodeName| Edge::Then {
         from: user.clone(),

@@ -108,8 +108,41 @@ fn an_empty_file_is_refused_and_never_made_a_database() {
     }
 }
 
+#[test]
+fn a_database_with_a_second_name_is_refused() {
+    let link = |path: &Path| {
+        drop(SqliteStorage::open(path).unwrap());
+        fs::hard_link(path, path.with_extension("link")).unwrap();
+    };
+    for open in [OPEN, OPEN_EXISTING] {
+        let reason = refusal(open, link);
+        assert!(reason.contains("several names (hard links)"), "{reason}");
+    }
+}
+
+#[test]
+fn the_draft_of_a_dead_process_is_no_second_name() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    drop(SqliteStorage::open(&path).unwrap());
+    let draft = folder.path().join(".runs.db.graphrun-new-0123456789abcdef");
+    fs::hard_link(&path, &draft).unwrap();
+    drop(SqliteStorage::open_existing(&path).unwrap());
+    assert!(!draft.exists());
+}
+
 /// Ways to change the file of a database while a run is written to it.
-const TAKEN: [(&str, Make, &str); 3] = [
+const TAKEN: [(&str, Make, &str); 5] = [
+    (
+        "its log removed",
+        |path| fs::remove_file(path.with_extension("db-wal")).unwrap(),
+        "it was removed or moved away",
+    ),
+    (
+        "the index of its log removed",
+        |path| fs::remove_file(path.with_extension("db-shm")).unwrap(),
+        "it was removed or moved away",
+    ),
     ("removed", |path| fs::remove_file(path).unwrap(), "it was removed or moved away"),
     (
         "moved",

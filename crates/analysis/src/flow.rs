@@ -48,6 +48,14 @@ impl FieldNeed {
         all
     }
 
+    /// Returns the needs that the reader of a file has checked already.
+    pub(super) fn checked(graph: &Graph) -> impl Iterator<Item = Self> {
+        graph.nodes.values().enumerate().flat_map(|(node, spec)| {
+            let channels = spec.relies_on.iter().cloned();
+            channels.map(move |channel| Self { node, channel, reader: Reader::Node })
+        })
+    }
+
     /// Returns whether the field is written on each way to the reader.
     pub(super) fn is_met(
         &self,

@@ -54,7 +54,7 @@ pub use petgraph::graph::NodeIndex;
 
 pub use self::builder::{GraphBuilder, Names};
 pub use self::envelope::{Cause, NodeWorstCase, VisitBound, WorstCase};
-pub use self::midway::Midway;
+pub use self::midway::{FieldReader, Midway};
 pub use self::network::{EdgeKind, GraphEdge, GraphNode};
 use self::{
     flow_model::{Draft, FlowModel},

@@ -22,6 +22,15 @@ pub struct Midway {
     pub held: BTreeSet<ChannelName>,
 }
 
+/// The reader of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldReader {
+    /// A node, its condition or its route.
+    Node(NodeName),
+    /// The result of the run.
+    Output,
+}
+
 impl CompiledGraph {
     /// Returns whether a way leads from the next nodes to a node without passing another one.
     pub fn comes_to(&self, midway: &Midway, to: &NodeName, not_by: &NodeName) -> bool {
@@ -48,14 +57,15 @@ impl CompiledGraph {
         false
     }
 
-    /// Returns the fields that may be unwritten when a reachable node must read them, each with the
-    /// first such node.
-    pub fn unwritten(&self, midway: &Midway) -> BTreeMap<ChannelName, NodeName> {
+    /// Returns the fields that a run from its start writes before they are read, and that this one may leave unwritten,
+    /// each with the first reader that the run may reach.
+    pub fn unwritten(&self, midway: &Midway) -> BTreeMap<ChannelName, FieldReader> {
         let graph = self.definition();
         let names: Vec<&NodeName> = graph.nodes.keys().collect();
         let number = |name: &NodeName| names.binary_search(&name).ok();
         let fields = field_numbers(&graph.schema);
-        let mut model = FlowModel::of(&Draft::of(graph));
+        let whole = FlowModel::of(&Draft::of(graph));
+        let mut model = whole.clone();
         model.start = midway.next.iter().filter_map(number).collect();
         // Exactly the fields with a value are written: the run starts here and not with its input.
         let mut held = Bits::none(model.fields);
@@ -72,12 +82,25 @@ impl CompiledGraph {
             join.awaited.retain(|it| !arrived.contains(it));
             join.count = join.count.saturating_sub(before - join.awaited.len());
         }
-        let assigned = DefiniteAssignment::of(&model);
+        let (assigned, from_start) =
+            (DefiniteAssignment::of(&model), DefiniteAssignment::of(&whole));
         let mut found = BTreeMap::new();
-        for need in FieldNeed::all(graph) {
+        for need in FieldNeed::all(graph).into_iter().chain(FieldNeed::checked(graph)) {
             let Some(&field) = fields.get(&need.channel) else { continue };
-            if !need.is_met(&model, &assigned, field) {
-                found.entry(need.channel).or_insert_with(|| names[need.node].clone());
+            let is_met = need.is_met(&model, &assigned, field);
+            if !is_met && need.is_met(&whole, &from_start, field) {
+                let reader = || FieldReader::Node(names[need.node].clone());
+                found.entry(need.channel).or_insert_with(reader);
+            }
+        }
+        // Without a next node, the run has its result already.
+        if !model.start.is_empty() {
+            let (at_end, always) = (model.written_at_end(), whole.written_at_end());
+            let outputs = graph.output.iter().filter(|it| {
+                fields.get(*it).is_some_and(|&it| always.contains(it) && !at_end.contains(it))
+            });
+            for field in outputs {
+                found.entry(field.clone()).or_insert(FieldReader::Output);
             }
         }
         found

@@ -58,6 +58,24 @@ pub enum DeltaLine {
     /// A piece of an answer.
     #[serde(rename = "message.delta")]
     Message(MessageDelta),
+    /// The end of the output for a run that no event ends here.
+    #[serde(rename = "run.left")]
+    Left(LeftRun),
+}
+
+/// A run as a process leaves it without an event: its storage failed, or there was nothing to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftRun {
+    /// The id of the run.
+    pub run: RunId,
+    /// Its name.
+    pub name: String,
+    /// Its last known status.
+    pub status: Status,
+    /// The reason.
+    pub reason: Option<String>,
+    /// The command that continues it.
+    pub resume: Option<String>,
 }
 
 /// Returns the JSON Schema of an [`OutputLine`], for programs that read the output of a run.

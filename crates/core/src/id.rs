@@ -220,7 +220,7 @@ impl RunId {
     ///
     /// # Errors
     ///
-    /// Fails if the text is empty, longer than 64 bytes, begins with `-` like an option, or has other
+    /// Fails if the text is empty, longer than 64 bytes, `.` or `..`, begins with `-` like an option, or has other
     /// characters than letters, digits, `_`, `-` and `.`.
     pub fn parse(id: &str) -> Result<Self, NameError> {
         let allowed = |it: char| it.is_ascii_alphanumeric() || "_-.".contains(it);
@@ -230,6 +230,9 @@ impl RunId {
             Err(NameError::TooLong(id.to_owned()))
         } else if id.starts_with('-') {
             Err(NameError::Dash(id.to_owned()))
+        } else if matches!(id, "." | "..") {
+            // Runs have folders of their names.
+            Err(NameError::Dots(id.to_owned()))
         } else if let Some(found) = id.chars().find(|it| !allowed(*it)) {
             Err(NameError::Character { name: id.to_owned(), found })
         } else {
@@ -323,6 +326,9 @@ pub enum NameError {
     /// It would read as an option of a command.
     #[error("a name must not begin with `-`, as `{}` does", .0.escape_debug())]
     Dash(String),
+    /// It would lead to another folder.
+    #[error("`{0}` is a folder, and no name")]
+    Dots(String),
     /// A character is not allowed at its position.
     #[error("`{}` is not allowed in the name `{}`", found.escape_debug(), name.escape_debug())]
     Character {

@@ -107,6 +107,8 @@ pub struct NodeDefinition {
     pub about: Option<String>,
     /// The used workflows that it belongs to, the innermost first.
     pub scopes: Vec<Scope>,
+    /// The fields that it reads where every way to it has assigned them.
+    pub relies_on: BTreeSet<ChannelName>,
 }
 
 /// The cache settings of a node.
@@ -241,13 +243,13 @@ impl Workflow {
             };
             match made {
                 Ok(node) => {
-                    let NodeDefinition { policies, when, span, scopes, .. } = definition;
+                    let NodeDefinition { policies, when, span, scopes, relies_on, .. } = definition;
                     let node = scopes.iter().fold(node, |it, scope| scope.node(it));
                     let when = when.map(|it| Arc::new(it) as Arc<dyn Condition>);
                     let outside = |it, scope: &Scope| scope.condition(it);
                     let when = when.map(|it| scopes.iter().fold(it, outside));
                     let span = Some(span);
-                    nodes.insert(name, NodeSpec { node, policies, when, span });
+                    nodes.insert(name, NodeSpec { node, policies, when, span, relies_on });
                 }
                 Err(more) => diagnostics.extend(more),
             }
@@ -256,6 +258,7 @@ impl Workflow {
             name: self.name,
             schema: self.schema,
             input: self.input,
+            output: self.output,
             inbox: self.inbox,
             nodes,
             edges: self.edges,
@@ -265,7 +268,7 @@ impl Workflow {
             inner_limit_targets: self.inner_limit_targets,
             facts: self.facts,
         };
-        UncheckedGraph { graph, diagnostics: diagnostics }
+        UncheckedGraph { graph, diagnostics }
     }
 }
 

@@ -172,12 +172,13 @@ impl<'e> NodeScope<'e> {
             report.push(Diagnostic { help, ..diagnostic });
             return None;
         };
+        let assigned = expected.written.clone();
         let (expression, problems) = match self.compile(text, expected) {
             Ok(expression) => {
                 let problems = expression.constant_parts();
                 report.needs(expression.facts());
                 for field in expression.reads() {
-                    report.uses(FIELDS, field.as_str());
+                    self.reads_field(report, field.as_str(), &assigned);
                 }
                 for name in expression.named_types() {
                     report.uses("types", name);
@@ -205,6 +206,14 @@ impl<'e> NodeScope<'e> {
             report.push_problem(problem, span);
         }
         expression
+    }
+
+    /// Notes that an expression or a prompt of the node reads a field, where these fields are assigned.
+    fn reads_field(&self, report: &mut Report, field: &str, assigned: &AssignedFields) {
+        report.uses(FIELDS, field);
+        if assigned.is_brought(field) {
+            report.relies(self.name, field);
+        }
     }
 
     /// Compiles the text of an expression, without a report.
@@ -243,8 +252,9 @@ impl<'e> NodeScope<'e> {
         if is_repeated {
             known.extend(KnownFact::of_visits(node.as_str(), true, |it| it > 1));
         }
+        let assigned = flow.before(node);
         for name in loaded.prompt.variables() {
-            report.uses(FIELDS, name);
+            self.reads_field(report, name, &assigned);
         }
         let names = names_of_item(item, schema);
         if names.iter().any(|(name, _)| loaded.prompt.variables().contains(name)) {
@@ -253,7 +263,7 @@ impl<'e> NodeScope<'e> {
         let nodes = &self.env.nodes;
         let scope = PromptScope {
             schema,
-            written: &flow.before(node),
+            written: &assigned,
             nodes,
             node: Some(node),
             bounded,

@@ -1,6 +1,6 @@
 //! The nodes and routes, read with the data flow around them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::{
     diagnostic::{Diagnostic, SourceSpan},
@@ -43,6 +43,10 @@ pub(super) fn read_nodes(
         }
     };
     let edges = draft.edges.iter().filter_map(&mut compiled).collect();
+    for (name, definition) in &mut nodes {
+        let channel = |it| Some(env.schema.channel(it)?.name().clone());
+        definition.relies_on = report.relied_on(name).filter_map(channel).collect();
+    }
     warn_of_failures_that_never_occur(report, env, draft, &nodes);
     (nodes, edges)
 }
@@ -87,8 +91,10 @@ fn read_node(
     }
     let cache = read_cache(report, &scope, section, settings.as_deref());
     let span = SourceSpan { file: report.file.clone(), range: key.range.clone() };
-    let (about, scopes) = (about.clone(), Vec::new());
-    Some(NodeDefinition { settings: settings?, policies, when, cache, span, about, scopes })
+    let (settings, about, scopes) = (settings?, about.clone(), Vec::new());
+    // The routes may read more.
+    let relies_on = BTreeSet::new();
+    Some(NodeDefinition { settings, policies, when, cache, span, about, scopes, relies_on })
 }
 
 /// Keys that change nothing for a node.

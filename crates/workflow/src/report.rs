@@ -1,6 +1,10 @@
 //! Collects the diagnostics of one load.
 
-use std::{collections::BTreeSet, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::Arc,
+};
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile, SourceSpan, did_you_mean},
@@ -27,6 +31,8 @@ pub struct Report {
     pub(super) facts: FactNeeds,
     /// The declarations that something refers to, each with its section.
     used: BTreeSet<(&'static str, String)>,
+    /// The fields that each node reads where every way to it has assigned them.
+    relied: BTreeMap<NodeName, BTreeSet<String>>,
 }
 
 /// A mistake inside an expression or a prompt, placed relative to that text.
@@ -53,6 +59,7 @@ impl Report {
             repeated: BTreeSet::new(),
             facts: FactNeeds::default(),
             used: BTreeSet::new(),
+            relied: BTreeMap::new(),
         }
     }
 
@@ -146,6 +153,16 @@ impl Report {
     /// Notes the facts that an expression or a prompt reads.
     pub(super) fn needs(&mut self, facts: &FactNeeds) {
         self.facts.add(facts, NodeName::clone);
+    }
+
+    /// Notes that a node reads a field that every way to it has assigned.
+    pub(super) fn relies(&mut self, node: &NodeName, field: &str) {
+        self.relied.entry(node.clone()).or_default().insert(field.to_owned());
+    }
+
+    /// Returns the fields that a node reads where every way to it has assigned them.
+    pub(super) fn relied_on(&self, node: &NodeName) -> impl Iterator<Item = &str> {
+        self.relied.get(node).into_iter().flatten().map(String::as_str)
     }
 
     pub(super) fn is_used(&self, section: &'static str, name: &str) -> bool {

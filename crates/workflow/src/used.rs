@@ -331,6 +331,7 @@ impl Workflow {
             span: user.span.clone(),
             about: None,
             scopes: Vec::new(),
+            relies_on: BTreeSet::new(),
         };
         let both = self.schema.channels().iter().cloned().chain(inner);
         self.schema = Schema::new(both).expect("names with dots are those of one used workflow");
@@ -346,6 +347,8 @@ impl Workflow {
         for (inner, mut definition) in used.nodes {
             definition.policies = scope.policies(definition.policies, &outside);
             definition.scopes.push(scope.clone());
+            let relies_on = definition.relies_on.iter();
+            definition.relies_on = relies_on.map(|it| scope.channel_name(it)).collect();
             self.nodes.insert(scope.node_name(&inner), definition);
         }
         let nested = used.nested.into_iter();

@@ -95,6 +95,18 @@ impl AssignedFields {
         self.presence_given(field, &KnownFacts::NONE)
     }
 
+    /// Returns whether a field is assigned because every way to the node has assigned it, rather than the node itself.
+    pub(super) fn is_brought(&self, field: &str) -> bool {
+        let Source::Paths { paths, node, when } = &self.0 else { return false };
+        let is_before = paths.field(field).is_some_and(|it| match when {
+            Moment::Before => true,
+            Moment::After => !paths.always_writes(*node, it),
+        });
+        is_before
+            && self.presence(field) == Presence::Always
+            && Self::before(paths, *node).presence(field) == Presence::Always
+    }
+
     /// Returns whether a field is assigned where some nodes have run.
     pub(crate) fn presence_given(&self, field: &str, known: &KnownFacts) -> Presence {
         let ask = |paths: &Paths, ask: &dyn Fn(usize) -> Presence| {

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, io, time::Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use console::Term;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
 use super::{
     super::terminal::{Paint, print_message, shown},
@@ -16,6 +17,9 @@ use crate::{
 
 /// One line, truncated at the width of the terminal.
 const TEMPLATE: &str = "    {spinner} {wide_msg}";
+
+/// How often the running lines are drawn at most, per second.
+const DRAWS_PER_SECOND: u8 = 20;
 
 /// The live tree on stderr.
 #[derive(Debug)]
@@ -31,7 +35,7 @@ impl Tty {
     pub(super) fn new(caption: Caption, paint: Paint) -> Self {
         Self {
             tree: Tree::new(caption, paint),
-            lines: MultiProgress::new(),
+            lines: MultiProgress::with_draw_target(Screen::target()),
             running: BTreeMap::new(),
             began: Instant::now(),
         }
@@ -87,6 +91,69 @@ impl ProgressView for Tty {
         }
         drop(self.lines.clear());
     }
+}
+
+/// The terminal on stderr, without the errors of writes. The live view panics at a failed write, and a closed terminal
+/// must not end the run before its signal does.
+#[derive(Debug)]
+struct Screen(Term);
+
+impl Screen {
+    /// Returns where the view draws: nowhere, if stderr is no terminal.
+    fn target() -> ProgressDrawTarget {
+        let terminal = Term::buffered_stderr();
+        if !terminal.is_term() {
+            return ProgressDrawTarget::hidden();
+        }
+        ProgressDrawTarget::term_like_with_hz(Box::new(Self(terminal)), DRAWS_PER_SECOND)
+    }
+}
+
+impl TermLike for Screen {
+    fn width(&self) -> u16 {
+        self.0.size().1
+    }
+
+    fn height(&self) -> u16 {
+        self.0.size().0
+    }
+
+    fn move_cursor_up(&self, lines: usize) -> io::Result<()> {
+        written(self.0.move_cursor_up(lines))
+    }
+
+    fn move_cursor_down(&self, lines: usize) -> io::Result<()> {
+        written(self.0.move_cursor_down(lines))
+    }
+
+    fn move_cursor_right(&self, columns: usize) -> io::Result<()> {
+        written(self.0.move_cursor_right(columns))
+    }
+
+    fn move_cursor_left(&self, columns: usize) -> io::Result<()> {
+        written(self.0.move_cursor_left(columns))
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        written(self.0.write_line(text))
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        written(self.0.write_str(text))
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        written(self.0.clear_line())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        written(self.0.flush())
+    }
+}
+
+/// Drops the error of a write.
+fn written(result: io::Result<()>) -> io::Result<()> {
+    result.or(Ok(()))
 }
 
 fn spinner() -> ProgressBar {

@@ -75,7 +75,7 @@ pub(super) fn check(run: &str, globals: &Globals) -> Result<DueCheck, CliError> 
             Some(due) => format!("run {name} waits until {due:.0}"),
             None => format!("run {name} is {status} and waits for no time"),
         });
-        if globals.output == Output::Json {
+        if matches!(globals.output, Output::Json | Output::Jsonl) {
             let report = RunReport::read(checkpointer.as_ref(), &found.info.id, &database).await?;
             let text = draw_report(&report, globals, &database)?;
             print_result(&text).map_err(CliError::write)?;
@@ -139,7 +139,10 @@ impl DueLine {
                 } else {
                     print_message(&format!("run {name} cannot be resumed:"));
                     print_message(&error.draw(globals.stderr, columns()));
-                    (DueOutcome::Refused, error.exit())
+                    // As JSON, the run is a part of the report.
+                    let is_line = globals.output == Output::Jsonl;
+                    let left = if is_line { error.print_left(Output::Jsonl) } else { Ok(()) };
+                    (DueOutcome::Refused, left.map_or_else(|it| it.exit(), |()| error.exit()))
                 };
                 let (exit, message) = (error.exit() as u8, error.message().to_owned());
                 (Self { run, name, outcome, exit, error: Some(message), report: None }, counts)

@@ -53,6 +53,8 @@ struct RunLine {
     created: Option<String>,
     /// The owner of the run.
     owner: Option<String>,
+    /// Whether the run is `running`, and its process is gone.
+    process_gone: bool,
 }
 
 impl Args {
@@ -140,6 +142,7 @@ fn damaged(error: &CheckpointError) -> RunLine {
         turns: None,
         created: None,
         owner: None,
+        process_gone: false,
     }
 }
 
@@ -154,6 +157,7 @@ pub(super) fn process_gone(summary: &RunSummary) -> Option<&'static str> {
 
 impl From<RunSummary> for RunLine {
     fn from(summary: RunSummary) -> Self {
+        let process_gone = process_gone(&summary).is_some();
         let RunSummary { info, status, reason, step, lease, turns, .. } = summary;
         let owner = lease.filter(|it| status == Status::Running && !it.owner.is_dead());
         Self {
@@ -166,6 +170,7 @@ impl From<RunSummary> for RunLine {
             steps: Some(step.0),
             turns,
             created: Some(info.created),
+            process_gone,
         }
     }
 }
@@ -232,6 +237,7 @@ mod tests {
             turns: None,
             created: Some("2026-01-01T12:00:00.123Z".into()),
             owner: None,
+            process_gone: false,
         };
         let lines = [
             line("calm-otter", Status::Done, None),

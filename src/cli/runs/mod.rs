@@ -6,6 +6,7 @@ mod export;
 mod history;
 mod list;
 mod prune;
+mod removal;
 mod rm;
 mod show;
 mod state;

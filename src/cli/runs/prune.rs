@@ -12,13 +12,27 @@ use super::super::{
     runtime::block_on,
     terminal::print_message,
     values::parse_duration,
-    words::count,
 };
-use super::{list::some_damaged, rm::forget};
+use super::{
+    list::{process_gone, some_damaged},
+    removal::Removal,
+    rm::forget,
+};
 use crate::{
     checkpoint::{CheckpointError, RunSummary},
     event::Status,
 };
+
+/// The word for runs that are `running`, but whose process is gone.
+const PROCESS_GONE: &str = "process-gone";
+
+/// The runs that are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PrunedStatus {
+    Of(Status),
+    /// They are `running`, and their process is gone.
+    ProcessGone,
+}
 
 /// Remove old runs without an owner, and free their space
 #[derive(Debug, clap::Args)]
@@ -26,9 +40,9 @@ pub(super) struct Args {
     /// Remove runs in which nothing has happened for longer than this, as in `30d` or `12h`
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_age)]
     older_than: Duration,
-    /// Remove runs of these statuses only
+    /// Remove runs of these statuses only; `process-gone` are those that are `running` without a process
     #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = parse_status, default_value = "done,failed")]
-    status: Vec<Status>,
+    status: Vec<PrunedStatus>,
     /// Keep this many of the newest runs, however old they are
     #[arg(long, value_name = "N", default_value_t)]
     keep: usize,
@@ -41,10 +55,14 @@ impl Args {
     /// Removes old runs without an owner, and returns their space.
     pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
         block_on(async {
-            globals.expect_output("runs prune", &[Output::Text])?;
+            globals.expect_output("runs prune", &[Output::Text, Output::Json])?;
             let database = globals.database()?;
-            let Some(checkpointer) = database.open()? else {
+            let mut removal = Removal::new(globals, self.dry_run);
+            let checkpointer =
+                if self.dry_run { database.open()? } else { database.open_to_remove()? };
+            let Some(checkpointer) = checkpointer else {
                 print_message(&database.absence());
+                removal.close()?;
                 return Ok(Exit::Done);
             };
             let now = Timestamp::now();
@@ -52,7 +70,6 @@ impl Args {
             let damaged = runs.iter().filter(|it| it.is_err()).count();
             let old =
                 runs.into_iter().skip(self.keep).flatten().filter(|it| self.includes(it, now));
-            let (mut removed, verb) = (0, if self.dry_run { "would remove" } else { "removed" });
             for RunSummary { info, status, .. } in old {
                 if !self.dry_run {
                     match forget(checkpointer.as_ref(), &info.id).await {
@@ -60,18 +77,16 @@ impl Args {
                         Err(CheckpointError::Owned { .. } | CheckpointError::UnknownRun(_)) => {
                             continue;
                         }
-                        result => result?,
+                        result => removal.check(result)?,
                     }
                     run_folders::remove(&info, &database).await;
                 }
-                removed += 1;
-                let created = info.created.get(..10).unwrap_or(&info.created);
-                print_message(&format!("{verb} {} ({}, {created})", info.name, status.as_str()));
+                removal.add(&info, status)?;
             }
-            if removed > 0 && !self.dry_run {
+            if !self.dry_run && !removal.is_empty() {
                 checkpointer.compact().await?;
             }
-            print_message(&format!("{verb} {}", count(removed, "run")));
+            removal.close()?;
             // Damaged runs are kept, because their age is unknown.
             some_damaged(damaged)
         })
@@ -86,7 +101,11 @@ impl Args {
         let is_old = last.is_some_and(|it| {
             Duration::try_from(now.duration_since(it)).is_ok_and(|age| age >= self.older_than)
         });
-        is_old && self.status.contains(&run.status)
+        let is_meant = |it: &PrunedStatus| match it {
+            PrunedStatus::Of(status) => run.status == *status,
+            PrunedStatus::ProcessGone => process_gone(run).is_some(),
+        };
+        is_old && self.status.iter().any(is_meant)
     }
 }
 
@@ -95,11 +114,15 @@ fn parse_age(text: &str) -> Result<Duration, String> {
     if text.trim() == "0" { Ok(Duration::ZERO) } else { parse_duration(text) }
 }
 
-fn parse_status(text: &str) -> Result<Status, String> {
+fn parse_status(text: &str) -> Result<PrunedStatus, String> {
+    if text == PROCESS_GONE {
+        return Ok(PrunedStatus::ProcessGone);
+    }
     let all = [Status::Done, Status::Failed, Status::Paused, Status::Limit, Status::Interrupted];
-    all.into_iter().find(|it| it.as_str() == text).ok_or_else(|| {
+    let found = all.into_iter().find(|it| it.as_str() == text).map(PrunedStatus::Of);
+    found.ok_or_else(|| {
         let names = all.map(Status::as_str).join(", ");
-        format!("expected one of {names}; a run with an owner is never removed")
+        format!("expected one of {names}, {PROCESS_GONE}; a run with an owner is never removed")
     })
 }
 
@@ -123,7 +146,7 @@ mod tests {
         let now: Timestamp = "2025-06-30T00:00:00Z".parse().unwrap();
         let args = Args {
             older_than: Duration::from_secs(30 * 86_400),
-            status: vec![Status::Done],
+            status: vec![PrunedStatus::Of(Status::Done)],
             keep: 0,
             dry_run: false,
         };

@@ -8,10 +8,10 @@ use super::super::{
     globals::{Globals, Output},
     run_folders,
     runtime::block_on,
-    terminal::print_message,
 };
+use super::removal::Removal;
 use crate::{
-    checkpoint::{CheckpointError, Checkpointer, LeaseRequest, Presence, RunInfo},
+    checkpoint::{CheckpointError, Checkpointer, LeaseRequest, Presence, RunSummary},
     id::RunId,
 };
 
@@ -49,23 +49,25 @@ impl Args {
     /// Removes runs without an owner. All of them are looked up before the first is removed.
     pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
         block_on(async {
-            globals.expect_output("runs rm", &[Output::Text])?;
+            globals.expect_output("runs rm", &[Output::Text, Output::Json])?;
             let first = self.runs.first().map_or("", String::as_str);
             let database = globals.database()?;
-            let checkpointer = database.open_for(first)?;
+            let checkpointer = database.open_to_remove()?.ok_or_else(|| database.without(first))?;
             let mut found = Vec::new();
             for run in &self.runs {
-                let info = checkpointer.find(run).await?.info;
-                if found.iter().all(|it: &RunInfo| it.id != info.id) {
-                    found.push(info);
+                let run = checkpointer.find(run).await?;
+                if found.iter().all(|it: &RunSummary| it.info.id != run.info.id) {
+                    found.push(run);
                 }
             }
-            for info in &found {
-                forget(checkpointer.as_ref(), &info.id).await?;
+            let mut removal = Removal::new(globals, false);
+            for RunSummary { info, status, .. } in &found {
+                removal.check(forget(checkpointer.as_ref(), &info.id).await)?;
                 run_folders::remove(info, &database).await;
-                print_message(&format!("removed {}", info.name));
+                removal.add(info, *status)?;
             }
             checkpointer.compact().await?;
+            removal.close()?;
             Ok(Exit::Done)
         })
     }

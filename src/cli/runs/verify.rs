@@ -59,21 +59,19 @@ impl Args {
             }
             let database = globals.database_to_read()?;
             let checkpointer = match self.runs.first() {
-                Some(run) => Some(database.open_for(run)?),
-                None => database.open()?,
+                Some(run) => database.open_for(run)?,
+                None => database.open()?.ok_or_else(|| database.missing())?,
+            };
+            checkpointer.check().await?;
+            let named = self.runs.clone();
+            let runs = if named.is_empty() {
+                checkpointer.ids().await?.iter().map(ToString::to_string).collect()
+            } else {
+                named
             };
             let mut verdicts = Vec::new();
-            if let Some(checkpointer) = &checkpointer {
-                checkpointer.check().await?;
-                let named = self.runs.clone();
-                let runs = if named.is_empty() {
-                    checkpointer.ids().await?.iter().map(ToString::to_string).collect()
-                } else {
-                    named
-                };
-                for run in runs {
-                    verdicts.push(judge(checkpointer.as_ref(), &run, self.expect).await?);
-                }
+            for run in runs {
+                verdicts.push(judge(checkpointer.as_ref(), &run, self.expect).await?);
             }
             let text = match globals.output {
                 Output::Json => to_json(&verdicts)?,

@@ -1,11 +1,15 @@
 //! The definition of a graph, as data.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use super::{Condition, FactNeeds, Limits, Node, Policies, Route, Target};
 use crate::{
     diagnostic::{Diagnostics, SourceSpan},
-    id::NodeName,
+    id::{ChannelName, NodeName},
     state::Schema,
 };
 
@@ -17,9 +21,11 @@ pub struct Graph {
     /// The channels that the nodes read and write.
     pub schema: Schema,
     /// The channels that a run receives as input.
-    pub input: Vec<crate::id::ChannelName>,
+    pub input: Vec<ChannelName>,
+    /// The channels that are the result of a run, if the workflow names them.
+    pub output: Vec<ChannelName>,
     /// The channels that take messages from people while a run is active; the default one first.
-    pub inbox: Vec<crate::id::ChannelName>,
+    pub inbox: Vec<ChannelName>,
     /// The nodes by name.
     pub nodes: BTreeMap<NodeName, NodeSpec>,
     /// The edges, in the order of their declaration.
@@ -65,6 +71,9 @@ pub struct NodeSpec {
     pub when: Option<Arc<dyn Condition>>,
     /// The place of the definition in the file.
     pub span: Option<SourceSpan>,
+    /// The channels that a checked file says it reads where every way to it has written them. Those that its contract,
+    /// its condition and its route require need not be named again.
+    pub relies_on: BTreeSet<ChannelName>,
 }
 
 /// An edge from one node or from several.

@@ -1,6 +1,6 @@
 //! What a graph takes as a node, with the policies that are set where the node is named.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -142,7 +142,13 @@ pub struct AsSpec;
 
 impl<N: Node + 'static> IntoNode<AsNode> for N {
     fn into_node(self) -> NodeSpec {
-        NodeSpec { node: Arc::new(self), policies: Policies::default(), when: None, span: None }
+        NodeSpec {
+            node: Arc::new(self),
+            policies: Policies::default(),
+            when: None,
+            span: None,
+            relies_on: BTreeSet::new(),
+        }
     }
 }
 

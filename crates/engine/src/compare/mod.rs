@@ -13,7 +13,7 @@ use std::{
     fmt,
 };
 
-use graphrun_analysis::CompiledGraph;
+use graphrun_analysis::{CompiledGraph, FieldReader};
 use graphrun_core::{
     diagnostic::did_you_mean,
     id::{ChannelName, NodeName},
@@ -21,7 +21,7 @@ use graphrun_core::{
 };
 
 use self::{fields::FieldChanges, names::Names, nodes::NodeChanges, parts::Parts};
-use crate::checkpoint::{GraphOutline, InboxMessage, Mapping, SavedRun};
+use crate::checkpoint::{ChannelOutline, GraphOutline, InboxMessage, Mapping, SavedRun};
 
 /// There are fewer kinds of differences than this, so more rounds of remedies show nothing new.
 const ROUNDS_MAX: usize = 6;
@@ -264,12 +264,13 @@ fn lost_messages(names: Names<'_>, parts: Parts<'_>, found: &mut Differences) {
     }
 }
 
-/// Checks that a new field has a value if a node that the run may still reach requires it.
+/// Checks that a new field has a value if the run may still reach a node that requires it, and a field that was optional,
+/// too.
 fn unwritten_fields(names: Names<'_>, parts: Parts<'_>, found: &mut Differences) {
     let Comparison { old, graph, new, .. } = names.compared;
     let midway = parts.midway();
-    let kept: BTreeSet<ChannelName> =
-        old.channels.keys().filter_map(|it| names.field(it)).collect();
+    let kept: BTreeMap<ChannelName, &ChannelOutline> =
+        old.channels.iter().filter_map(|(it, was)| Some((names.field(it)?, was))).collect();
     let likely: BTreeSet<ChannelName> = found
         .0
         .iter()
@@ -280,19 +281,24 @@ fn unwritten_fields(names: Names<'_>, parts: Parts<'_>, found: &mut Differences)
             _ => None,
         })
         .collect();
-    for (field, node) in graph.unwritten(&midway) {
-        if kept.contains(&field) || likely.contains(&field) {
+    for (field, reader) in graph.unwritten(&midway) {
+        let is = &new.channels[&field];
+        let what = match kept.get(&field) {
+            None => format!("the field `{field}` ({}) is new", is.ty),
+            Some(was) if was.ty != is.ty => format!("`{field}` was {} and is {}", was.ty, is.ty),
+            Some(_) => continue,
+        };
+        if likely.contains(&field) {
             continue;
         }
-        let ty = &new.channels[&field].ty;
-        found.broken(
-            format!("the field `{field}` ({ty}) is new"),
-            format!(
+        let breaks = match reader {
+            FieldReader::Node(node) => format!(
                 "`{node}` reads it, and the run may reach that node before the field is written"
             ),
-            format!("`--set {field}=JSON` sets it"),
-            vec![Remedy::Set(field)],
-        );
+            FieldReader::Output => "it is an output, and the run may end without it".to_owned(),
+        };
+        let hint = format!("`--set {field}=JSON` sets it");
+        found.broken(what, breaks, hint, vec![Remedy::Set(field)]);
     }
 }
 

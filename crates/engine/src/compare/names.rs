@@ -85,6 +85,16 @@ impl Names<'_> {
         of_use.or(near).and_then(|it| ChannelName::parse_path(it).ok())
     }
 
+    /// Returns whether a field of the new graph has no counterpart of the same type in the old graph.
+    pub(super) fn is_changed(&self, field: &ChannelName) -> bool {
+        let Comparison { old, new, .. } = self.compared;
+        let same = |was: &ChannelOutline| {
+            new.channels.get(field).is_some_and(|is| (&is.ty, &is.schema) == (&was.ty, &was.schema))
+        };
+        let mut all = old.channels.iter();
+        !all.any(|(it, was)| self.field(it).as_ref() == Some(field) && same(was))
+    }
+
     /// Returns the nodes that have no counterpart in the old graph.
     pub(super) fn added_nodes(&self) -> impl Iterator<Item = (&NodeName, &NodeOutline)> {
         let kept: BTreeSet<NodeName> =

@@ -2,9 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use graphrun_core::{id::NodeName, words::quoted_list};
+use graphrun_core::{
+    graph::{NodeDescription, SideEffects},
+    id::NodeName,
+    state::{Channel, Type},
+    words::quoted_list,
+};
+use serde_json::{Value, json};
 
-use super::{Differences, Names, Parts, Remedy, article, list_or_nothing, names::map_node, shared};
+use super::{
+    Comparison, Differences, Names, Parts, Remedy, article, list_or_nothing, names::map_node,
+    shared,
+};
 use crate::checkpoint::{Fate, NodeOutline};
 
 /// Collects the changes of the nodes.
@@ -71,6 +80,7 @@ impl<'a> NodeChanges<'a> {
             self.found.note(format!("`{name}` is `{now}`"));
         }
         self.awaits(name, was, now, is);
+        self.asked(name, now);
         if was.kind != is.kind || was.behaviour != is.behaviour {
             let what = if was.kind == is.kind {
                 format!("`{now}` ({}) does something else", is.kind)
@@ -129,6 +139,31 @@ impl<'a> NodeChanges<'a> {
         );
     }
 
+    /// The answer to an open question must fit the fields that the node writes, unless it asks again.
+    fn asked(&mut self, name: &NodeName, now: &NodeName) {
+        let Comparison { graph, .. } = self.names.compared;
+        let Some(spec) = graph.node(now) else { return };
+        let NodeDescription { side_effects, contract, .. } = spec.node.describe();
+        // A node that does more than ask checks its answer itself.
+        if side_effects != SideEffects::Nothing || self.names.mapping.again.contains(name) {
+            return;
+        }
+        let channels = contract.writes.into_iter().flatten();
+        let channels = channels.filter_map(|it| graph.schema().channel(it.as_str()));
+        for channel in channels.filter(|it| self.names.is_changed(it.name())) {
+            if self.parts.questions(name).all(|it| fits_all(&it.schema, channel)) {
+                continue;
+            }
+            let again = Remedy::Again(name.clone());
+            self.found.broken(
+                format!("`{now}` asks for another type of answer"),
+                format!("its open question accepts answers that do not fit `{}`", channel.name()),
+                format!("`{again}` asks again"),
+                vec![again],
+            );
+        }
+    }
+
     /// The nodes that a join waits for, if some have arrived already.
     fn awaits(&mut self, name: &NodeName, was: &NodeOutline, now: &NodeName, is: &NodeOutline) {
         let awaited: BTreeSet<NodeName> = is.awaits.iter().cloned().collect();
@@ -167,4 +202,24 @@ impl<'a> NodeChanges<'a> {
         let hint = format!("{} continues without", flags.join(" and "));
         self.found.broken(what, begun, hint, drops);
     }
+}
+
+/// Returns whether a field takes every answer that a question accepts. That is certain for a choice, and for an equal schema.
+fn fits_all(question: &Value, channel: &Channel) -> bool {
+    let is_list = channel.reducer().grows_list();
+    if let Type::Enum(choices) = Type::of_schema(question) {
+        return choices.into_iter().map(Value::from).all(|it| {
+            let written = if is_list { json!([it]) } else { it };
+            channel.validate(&written).is_ok()
+        });
+    }
+    let mut schema = channel.schema().clone();
+    if is_list {
+        let mut item = schema["items"].take();
+        if let (Value::Object(item), Some(shared)) = (&mut item, schema.get("$defs")) {
+            item.insert("$defs".to_owned(), shared.clone());
+        }
+        schema = item;
+    }
+    schema == *question
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use graphrun_analysis::Midway;
 use graphrun_core::{
-    graph::Transition,
+    graph::{Question, Transition},
     id::{ChannelName, NodeName},
     words::quoted_list,
 };
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{Comparison, Names};
 use crate::{
-    checkpoint::{NodeOutline, Outcome, SavedRun, TaskRecord},
+    checkpoint::{NodeOutline, Outcome, SavedRun, TaskRecord, open_questions},
     machine::migrate_position,
 };
 
@@ -93,6 +93,13 @@ impl Parts<'_> {
             }
         }
         !open.is_empty()
+    }
+
+    /// Returns the open questions of the node.
+    pub(super) fn questions(&self, name: &NodeName) -> impl Iterator<Item = Question> {
+        let SavedRun { position, records, .. } = self.names.compared.saved;
+        let open = open_questions(position, records).into_iter();
+        open.filter(move |it| it.node == *name).map(|it| it.question)
     }
 
     /// Returns the node that updated a field in the open step.

@@ -10,6 +10,8 @@ use std::{
     io::{self, ErrorKind},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{self, Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use graphrun_core::fault::{Point, hit};
@@ -22,6 +24,12 @@ const MARK: &str = ".graphrun-new-";
 
 /// The number of hexadecimal digits after the mark, which distinguish several processes.
 const DIGITS: usize = 16;
+
+/// How often the number of names is looked at, for the process that has just created the database.
+const NAMES_ATTEMPTS: u32 = 50;
+
+/// The pause between these looks.
+const NAMES_PAUSE: Duration = Duration::from_millis(5);
 
 /// A database without its final name. Dropping it removes the file.
 struct Draft {
@@ -86,6 +94,19 @@ impl Drop for Draft {
         // The next process that creates a database here removes a leftover.
         drop(fs::remove_file(&self.path));
     }
+}
+
+/// Returns whether the file of a database has another name. For a moment, its draft is one; the draft of a process that
+/// died then is removed.
+pub(super) fn has_other_names(path: &Path) -> io::Result<bool> {
+    for _ in 0..NAMES_ATTEMPTS {
+        if fs::metadata(path)?.nlink() <= 1 {
+            return Ok(false);
+        }
+        remove_abandoned(path)?;
+        thread::sleep(NAMES_PAUSE);
+    }
+    Ok(fs::metadata(path)?.nlink() > 1)
 }
 
 /// Removes the drafts of processes that died while they created this database.

@@ -23,8 +23,7 @@ use crate::{group::Group, journal::Codec, open_steps::OpenSteps};
 
 pub(super) struct Database {
     path: PathBuf,
-    /// The identity of the file; none where it is unknown.
-    identity: Option<Identity>,
+    identity: Identity,
     session: Mutex<Session>,
     group: Group<GroupedWrite, LeaseToken>,
     lone_run: LoneRun,
@@ -139,9 +138,9 @@ impl Database {
         self.check_identity().map(|()| saved)
     }
 
-    /// Checks after a write that the file is still at its path, so that no event reports a step that is in no file.
+    /// Checks after a write that its files are still at their paths, so that no event reports a step that is in no file.
     fn check_identity(&self) -> Result<(), CheckpointError> {
-        self.identity.map_or(Ok(()), |it| it.check(&self.path))
+        self.identity.check()
     }
 
     pub(super) fn group(&self) -> &Group<GroupedWrite, LeaseToken> {

@@ -100,6 +100,19 @@ impl SqliteStorage {
         open::RUNS.find(path)?.map(|it| Self::new(path, it)).transpose()
     }
 
+    /// Opens a database to remove runs, as `find` does. On a full disk, the reserved space makes room for what opening needs.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`SqliteStorage::find`].
+    pub fn find_to_remove(path: impl AsRef<Path>) -> Result<Option<Self>, CheckpointError> {
+        let path = path.as_ref();
+        match Self::find(path) {
+            Err(_) if path.is_file() && reserve::give_up(path) => Self::find(path),
+            found => found,
+        }
+    }
+
     /// Runs transactions on the thread of the caller from now on. The default hands a
     /// transaction to another thread and waits for it, unless it saves an entry of the only run and the last ones were
     /// quick; with this setting, a step wakes no other thread.

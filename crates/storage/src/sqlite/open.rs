@@ -12,11 +12,14 @@ use std::{
 };
 
 use graphrun_engine::checkpoint::CheckpointError;
-use nix::errno::Errno;
+use nix::{
+    errno::Errno,
+    unistd::{AccessFlags, access},
+};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::{
-    create::create,
+    create::{create, has_other_names},
     fault::{Fault, unusable},
     migrate::{MIGRATIONS, migrate},
 };
@@ -186,6 +189,11 @@ fn check_header(path: &Path, kind: FileKind) -> Result<(), CheckpointError> {
         // Opening a pipe would block, and a device stores nothing.
         return Err(no_database(path));
     }
+    if file.is_file() && has_other_names(path).map_err(|error| inaccessible(path, &error))? {
+        let reason = "its file has several names (hard links), and each name would have a log of its own; remove the \
+                      others, or copy the file";
+        return Err(unusable(path, reason));
+    }
     let mut header = Vec::new();
     File::open(path)
         .and_then(|file| file.take(HEADER_LENGTH as u64).read_to_end(&mut header))
@@ -213,7 +221,7 @@ fn connect(path: &Path) -> Result<Connection, CheckpointError> {
         .and_then(|it| it.busy_timeout(BUSY_TIMEOUT).map(|()| it))
         .map_err(|error| unopened(path, error.into()))?;
     if connection.is_readonly("main").map_err(|error| unopened(path, error.into()))? {
-        return Err(inaccessible(path, &ErrorKind::PermissionDenied.into()));
+        return Err(inaccessible(path, &unwritable(path)));
     }
     Ok(connection)
 }
@@ -337,13 +345,22 @@ fn unopened(path: &Path, fault: Fault) -> CheckpointError {
             ) =>
         {
             // SQLite gives no cause; a process without free descriptors cannot open any file.
-            let cause = out_of_descriptors().unwrap_or_else(|| ErrorKind::PermissionDenied.into());
+            let cause = out_of_descriptors().unwrap_or_else(|| unwritable(path));
             inaccessible(path, &cause)
         }
         Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::OutOfMemory) => {
             inaccessible(path, &ErrorKind::OutOfMemory.into())
         }
         fault => fault.explain(path, format!("open {}", path.display())),
+    }
+}
+
+/// Returns why a file cannot be written.
+fn unwritable(path: &Path) -> io::Error {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match access(folder, AccessFlags::W_OK) {
+        Err(Errno::EROFS) => ErrorKind::ReadOnlyFilesystem.into(),
+        _ => ErrorKind::PermissionDenied.into(),
     }
 }
 
@@ -382,7 +399,10 @@ fn inaccessible(path: &Path, error: &io::Error) -> CheckpointError {
         ErrorKind::NotFound => {
             "there is no such file; give the path of an existing database".into()
         }
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+        ErrorKind::ReadOnlyFilesystem => {
+            "its file system is read-only, and reading needs a log beside it; copy it to another one".into()
+        }
+        ErrorKind::PermissionDenied => {
             "this user may not read and write it; change its permissions, or give another path"
                 .into()
         }

@@ -76,6 +76,13 @@ impl Paths {
         self.fields.get(name).copied()
     }
 
+    /// Returns whether a node writes a field in every task, also if it is skipped.
+    pub(crate) fn always_writes(&self, node: usize, field: usize) -> bool {
+        let node = &self.net.nodes[node];
+        let is_skippable = node.outcomes.iter().any(|it| it.ending == Ending::Skipped);
+        node.must_assign.contains(field) && !is_skippable
+    }
+
     /// Returns whether a field is assigned before a node, where some nodes have run.
     pub(crate) fn before(&self, node: usize, field: usize, known: &KnownFacts) -> Presence {
         let mut visited = known.visited();
