@@ -89,7 +89,56 @@ async fn parts_and_reasons_that_decide_nothing_are_left_open() {
 }
 
 #[tokio::test]
-async fn items_are_visits_and_skipped_tasks_are_not() {
+async fn parts_of_made_records_that_decide_nothing_are_left_open() {
+    assert_passed("tests/cases/picked.test.yaml").await;
+}
+
+#[tokio::test]
+async fn a_person_chooses_one_of_the_texts_of_a_list() {
+    assert_passed("tests/cases/chosen.test.yaml").await;
+    let explored = explored("tests/cases/chosen.yaml", 1_000);
+    assert_eq!((explored.stuck, explored.unreached), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn an_agent_that_writes_one_item_answers_with_it() {
+    assert_passed("tests/cases/translated.test.yaml").await;
+    let explored = explored("tests/cases/translated.yaml", 1_000);
+    assert_eq!((explored.stuck, explored.unreached), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn cases_decide_about_calls_that_need_an_approval() {
+    assert_passed("tests/cases/paid.test.yaml").await;
+    let ran = run(&load("tests/cases/paid_failing.test.yaml")).await;
+    let problems: Vec<&str> =
+        ran.iter().map(|it| it.1.problems.last().unwrap().what.as_str()).collect();
+    assert_eq!(
+        problems,
+        [
+            "`clerk` asks a person before this call: give it `answer: approve` or `answer: reject`",
+            "this call needs no approval, so it takes no `answer`",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn agents_with_tools_replay_the_recorded_results() {
+    assert_passed("tests/cases/looked_up.test.yaml").await;
+    let text = fs::read_to_string("tests/cases/looked_up.test.yaml").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["looked_up.yaml", "unrecorded.jsonl"] {
+        fs::copy(Path::new("tests/cases").join(name), folder.path().join(name)).unwrap();
+    }
+    let path = folder.path().join("looked_up.test.yaml");
+    fs::write(&path, text.replace("looked_up.jsonl", "unrecorded.jsonl")).unwrap();
+    let ran = run(&load(path.to_str().unwrap())).await;
+    let problem = ran[0].1.problems.last().unwrap();
+    assert_eq!(problem.what, "`report` calls `weather`, and no result of it is recorded");
+}
+
+#[tokio::test]
+async fn items_are_tasks_of_one_visit_and_skipped_tasks_are_none() {
     assert_passed("tests/cases/stories.test.yaml").await;
 }
 

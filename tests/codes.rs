@@ -109,7 +109,7 @@ fn every_wrong_example_has_its_mistake_and_no_other() {
             );
             assert_eq!(
                 diagnostic.severity == Severity::Warning,
-                ["GR018", "GR042", "GR045", "GR051", "GR132", "GR134", "GR136", "GR138"]
+                ["GR018", "GR042", "GR045", "GR051", "GR132", "GR134", "GR136", "GR138", "GR141"]
                     .contains(&name),
                 "{diagnostics}"
             );

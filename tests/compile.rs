@@ -350,6 +350,23 @@ fn a_field_that_is_not_written_on_every_path_cannot_be_read() {
 }
 
 #[test]
+fn loops_and_joins_are_mended_by_the_key_that_the_help_names() {
+    let help = |name: &str| {
+        let path = format!("tests/compile/{name}.yaml");
+        let (workflow, _) = load(Path::new(&path), &registry()).unwrap();
+        let graph = workflow.into_graph(&factory(Services::offline(), registry()));
+        let diagnostics = compile(graph).map_or_else(|it| it, |_| panic!("nothing was found"));
+        let first = diagnostics.in_order()[0];
+        format!("{}: {}", first.code, first.help.as_deref().unwrap())
+    };
+    insta::assert_snapshot!(["inherited_catch", "bounded_items", "branches"].map(help).join("\n"), @r"
+    GR032: `tell` inherits the `catch` of `defaults`, which leads to `oops`: give `tell` `catch: {}` to opt out, or give one of its nodes `max_visits` and `exhausted`, so that the worst case is known
+    GR032: an empty list skips `one`, so its bound does not stop the loop: give `s` the bound
+    GR131: make every path from `a` lead to `other` or to `fail`; if only some of the awaited nodes run, give `sum` `defer: true` in place of its `join`, or let these lead to one node, such as `either: { set: {} }`, and wait for that
+    ");
+}
+
+#[test]
 fn joins_that_may_wait_forever_are_found_with_a_path() {
     let (workflow, _) = load(Path::new("tests/compile/joins.yaml"), &registry()).unwrap();
     let graph = workflow.into_graph(&factory(Services::offline(), registry()));

@@ -577,7 +577,7 @@ fn completion_offers_only_fitting_names() {
     let when = "review.notes.exists(note, note.level == \"major\") && tries < 3";
     assert_eq!(
         offers(when, "§"),
-        "brief review tries via run usage remaining has( visits( usage( now( min( max( string( int("
+        "brief review tries via run usage remaining has( visits( usage( now( min( max( string( int( float("
     );
     assert_eq!(offers(when, "review.§"), "verdict notes size() keys() merge(");
     assert_eq!(
@@ -591,7 +591,7 @@ fn completion_offers_only_fitting_names() {
     assert_eq!(offers(when, "review.notes.exists(note, note.level == \"§"), "minor major");
     assert_eq!(
         offers(when, "review.notes.§"),
-        "size() exists( all( exists_one( filter( map( first() last() slice( distinct() toMap("
+        "size() exists( all( exists_one( filter( map( first() last() slice( sortBy( reverse() distinct() toMap("
     );
     assert_eq!(offers(when, "visits(\"§"), "write count judge");
     assert_eq!(offers("approved: end, rework: fail }", "§"), "approved rework");

@@ -11,29 +11,48 @@ use serde_json::Value;
 
 use crate::{
     diagnostic::SourceSpan,
-    id::NodeName,
-    models::{ChatModel, ChatReply, ChatRequest, EmbeddingModel, Finish, ModelError, ToolCall},
+    graph::{NodeContext, Question},
+    id::{NodeName, TaskId},
+    models::{
+        ChatModel, ChatReply, ChatRequest, EmbeddingModel, Finish, ModelError, Replay, ToolCall,
+    },
     nodes::{ModelSource, ToolSource},
-    state::{Update, validator_for},
+    state::validator_for,
     tool::{Tool, ToolContext, ToolError},
     workflow::case_file::{ScriptedAgent, ScriptedCall},
 };
 
 /// The conversations of the agents of one run.
 #[derive(Debug, Default)]
-pub(super) struct Conversations(Mutex<BTreeMap<String, Conversation>>);
+pub(super) struct Conversations {
+    scripted: Mutex<BTreeMap<String, Conversation>>,
+    /// The recording with the results of other agents' tools.
+    recording: Option<Arc<Replay>>,
+    /// Descriptions of the calls without a result.
+    unrecorded: Mutex<BTreeSet<String>>,
+}
 
 /// The conversation of one task, over all of its attempts.
 #[derive(Debug)]
 struct Conversation {
     node: NodeName,
+    task: TaskId,
+    attempt: u32,
     script: Arc<ScriptedAgent>,
     /// The number of rounds that the model has asked for in this attempt.
     round: usize,
     /// The calls of these rounds that no tool has answered in this attempt.
-    open: Vec<ScriptedCall>,
+    open: Vec<OpenCall>,
     /// The calls of all attempts, by their offsets in the file, with what became of each.
     calls: BTreeMap<usize, (SourceSpan, CallState)>,
+}
+
+/// A call that the model has made and no tool has answered.
+#[derive(Debug)]
+struct OpenCall {
+    call: ScriptedCall,
+    /// Whether a person has decided about it.
+    is_decided: bool,
 }
 
 /// What became of a call.
@@ -43,6 +62,8 @@ enum CallState {
     Unasked,
     /// The model made the call, and no tool was called.
     Made(String),
+    /// A person was asked about the call, and the test case has no answer.
+    Waits,
     /// The tool was called.
     Answered,
     /// The result does not fit the tool.
@@ -50,24 +71,65 @@ enum CallState {
 }
 
 impl Conversations {
-    /// Begins the conversation of an attempt at a task, which has this key.
-    pub(super) fn begin(&self, key: String, node: &NodeName, script: &Arc<ScriptedAgent>) {
+    pub(super) fn of_recording(recording: Arc<Replay>) -> Self {
+        Self { recording: Some(recording), ..Self::default() }
+    }
+
+    /// Begins the conversation of an attempt at a task. An attempt that continues after the answer of a person continues
+    /// its conversation.
+    pub(super) fn begin(&self, ctx: &NodeContext, node: &NodeName, script: &Arc<ScriptedAgent>) {
+        let (key, task, attempt) = (ctx.idempotency_key(), ctx.task, ctx.attempt);
         let mut all = self.all();
+        if all.get(&key).is_some_and(|it| it.attempt == attempt) {
+            return;
+        }
         let mut calls = all.remove(&key).map(|it| it.calls).unwrap_or_default();
         for call in script.rounds.iter().flatten() {
             let unasked = || (call.span.clone(), CallState::Unasked);
             calls.entry(call.span.range.start).or_insert_with(unasked);
         }
         let (node, script) = (node.clone(), Arc::clone(script));
-        all.insert(key, Conversation { node, script, round: 0, open: Vec::new(), calls });
+        let open = Vec::new();
+        all.insert(key, Conversation { node, task, attempt, script, round: 0, open, calls });
     }
 
-    /// Returns the calls that no tool has answered, with the reason.
-    pub(super) fn problems(&self) -> Vec<(SourceSpan, String)> {
+    /// Returns the answer of the test case to the question of a task about a call.
+    pub(super) fn decide(&self, task: TaskId, question: &Question) -> Option<Value> {
+        let mut all = self.all();
+        let conversation = all.values_mut().find(|it| it.task == task)?;
+        let is_asked = |it: &OpenCall| {
+            let OpenCall { call, is_decided } = it;
+            !is_decided
+                && question.show["tool"] == call.tool
+                && question.show["input"] == call.input
+        };
+        let at = conversation.open.iter().position(is_asked)?;
+        let open = &mut conversation.open[at];
+        let (place, span) = (open.call.span.range.start, open.call.span.clone());
+        let Some(answer) = open.call.answer.clone() else {
+            conversation.calls.insert(place, (span, CallState::Waits));
+            return None;
+        };
+        open.is_decided = true;
+        if open.call.is_rejected() {
+            conversation.open.remove(at);
+            conversation.calls.insert(place, (span, CallState::Answered));
+        } else if let Some(input) = answer.get("input") {
+            open.call.input = input.clone();
+        }
+        Some(answer)
+    }
+
+    /// Returns the calls that no tool has answered, with the reason. A run that is expected to wait for a person need not
+    /// make the calls of the agent that waits.
+    pub(super) fn problems(&self, may_wait: bool) -> Vec<(SourceSpan, String)> {
         let all = self.all();
         let mut problems = BTreeMap::new();
         let mut answered = BTreeSet::new();
         for Conversation { node, calls, .. } in all.values() {
+            if may_wait && calls.values().any(|it| it.1 == CallState::Waits) {
+                continue;
+            }
             for (at, (span, state)) in calls {
                 let text = match state {
                     CallState::Answered => {
@@ -79,7 +141,10 @@ impl Conversations {
                         "`{node}` refused this call: {tools}, the input must fit the tool, and the \
                          agent may call tools in a limited number of rounds"
                     ),
-                    CallState::Misfit(problem) => format!("the result does not fit: {problem}"),
+                    CallState::Waits => format!(
+                        "`{node}` asks a person before this call: give it `answer: approve` or `answer: reject`"
+                    ),
+                    CallState::Misfit(problem) => problem.clone(),
                 };
                 problems.insert(*at, (span.clone(), text));
             }
@@ -97,10 +162,11 @@ impl Conversations {
         }
         let script = Arc::clone(&conversation.script);
         let Some(calls) = script.rounds.get(conversation.round) else {
-            return Some(ChatReply { text: answer_text(&script.answer, request), ..reply() });
+            return Some(ChatReply { text: answer_text(&script, request), ..reply() });
         };
         conversation.round += 1;
-        conversation.open.extend(calls.iter().cloned());
+        let open = |it: &ScriptedCall| OpenCall { call: it.clone(), is_decided: false };
+        conversation.open.extend(calls.iter().map(open));
         let tools: Vec<String> = request.tools.iter().map(|it| format!("`{}`", it.name)).collect();
         let tools = if tools.is_empty() { "none".to_owned() } else { tools.join(", ") };
         let tools = format!("its tools are {tools}");
@@ -120,23 +186,64 @@ impl Conversations {
         Some(ChatReply { tool_calls, finish: Finish::ToolCalls, ..reply() })
     }
 
-    /// Returns the scripted result of a call.
-    fn result(&self, tool: &dyn Tool, input: &Value, key: &str) -> Result<Value, ToolError> {
+    /// Returns the scripted or recorded result of a call.
+    fn result(
+        &self,
+        tool: &dyn Tool,
+        input: &Value,
+        ctx: &ToolContext,
+    ) -> Result<Value, ToolError> {
         let unscripted = || ToolError::permanent("the test case has no result for this call");
         let mut all = self.all();
-        let conversation = find(&mut all, key).ok_or_else(unscripted)?;
-        let is_this = |it: &ScriptedCall| it.tool == tool.name() && it.input == *input;
+        let Some(conversation) = find(&mut all, &ctx.key) else {
+            return self.recorded_result(tool, input, &ctx.caller).unwrap_or_else(|| {
+                let text = format!(
+                    "`{}` calls `{}`, and no result of it is recorded",
+                    ctx.caller,
+                    tool.name()
+                );
+                self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner).insert(text);
+                Err(unscripted())
+            });
+        };
+        let is_this = |it: &OpenCall| it.call.tool == tool.name() && it.call.input == *input;
         let at = conversation.open.iter().position(is_this).ok_or_else(unscripted)?;
-        let call = conversation.open.remove(at);
-        let misfit = call.result.as_ref().ok().and_then(|it| misfit(tool, it));
+        let OpenCall { call, is_decided } = conversation.open.remove(at);
+        let misfit = match &call.result {
+            _ if call.answer.is_some() && !is_decided => {
+                Some("this call needs no approval, so it takes no `answer`".to_owned())
+            }
+            Ok(result) => misfit(tool, result),
+            Err(_) => None,
+        };
         let state = misfit.map_or(CallState::Answered, CallState::Misfit);
         conversation.calls.insert(call.span.range.start, (call.span, state));
         call.result.map_err(ToolError::permanent)
     }
 
+    /// Returns the recorded result of a call, if there is one.
+    fn recorded_result(
+        &self,
+        tool: &dyn Tool,
+        input: &Value,
+        node: &str,
+    ) -> Option<Result<Value, ToolError>> {
+        let text = self.recording.as_ref()?.tool_result(node, tool.name(), input)?;
+        if let Some(reason) = text.strip_prefix("error: ") {
+            return Some(Err(ToolError::permanent(reason)));
+        }
+        let values = [Value::from(text)].into_iter().chain(serde_json::from_str(text).ok());
+        values.into_iter().find(|it| misfit(tool, it).is_none()).map(Ok)
+    }
+
+    /// Returns descriptions of the calls that have no recorded result.
+    pub(super) fn unrecorded(&self) -> BTreeSet<String> {
+        self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// A poisoned lock is no problem: no code panics while it holds the lock, and each change is complete.
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Conversation>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scripted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,7 +261,7 @@ fn find<'c>(
 fn misfit(tool: &dyn Tool, result: &Value) -> Option<String> {
     let validator = validator_for(tool.output_schema()).ok()?;
     let error = validator.iter_errors(result).next()?;
-    Some(format!("`{}` returns another value: {error}", tool.name()))
+    Some(format!("the result does not fit: `{}` returns another value: {error}", tool.name()))
 }
 
 fn reply() -> ChatReply {
@@ -162,8 +269,14 @@ fn reply() -> ChatReply {
 }
 
 /// Returns the answer in the form that the request asks for.
-fn answer_text(answer: &Update, request: &ChatRequest) -> String {
-    let writes = || answer.writes.iter().map(|(name, value)| (name.as_str(), value.as_ref()));
+fn answer_text(script: &ScriptedAgent, request: &ChatRequest) -> String {
+    let writes = || {
+        script.answer.writes.iter().map(|(name, value)| {
+            // One item of a list is asked for without the list.
+            let item = value.as_array().filter(|_| script.writes_one.contains(name));
+            (name.as_str(), item.and_then(|it| it.first()).unwrap_or(value.as_ref()))
+        })
+    };
     let Some(output) = &request.output else {
         return writes().find_map(|it| it.1.as_str()).unwrap_or_default().to_owned();
     };
@@ -256,6 +369,6 @@ impl Tool for ScriptedTool {
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<Value, ToolError> {
-        self.conversations.result(self.tool.as_ref(), &input, &ctx.key)
+        self.conversations.result(self.tool.as_ref(), &input, ctx)
     }
 }

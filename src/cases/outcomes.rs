@@ -12,8 +12,8 @@ use crate::{
     compile::CompiledGraph,
     engine::machine::Task,
     graph::{
-        Access, Command, ErrorKind, Failure, NodeContext, NodeError, ProvidedValues, Question,
-        Reporter, SavedValues, SideEffects,
+        Access, Command, ErrorKind, Failure, NodeContext, NodeDescription, NodeError,
+        ProvidedValues, Question, Reporter, SavedValues, SideEffects,
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Type, Update, complete, smallest},
@@ -89,7 +89,7 @@ impl<'a> Outcomes<'a> {
         };
         let channels: Vec<ChannelName> =
             graph.definition().input.iter().filter(is_needed).cloned().collect();
-        self.updates("the input", &channels)
+        self.updates("the input", &channels, &[])
     }
 
     /// Returns the possible outcomes of the node of a task.
@@ -104,7 +104,8 @@ impl<'a> Outcomes<'a> {
         if let Some(made) = self.made.get(&task.node) {
             return made.clone();
         }
-        let Some(writes) = spec.node.describe().contract.writes else {
+        let NodeDescription { contract, writes_always, writes_one, .. } = spec.node.describe();
+        let Some(writes) = contract.writes else {
             self.gaps.insert(format!(
                 "`{}` does not declare its writes; the exploration assumes none",
                 task.node
@@ -112,15 +113,15 @@ impl<'a> Outcomes<'a> {
             let (label, result) = (String::new(), Ok(Command::default()));
             return vec![Outcome::new(label, result)];
         };
-        let always = spec.node.describe().writes_always;
-        for field in always.iter().flat_map(|it| writes.iter().filter(|field| !it.contains(field)))
+        for field in
+            writes_always.iter().flat_map(|it| writes.iter().filter(|field| !it.contains(field)))
         {
             if self.looks_at(field) {
                 let node = &task.node;
                 self.untried.insert(format!("an outcome of `{node}` without a value of `{field}`"));
             }
         }
-        let updates = self.updates(&format!("`{}`", task.node), &writes);
+        let updates = self.updates(&format!("`{}`", task.node), &writes, &writes_one);
         let finished = |(label, update): (String, Update)| Outcome::new(label, Ok(update.into()));
         let mut outcomes: Vec<Outcome> = updates.into_iter().map(finished).collect();
         outcomes.extend(self.failures(&task.node));
@@ -232,12 +233,17 @@ impl<'a> Outcomes<'a> {
         spec.node.run(ctx).now_or_never()
     }
 
-    /// Returns all combinations of values for some fields.
-    fn updates(&mut self, what: &str, writes: &[ChannelName]) -> Vec<(String, Update)> {
+    /// Returns all combinations of values for some fields, of which some are lists with one item.
+    fn updates(
+        &mut self,
+        what: &str,
+        writes: &[ChannelName],
+        writes_one: &[ChannelName],
+    ) -> Vec<(String, Update)> {
         let schema = self.graph.schema().clone();
         let channels = writes.iter().filter_map(|it| schema.channel(it.as_str()));
         let values: Vec<(&ChannelName, Vec<Named>)> = channels
-            .map(|it| (it.name(), self.channel_values(it)))
+            .map(|it| (it.name(), self.channel_values(it, writes_one.contains(it.name()))))
             .filter(|(_, values)| !values.is_empty())
             .collect();
         let lengths: Vec<usize> = values.iter().map(|(_, it)| it.len()).collect();
@@ -268,12 +274,18 @@ impl<'a> Outcomes<'a> {
         chosen
     }
 
-    fn channel_values(&mut self, channel: &Channel) -> Vec<Named> {
+    fn channel_values(&mut self, channel: &Channel, has_one_item: bool) -> Vec<Named> {
         let name = channel.name();
+        let mut schema = channel.schema().clone();
+        if has_one_item {
+            (schema["minItems"], schema["maxItems"]) = (1.into(), 1.into());
+        }
         let accesses: Vec<Access> =
             self.accesses.iter().filter(|it| it.channel == *name).cloned().collect();
         let what = format!("the field `{name}`");
-        self.values(&what, channel.schema(), &accesses, &|it| channel.check(it).is_ok())
+        let has_size = |it: &Value| !has_one_item || it.as_array().is_some_and(|it| it.len() == 1);
+        let fits = |it: &Value| has_size(it) && channel.check(it).is_ok();
+        self.values(&what, &schema, &accesses, &fits)
     }
 
     /// Returns the values of a schema that the access sets distinguish.

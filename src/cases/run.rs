@@ -17,11 +17,13 @@ use super::{
     verdict::{self, Problem},
 };
 use crate::{
-    checkpoint::{Checkpointer, Outcome, RunHistory as _, RunInfo, RunJournal as _, TaskRecord},
+    checkpoint::{
+        Checkpointer, Outcome, Position, RunHistory as _, RunInfo, RunJournal as _, TaskRecord,
+    },
     engine::{Clock, Engine, OpenQuestion, RunEnd, RunError, machine::Breakpoints},
     event::{Event, EventSink, RunEvent, Status},
     graph::{Graph, with_causes},
-    id::{ChannelName, NodeName, RunId, TaskId},
+    id::{ChannelName, NodeName, RunId, Step, TaskId},
     models::{ChatModel, EmbeddingModel, EmbeddingReplay, ModelError, Replay},
     nodes::{ModelSource, Services},
     storage::InMemoryStorage,
@@ -55,6 +57,8 @@ pub(super) struct Traces {
     pub(super) values: BTreeMap<ChannelName, Value>,
     /// The nodes of each step, in the order of their names.
     pub(super) route: Vec<Vec<NodeName>>,
+    /// How often each node ran.
+    pub(super) visits: BTreeMap<NodeName, usize>,
     /// The names of the events from `emits`.
     pub(super) events: Vec<String>,
     /// The prompts of the nodes that are compared, in the order of their visits.
@@ -92,14 +96,16 @@ impl Suite {
     }
 
     async fn drive(&self, case: &Case) -> Result<(Traces, Vec<Problem>), RunError> {
-        let models: Option<Arc<dyn ModelSource>> = case.replay.as_ref().and_then(|path| {
-            // The check of the test case has verified that it can be read.
-            let replay = Replay::load(path).ok()?;
-            Some(Arc::new(RecordedModels::new(replay)) as _)
-        });
+        // The check of the test case has verified that it can be read.
+        let recording = case.replay.as_ref().and_then(|path| Replay::load(path).ok());
+        let recording = recording.map(Arc::new);
         let prompted = case.expect.prompts.iter().map(|it| it.value.0.clone());
-        let script = Script::new(case.answers.clone(), models.is_some());
-        let script = Arc::new(script.with_prompts_of(prompted));
+        let mut script = Script::new(case.answers.clone()).with_prompts_of(prompted);
+        if let Some(recording) = &recording {
+            script = script.with_recording(Arc::clone(recording));
+        }
+        let script = Arc::new(script);
+        let models = recording.map(|it| Arc::new(RecordedModels(it)) as Arc<dyn ModelSource>);
         let offline = Services::offline();
         let conversations = Arc::clone(&script.conversations);
         let tools = Arc::new(ScriptedTools(Arc::clone(&conversations)));
@@ -162,7 +168,8 @@ impl Suite {
         let route = route_of(&records);
         let journal = storage.journal(&run).await?;
         let commits = journal.into_iter().filter_map(|it| it.entry.commit);
-        let positions = commits.map(|it| it.position).collect();
+        let positions: Vec<Position> = commits.map(|it| it.position).collect();
+        let visits = visits_of(&records, &positions);
         let trail = Trail {
             positions,
             records,
@@ -174,6 +181,7 @@ impl Suite {
             reason: end.reason,
             values,
             route,
+            visits,
             trail,
             events: emitted(storage.events(&run, 0).await?),
             prompts: script.prompts(),
@@ -197,8 +205,13 @@ fn compared(case: &Case, script: &Script, traces: &Traces) -> Vec<Problem> {
     for (node, text) in script.unused() {
         problems.push(Problem::new(&case.answers[&node].span, text));
     }
-    let of_calls = script.conversations.problems().into_iter();
+    let may_wait = case.expect.status.value == Status::Paused;
+    let of_calls = script.conversations.problems(may_wait).into_iter();
     problems.extend(of_calls.map(|(span, text)| Problem::new(&span, text)));
+    for text in script.conversations.unrecorded() {
+        let help = "record the run again, or give the node an answer with `calls`";
+        problems.push(Problem::new(&case.span, text).help(help));
+    }
     problems
 }
 
@@ -230,8 +243,7 @@ fn scripted_answers(script: &Script, end: &RunEnd) -> Option<BTreeMap<String, Va
     if end.status != Status::Paused {
         return None;
     }
-    let answer =
-        |it: &OpenQuestion| Some((it.name.clone(), script.scripted_answer(&it.node, it.task)?));
+    let answer = |it: &OpenQuestion| Some((it.name.clone(), script.scripted_answer(it)?));
     let answers: BTreeMap<String, Value> = end.questions.iter().filter_map(answer).collect();
     (!answers.is_empty()).then_some(answers)
 }
@@ -240,7 +252,7 @@ fn scripted_answers(script: &Script, end: &RunEnd) -> Option<BTreeMap<String, Va
 pub(super) fn route_of(records: &[TaskRecord]) -> Vec<Vec<NodeName>> {
     let ran = records.iter().filter(|it| !matches!(it.outcome, Outcome::Skipped { .. }));
     let tasks: BTreeMap<TaskId, NodeName> = ran.map(|it| (it.task, it.node.clone())).collect();
-    let mut route: Vec<(crate::id::Step, Vec<NodeName>)> = Vec::new();
+    let mut route: Vec<(Step, Vec<NodeName>)> = Vec::new();
     for (task, node) in tasks {
         match route.last_mut() {
             Some((step, nodes)) if *step == task.step => nodes.push(node),
@@ -252,6 +264,31 @@ pub(super) fn route_of(records: &[TaskRecord]) -> Vec<Vec<NodeName>> {
         nodes
     };
     route.into_iter().map(sorted).collect()
+}
+
+/// Returns how often each node ran. A visit is a step in which the node runs; the items of a map are one visit, also if some
+/// of them wait for others.
+pub(super) fn visits_of(
+    records: &[TaskRecord],
+    positions: &[Position],
+) -> BTreeMap<NodeName, usize> {
+    let ran = records.iter().filter(|it| !matches!(it.outcome, Outcome::Skipped { .. }));
+    let mut tasks: BTreeMap<(&NodeName, Step), BTreeSet<TaskId>> = BTreeMap::new();
+    for record in ran {
+        tasks.entry((&record.node, record.task.step)).or_default().insert(record.task);
+    }
+    let items_stay = |node: &NodeName, step: Step| {
+        let ended = tasks.get(&(node, step)).map_or(0, BTreeSet::len);
+        let begun = positions.iter().find(|it| it.step.next() == step);
+        let begun = begun.into_iter().flat_map(|it| &it.frontier);
+        ended > 0 && begun.filter(|it| it.node == *node).count() > ended
+    };
+    let mut visits = BTreeMap::new();
+    for &(node, step) in tasks.keys() {
+        let is_new = step.0.checked_sub(1).is_none_or(|it| !items_stay(node, Step(it)));
+        *visits.entry(node.clone()).or_default() += usize::from(is_new);
+    }
+    visits
 }
 
 pub(super) fn emitted(events: Vec<RunEvent>) -> Vec<String> {

@@ -1,16 +1,15 @@
 //! Compares a saved run of any process with an expectation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{
     coverage::Trail,
-    run::{Traces, emitted, route_of},
+    run::{Traces, emitted, route_of, visits_of},
     verdict::{self, Problem},
 };
 use crate::{
-    checkpoint::{CheckpointError, Checkpointer, SavedRun},
+    checkpoint::{CheckpointError, Checkpointer, Position, SavedRun},
     event::Status,
-    id::NodeName,
     workflow::case_file::Expectation,
 };
 
@@ -26,11 +25,16 @@ pub(crate) async fn judge(
     saved: &SavedRun,
 ) -> Result<(Vec<String>, u32), CheckpointError> {
     let run = &saved.summary.info.id;
+    let records = checkpointer.records(run).await?;
+    let journal = checkpointer.journal_without_values(run).await?;
+    let commits = journal.into_iter().filter_map(|it| it.entry.commit);
+    let positions: Vec<Position> = commits.map(|it| it.position).collect();
     let traces = Traces {
         status: saved.summary.status,
         reason: saved.summary.reason.clone(),
         values: saved.values.clone(),
-        route: route_of(&checkpointer.records(run).await?),
+        route: route_of(&records),
+        visits: visits_of(&records, &positions),
         events: emitted(checkpointer.events(run, 0).await?),
         // A run keeps none.
         prompts: BTreeMap::new(),
@@ -44,7 +48,8 @@ pub(crate) async fn judge(
             vec![format!("the run is {}: {reason}", traces.status.as_str())]
         }
     };
-    Ok((problems, rounds(&traces)))
+    let rounds = traces.visits.values().max().copied().unwrap_or_default();
+    Ok((problems, u32::try_from(rounds).unwrap_or(u32::MAX)))
 }
 
 /// Returns a difference in one line.
@@ -54,15 +59,4 @@ fn line(problem: &Problem) -> String {
     };
     let (expected, actual) = (part("expected", &problem.expected), part("got", &problem.actual));
     format!("{}{expected}{actual}", problem.what)
-}
-
-/// Returns how often the node ran that ran most often: 1 if no loop went back. The items of a `map` run together.
-fn rounds(traces: &Traces) -> u32 {
-    let mut rounds: BTreeMap<&NodeName, u32> = BTreeMap::new();
-    for step in &traces.route {
-        for node in step.iter().collect::<BTreeSet<_>>() {
-            *rounds.entry(node).or_default() += 1;
-        }
-    }
-    rounds.into_values().max().unwrap_or_default()
 }

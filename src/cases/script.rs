@@ -12,12 +12,13 @@ use graphrun_core::words::count;
 
 use super::agents::Conversations;
 use crate::{
-    engine::ShutdownHandle,
+    engine::{OpenQuestion, ShutdownHandle},
     graph::{
         AccessSet, Command, Edge, Graph, Node, NodeContext, NodeDescription, NodeError, Route,
         RouteChoice, RouteError, RouteTarget, RouteView, SideEffects, Spread, Transition,
     },
     id::{ChannelName, NodeName, TaskId},
+    models::Replay,
     workflow::case_file::{Answer, Answers, Turns},
 };
 
@@ -65,10 +66,21 @@ enum Turn<'a> {
 }
 
 impl Script {
-    pub(super) fn new(answers: BTreeMap<NodeName, Answers>, has_models: bool) -> Self {
-        let (prompted, stop) = (BTreeSet::new(), ShutdownHandle::default());
-        let conversations = Arc::default();
-        Self { answers, has_models, prompted, stop, conversations, requests: Mutex::default() }
+    pub(super) fn new(answers: BTreeMap<NodeName, Answers>) -> Self {
+        Self {
+            answers,
+            has_models: false,
+            prompted: BTreeSet::new(),
+            stop: ShutdownHandle::default(),
+            conversations: Arc::default(),
+            requests: Mutex::default(),
+        }
+    }
+
+    /// Lets agents without an answer run as they are, with the answers of a recording.
+    pub(super) fn with_recording(self, recording: Arc<Replay>) -> Self {
+        let conversations = Arc::new(Conversations::of_recording(recording));
+        Self { has_models: true, conversations, ..self }
     }
 
     /// Records the prompts of these nodes.
@@ -104,17 +116,15 @@ impl Script {
     }
 
     /// Returns the scripted answer to the question of a task.
-    pub(super) fn scripted_answer(
-        &self,
-        node: &NodeName,
-        task: TaskId,
-    ) -> Option<serde_json::Value> {
+    pub(super) fn scripted_answer(&self, asked: &OpenQuestion) -> Option<serde_json::Value> {
+        let OpenQuestion { node, task, question, .. } = asked;
         let visits = &self.requests().visits;
-        let at = visits.get(node)?.iter().position(|(it, _)| *it == task)?;
+        let at = visits.get(node)?.iter().position(|(it, _)| it == task)?;
         let attempt = visits[node][at].1;
         match self.given(node, at, attempt)? {
             Answer::Says(value) => Some(value.clone()),
-            Answer::Writes(_) | Answer::Calls(_) | Answer::Fails(_) => None,
+            Answer::Calls(_) => self.conversations.decide(*task, question),
+            Answer::Writes(_) | Answer::Fails(_) => None,
         }
     }
 
@@ -150,9 +160,8 @@ impl Script {
     fn turn(
         &self,
         node: &NodeName,
-        side_effects: SideEffects,
-        task: TaskId,
-        attempt: u32,
+        NodeDescription { side_effects, kind, .. }: NodeDescription,
+        (task, attempt): (TaskId, u32),
     ) -> Turn<'_> {
         let mut requests = self.requests();
         let visits = requests.visits.entry(node.clone()).or_default();
@@ -167,7 +176,8 @@ impl Script {
         let runs_itself = match side_effects {
             SideEffects::Nothing => true,
             SideEffects::Models => self.has_models,
-            SideEffects::World => false,
+            // The tools of an agent have recorded results.
+            SideEffects::World => self.has_models && kind == "agent",
         };
         if self.answers.contains_key(node) {
             requests.gap.get_or_insert(Gap::NoVisit(node.clone(), at + 1));
@@ -228,14 +238,13 @@ struct StandIn {
 #[async_trait]
 impl Node for StandIn {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let side_effects = self.node.describe().side_effects;
-        let turn = self.script.turn(&self.name, side_effects, ctx.task, ctx.attempt);
+        let turn = self.script.turn(&self.name, self.node.describe(), (ctx.task, ctx.attempt));
         self.script.record_prompt(&self.name, self.node.as_ref(), &ctx);
         match turn {
             Turn::Given(Answer::Writes(update)) => Ok(update.clone().into()),
             Turn::Given(Answer::Fails(failure)) => Err(failure.clone().into()),
             Turn::Given(Answer::Calls(agent)) => {
-                self.script.conversations.begin(ctx.idempotency_key(), &self.name, agent);
+                self.script.conversations.begin(&ctx, &self.name, agent);
                 self.node.run(ctx).await
             }
             // The node asks; the driver of the test case finds the scripted answer and resumes the

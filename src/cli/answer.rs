@@ -67,7 +67,7 @@ pub(super) fn read(
     let (mut problems, mut closed) = (Vec::new(), 0);
     for flag in flags {
         let key = &flag.key;
-        let found = open.iter().find(|it| it.is_called(key));
+        let found = find_called(open, key);
         let over = match found {
             Some(open) => late(&open.question).map(|since| ClosedReason::Late { since }),
             None => ClosedReason::of(key, asked),
@@ -162,8 +162,20 @@ async fn until(moment: Option<Timestamp>) {
     tokio::time::sleep(left.try_into().unwrap_or_default()).await;
 }
 
+/// Returns the question of a name, or the only one of the node of a nested run.
+fn find_called<'a>(open: &'a [OpenQuestion], name: &str) -> Option<&'a OpenQuestion> {
+    let mut of_node = open.iter().filter(|it| is_asked_within(it, name));
+    let only = || of_node.next().filter(|_| of_node.next().is_none());
+    open.iter().find(|it| it.is_called(name)).or_else(only)
+}
+
+/// Returns whether a node of a nested run asks a question, by the name that is shown of it, such as `review.ask`.
+pub(super) fn is_asked_within(asked: &OpenQuestion, node: &str) -> bool {
+    asked.question.nested.as_ref().is_some_and(|it| it.node.as_str() == node)
+}
+
 /// Returns the deadline of a question, if it has passed.
-fn late(question: &Question) -> Option<Timestamp> {
+pub(super) fn late(question: &Question) -> Option<Timestamp> {
     question.deadline.filter(|&it| it <= Timestamp::now())
 }
 
@@ -174,6 +186,7 @@ pub(super) fn example(schema: &Value) -> String {
             values.first().map_or(Value::Null, |it| chosen(field.as_deref(), it)).to_string()
         }
         Form::Text => r#""TEXT""#.to_owned(),
+        Form::Json if Type::of_schema(schema) == Type::Bool => "true".to_owned(),
         Form::Json => "JSON".to_owned(),
     }
 }
@@ -385,6 +398,7 @@ mod tests {
     fn an_example_fits_a_question_with_a_known_schema() {
         let examples: Vec<String> = open().iter().map(|it| example(&it.question.schema)).collect();
         assert_eq!(examples, [r#""go_on""#, r#""TEXT""#, "JSON", r#"{"choice":"go_on"}"#]);
+        assert_eq!(example(&json!({"type": "boolean"})), "true");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    answer::example,
+    answer::{example, is_asked_within, late},
     database::Database,
     error::CliError,
     exit::Exit,
@@ -81,6 +81,11 @@ fn give(
             let help = command.map(|it| format!("the run continues with: {it}"));
             help.into_iter().fold(refused, CliError::with_help)
         })?;
+        if let Some(since) = late(&question.question) {
+            let closed = ClosedReason::Late { since };
+            let message = format!("`{}` no longer accepts an answer: {closed}", question.name);
+            return Err(CliError::new(Exit::NotResumable, message));
+        }
         let answer = verdict.answer(&question.question).map_err(|problem| {
             let name = &question.name;
             let answer = format!("{name}={}", example(&question.question.schema));
@@ -103,8 +108,10 @@ fn find<'a>(
     open: &'a [OpenQuestion],
     asked: &[AskedQuestion],
 ) -> Result<&'a OpenQuestion, CliError> {
-    let is_meant =
-        |it: &&OpenQuestion| node.is_none_or(|node| it.node.as_str() == node || it.is_called(node));
+    let is_of = |it: &OpenQuestion, node: &str| {
+        it.node.as_str() == node || it.is_called(node) || is_asked_within(it, node)
+    };
+    let is_meant = |it: &&OpenQuestion| node.is_none_or(|node| is_of(it, node));
     let found: Vec<&OpenQuestion> = open.iter().filter(is_meant).collect();
     let names = |questions: &mut dyn Iterator<Item = &OpenQuestion>| {
         let names: Vec<String> = questions.map(|it| format!("`{}`", it.name)).collect();

@@ -288,7 +288,12 @@ impl RunOptions {
                     continue;
                 }
                 let near = did_you_mean(name, nodes.keys().map(NodeName::as_str));
-                let hint = near.map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
+                let near = near.map(|it| format!("; did you mean `{it}`?"));
+                let outer = || {
+                    outer_node(name, nodes.keys())
+                        .map(|it| format!("; `{it}` runs it: name `{it}`"))
+                };
+                let hint = near.or_else(outer).unwrap_or_default();
                 problems.push(format!("{flag} {name}: no such node{hint}"));
             }
             found
@@ -310,6 +315,15 @@ impl RunOptions {
         limits.usd = self.max_cost.or(limits.usd);
         limits.time = self.timeout.or(limits.time);
     }
+}
+
+/// Returns the node that runs a node of a nested run: `each` for `each.write`.
+pub(super) fn outer_node<'n>(
+    name: &str,
+    mut known: impl Iterator<Item = &'n NodeName>,
+) -> Option<&'n NodeName> {
+    let (outer, _) = name.split_once('.')?;
+    known.find(|it| it.as_str() == outer)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::{
     globals::{Globals, Output},
     input::{self, InputFlag},
     json::to_json,
+    options::outer_node,
     prepare,
     run_at::RunAt,
     runtime::block_on,
@@ -256,9 +257,13 @@ fn context(run: RunId, graph: &CompiledGraph, task: Task) -> NodeContext {
 
 fn unknown(node: &NodeName, graph: &CompiledGraph) -> CliError {
     let names: Vec<&str> = graph.definition().nodes.keys().map(NodeName::as_str).collect();
-    let help = match did_you_mean(node.as_str(), names.iter().copied()) {
-        Some(name) => format!("did you mean `{name}`?"),
-        None => "`graphrun graph` shows the nodes".to_owned(),
+    let outer = outer_node(node.as_str(), graph.definition().nodes.keys());
+    let help = match (did_you_mean(node.as_str(), names.iter().copied()), outer) {
+        (Some(name), _) => format!("did you mean `{name}`?"),
+        (None, Some(outer)) => {
+            format!("`{outer}` runs it in a nested run: render it with the used file")
+        }
+        (None, None) => "`graphrun graph` shows the nodes".to_owned(),
     };
     CliError::usage(format!("there is no node `{node}`")).with_help(help)
 }

@@ -153,8 +153,9 @@ impl RunReport {
         let (output, private, folders) =
             origin.map(|it| (it.output, it.private, it.folders)).unwrap_or_default();
         let is_failed = summary.status == Status::Failed;
-        // After a route to `fail`, nothing is left to continue.
-        let is_over = is_failed && position.frontier.is_empty();
+        // At the end, and after a route to `fail`, nothing is left to continue.
+        let is_done = summary.status == Status::Done;
+        let is_over = is_done || is_failed && position.frontier.is_empty();
         let database = database.clone().with_permissions_of(&summary.info);
         let resume = database.command("resume", &summary.info.name).filter(|_| !is_over);
         let due = next_due(&open).filter(|_| summary.status == Status::Paused);

@@ -34,9 +34,9 @@ use crate::{
 /// Run the test cases beside workflows, without models and without a sandbox
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The workflows to test, or files of test cases [default: every `*.test.yaml` below the
-    /// current folder]
-    #[arg(value_name = "WORKFLOW.yaml")]
+    /// The workflows to test, files of test cases, or folders with them [default: every
+    /// `*.test.yaml` below the current folder]
+    #[arg(value_name = "WORKFLOW.yaml|FOLDER")]
     workflows: Vec<PathBuf>,
     /// Run only the test cases whose names contain this
     #[arg(long, value_name = "TEXT")]

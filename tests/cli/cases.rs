@@ -60,6 +60,17 @@ fn a_case_that_fails_is_exit_1_and_shows_the_step_that_differs() {
 }
 
 #[test]
+fn the_test_cases_below_a_named_folder_run() {
+    let place = place(HALF);
+    fs::create_dir(place.path("empty")).unwrap();
+    let ran = place.run(["test", "flows"]);
+    assert!(ran.stdout.contains("the brief is the answer"), "{ran}");
+    let none = place.run(["test", "empty"]);
+    assert_eq!(none.code, 2, "{none}");
+    assert!(none.stderr.contains("no `*.test.yaml` below `empty`"), "{none}");
+}
+
+#[test]
 fn invalid_test_cases_are_exit_2_and_none_runs() {
     let misspelt = place(&HALF.replace("first]", "frist]"));
     let ended = misspelt.run(["test"]);

@@ -200,7 +200,7 @@ fn a_table_is_checked_before_the_first_run() {
     let bad = [
         ("nonsense", "GR001", "the line is not a JSON object"),
         ("[]", "GR005", "a row"),
-        (r#"{"inputs": {}}"#, "GR003", "did you mean `input`"),
+        (r#"{"inputs": {}}"#, "GR003", "calls it `input`"),
         (r#"{"name": "a"}"#, "GR006", "give the row the input of its run"),
         (r#"{"input": 1}"#, "GR005", "a mapping from fields to values"),
         (r#"{"input": {}, "expect": {"status": "dun"}}"#, "GR009", "no run stops as `dun`"),

@@ -51,7 +51,7 @@ fn a_file_that_cannot_be_read_is_refused_with_a_remedy() {
     let place = place();
     fs::write(place.path("latin.yaml"), b"name: caf\xe9\n").unwrap();
     for command in ["execute", "validate", "plan", "graph"] {
-        // `validate` takes folders.
+        // `validate` takes folders, as `test` does.
         if command != "validate" {
             expect(&place.run([command, "."]), 2, &["cannot read `.`", "help: name a file in it"]);
         }
@@ -59,7 +59,7 @@ fn a_file_that_cannot_be_read_is_refused_with_a_remedy() {
         expect(&latin, 2, &["cannot read `latin.yaml`", "help: name a text file; texts are saved"]);
     }
     let test = place.run(["test", "."]);
-    expect(&test, 2, &["cannot read `.`", "help: name a file in it"]);
+    expect(&test, 2, &["no `*.test.yaml` below `.`", "help: the test cases of `flow.yaml`"]);
     let init = place.run(["init", "review", "w.yaml"]);
     expect(&init, 5, &["w.yaml/review.yaml", "help: name another folder"]);
 }

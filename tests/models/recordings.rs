@@ -104,6 +104,24 @@ async fn a_replay_gives_the_recorded_replies_and_failures() {
 }
 
 #[tokio::test]
+async fn lines_name_nodes_of_nested_runs_in_full_or_by_their_file() {
+    let line =
+        |node: &str, text: &str| json!({"v": 1, "node": node, "when": {}, "reply": {"text": text}});
+    let asked = json!({"messages": [{"role": "user", "content": "again"}]});
+    let recorded = json!({"v": 1, "node": "lead", "request": asked, "reply": {"text": "recorded"}});
+    let replay = File::new(&[line("lead", "any"), recorded, line("sales.lead", "sales")]).load();
+    for (node, text, answer) in [
+        ("sales.lead", "one", "sales"),
+        ("research.lead", "one", "any"),
+        ("research.lead", "again", "recorded"),
+        ("lead", "one", "any"),
+    ] {
+        assert_eq!(text_of(&replay, node, text).await, answer, "{node}");
+    }
+    assert!(refusal_of(&replay, "misleads", "one").await.contains("misleads"));
+}
+
+#[tokio::test]
 async fn a_duration_that_differs_is_the_same_request() {
     let file = File::of_text("");
     recorded_run(&file).await;

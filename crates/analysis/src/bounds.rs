@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics},
-    graph::{Defer, Edge, Graph},
+    graph::{Defer, Edge, Graph, NodeSpec},
     id::NodeName,
     words::quoted_list,
 };
@@ -79,9 +79,30 @@ fn check_loops(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics) 
         let shown = quoted_list(&cycle);
         let span = graph.nodes[cycle[0]].span.clone();
         let diagnostic = Diagnostic::error("GR032", format!("the loop {shown} has no bound"));
-        diagnostics.push(diagnostic.at(span, "part of the loop").help(
-            "give one of its nodes `max_visits` and `exhausted`, so that the worst case is known",
-        ));
+        let help =
+            "give one of its nodes `max_visits` and `exhausted`, so that the worst case is known";
+        let inherited = cycle.iter().find_map(|name| {
+            let policies = &graph.nodes[*name].policies;
+            let to = policies.catch.iter().filter_map(|it| it.to.node());
+            let to = to.filter(|_| policies.inherits_catch).find(|to| cycle.contains(to))?;
+            Some(format!(
+                "`{name}` inherits the `catch` of `defaults`, which leads to `{to}`: give `{name}` `catch: {{}}` to \
+                 opt out, or {help}"
+            ))
+        });
+        // A bound of the node that a map runs does not bound the map.
+        let is_item = |it: &NodeSpec| it.policies.schedule.items.is_some();
+        let bounded_item = cycle.iter().find_map(|name| {
+            let to = network.neighbours(network.index(name)?, Outgoing, |_| true);
+            let mut items = to.filter(|it| network.is_node(*it) && is_bounded(*it));
+            let item = items.find(|it| is_item(network.node(*it).1))?;
+            Some(format!(
+                "an empty list skips `{}`, so its bound does not stop the loop: give `{name}` the bound",
+                network.name(item)
+            ))
+        });
+        let help = inherited.or(bounded_item).unwrap_or_else(|| help.to_owned());
+        diagnostics.push(diagnostic.at(span, "part of the loop").help(help));
     }
     let spent = network.with_edges(|from, kind| !is_bounded(from) || kind == EdgeKind::Exhausted);
     for cycle in cycles(network, &spent) {

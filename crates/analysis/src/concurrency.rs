@@ -274,7 +274,8 @@ impl ConcurrencyCheck<'_> {
             "`{name}` may run more than once: {} reach it in different steps",
             all.join(", ")
         );
-        let help = "to run it once, let these paths meet in a `join` on it; to run it each time, leave it as it is";
+        let help = "to run it once, let these paths meet in a `join` on it, or give it `defer: true`; to run it each \
+                    time, leave it as it is";
         Diagnostic::hint("GR139", message).at(span, "runs once for each").help(help)
     }
 
@@ -351,14 +352,19 @@ impl ConcurrencyCheck<'_> {
             let help = format!("lead to `{missing}` on every path, or do not wait for it");
             return Some(diagnostic.help(help));
         };
-        let from = self.names[by.from];
         let diagnostic = Diagnostic::error("GR131", message)
             .at(self.specs[by.from].span.clone(), self.astray(by))
             .at(self.place_of_join(name), format!("waits for `{missing}`"));
+        let from = self.names[by.from];
         let help = if by.from == self.model.joins[*join].node {
             format!("let `{name}` lead to every node that it waits for")
         } else {
-            format!("make every path from `{from}` lead to `{name}` or to `fail`")
+            let to = if from == missing { name } else { missing };
+            format!(
+                "make every path from `{from}` lead to `{to}` or to `fail`; if only some of the awaited nodes run, \
+                 give `{name}` `defer: true` in place of its `join`, or let these lead to one node, such as \
+                 `either: {{ set: {{}} }}`, and wait for that"
+            )
         };
         Some(diagnostic.help(help))
     }

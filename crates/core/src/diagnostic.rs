@@ -222,7 +222,12 @@ pub fn did_you_mean<'a>(
         .into_iter()
         .filter(is_short)
         .take(CANDIDATES_MAX)
-        .map(|it| (strsim::damerau_levenshtein(word, it), it))
+        .map(|it| {
+            // The case of the letters is one difference.
+            let is_same = it.eq_ignore_ascii_case(word);
+            let distance = strsim::damerau_levenshtein(word, it);
+            (if is_same { distance.min(1) } else { distance }, it)
+        })
         .filter(|(distance, it)| {
             let longer = it.len().max(word.len());
             // Half of a short word is alike; other words of one letter are not.

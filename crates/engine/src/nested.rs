@@ -12,7 +12,7 @@ use graphrun_core::{
     event::Status,
     graph::{
         ErrorKind, Failure, GRANT_MEMO, NestedAsker, NodeContext, NodeDescription, NodeError,
-        ProvidedValues, Question, Reporter, SavedValues, SideEffects,
+        OuterNode, ProvidedValues, Question, Reporter, SavedValues, SideEffects,
     },
     id::{NodeName, RunId},
     state::{State, Update},
@@ -195,6 +195,7 @@ impl NestedRun<'_> {
             engine.clock = Clock::clone(&clock);
         }
         engine.provided = self.ctx.provided.clone();
+        engine.provided.insert(OuterNode(self.ctx.full_name()));
         let NodeContext { reporter, node, task, .. } = self.ctx;
         engine.wait_max = inherited.and_then(|it| it.wait_max);
         engine.grace = inherited.map_or(engine.grace, |it| it.grace);

@@ -95,7 +95,7 @@ impl Agent {
         compacted: Option<&CompactedHistory>,
     ) -> Result<ChatRequest, NodeError> {
         Ok(ChatRequest {
-            caller: ctx.node.to_string(),
+            caller: ctx.full_name().to_string(),
             key: ctx.idempotency_key(),
             timeout: ctx.timeout,
             messages: self.messages(ctx, compacted)?,
@@ -270,6 +270,11 @@ impl Agent {
         self.toolbox.ask_no_model().then_some(calls)
     }
 
+    fn answer_form<'c>(&self, ctx: &'c NodeContext) -> Result<AnswerForm<'c>, NodeError> {
+        let AgentSettings { writes, writes_one, .. } = &self.definition;
+        AnswerForm::of(writes, writes_one, ctx.state.schema())
+    }
+
     fn fingerprint(&self) -> Value {
         let AgentSettings { models, system, prompt, prompt_again, settings, .. } = &self.definition;
         let mut fingerprint = json!({
@@ -285,6 +290,9 @@ impl Agent {
             if let Some(compaction) = compaction {
                 fingerprint["compact"] = compaction.fingerprint();
             }
+        }
+        if !self.definition.writes_one.is_empty() {
+            fingerprint["writes_one"] = json!(self.definition.writes_one);
         }
         if !self.definition.attached.is_empty() {
             fingerprint["attach"] = attach::fingerprint(&self.definition.attached);
@@ -342,14 +350,14 @@ impl Node for Agent {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         // The engine has made the span of the attempt, and has no name of an agent.
         Span::current().record("agent", &self.definition.agent);
-        let answer = AnswerForm::of(&self.definition.writes, ctx.state.schema())?;
+        let answer = self.answer_form(&ctx)?;
         // Tools that others take the place of need no folder, and a program opens its own.
         let has_tools = self.services.tools.is_none() && self.program.is_none();
         let folder = self.definition.folder.as_ref().filter(|_| has_tools);
         let tool_ctx = ToolContext {
             cancel: ctx.cancel.token(),
             folder: tools_folder(&ctx, folder).await?,
-            caller: ctx.node.to_string(),
+            caller: ctx.full_name().to_string(),
             memory: task_memory(&ctx, &self.services, &self.definition.tiers),
             node: Some(ctx.clone()),
             ..ToolContext::default()
@@ -364,6 +372,7 @@ impl Node for Agent {
         NodeDescription {
             kind: "agent",
             contract: Contract { reads: None, writes: Some(writes) },
+            writes_one: self.definition.writes_one.clone(),
             calls_max: self.calls_max(),
             side_effects: if self.toolbox.is_empty() && self.program.is_none() {
                 SideEffects::Models
@@ -382,7 +391,7 @@ impl Node for Agent {
 
     /// Returns the messages of the first request. The tools and the schema of the answer are as in that request.
     fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
-        let answer = AnswerForm::of(&self.definition.writes, ctx.state.schema())?;
+        let answer = self.answer_form(ctx)?;
         let mut preview = Map::new();
         let mut messages = self.messages(ctx, None)?;
         let prompt = messages.pop();

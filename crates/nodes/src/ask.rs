@@ -2,6 +2,8 @@
 
 mod read;
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use graphrun_core::{
     graph::{
@@ -10,7 +12,7 @@ use graphrun_core::{
     state::{Channel, Type, Update},
 };
 use graphrun_models::Attachment;
-use graphrun_workflow::{PromptView, kind::file_type};
+use graphrun_workflow::{ExpressionView, PromptView, kind::file_type};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -29,25 +31,31 @@ impl Ask {
 
     /// Returns the schema of an answer: one of the choices, any value of the written field, or an item if that is a list
     /// that grows.
-    fn schema(&self, ctx: &NodeContext) -> Value {
-        if !self.0.choices.is_empty() {
-            return json!({"enum": self.0.choices});
+    ///
+    /// # Errors
+    ///
+    /// Fails if the list of choices is empty or has no value.
+    fn schema(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        if let Some(list) = &self.0.choice_list {
+            let choices = list.evaluate_owned(&ExpressionView::of(ctx))?;
+            let mut seen = BTreeSet::new();
+            let texts = choices.as_array().into_iter().flatten().filter_map(Value::as_str);
+            let texts: Vec<&str> = texts.filter(|it| seen.insert(*it)).collect();
+            if texts.is_empty() {
+                let message = format!("there is nothing to choose: `{}` is empty", list.source());
+                return Err(NodeError::permanent(message));
+            }
+            return Ok(json!({"enum": texts}));
         }
-        match self.channel(ctx) {
-            Some(channel) if channel.reducer().grows_list() => item_schema(channel.schema()),
+        if !self.0.choices.is_empty() {
+            return Ok(json!({"enum": self.0.choices}));
+        }
+        Ok(match self.channel(ctx) {
+            Some(channel) if channel.reducer().grows_list() => channel.item_schema(),
             Some(channel) => channel.schema().clone(),
             None => Value::Bool(true),
-        }
+        })
     }
-}
-
-/// Returns the schema of the items of a list.
-fn item_schema(list: &Value) -> Value {
-    let mut item = list["items"].clone();
-    if let (Value::Object(item), Some(shared)) = (&mut item, list.get("$defs")) {
-        item.insert("$defs".to_owned(), shared.clone());
-    }
-    item
 }
 
 /// Returns a value as a person sees it: of a file, what a recording has in place of its content.
@@ -88,7 +96,7 @@ impl Node for Ask {
             .collect();
         let prompt = self.0.prompt.render(&PromptView::of(&ctx))?;
         let mut question =
-            Question::new(ctx.node.as_str(), prompt.trim()).with_schema(self.schema(&ctx));
+            Question::new(ctx.node.as_str(), prompt.trim()).with_schema(self.schema(&ctx)?);
         // The deadline counts from now and is saved with the question: it applies while no process
         // runs.
         question.deadline = self.0.timeout.and_then(|it| Timestamp::now().checked_add(it).ok());
@@ -107,18 +115,22 @@ impl Node for Ask {
     }
 
     fn describe(&self) -> NodeDescription {
-        let AskSettings { prompt, show, choices, writes, .. } = &self.0;
+        let AskSettings { prompt, show, choices, choice_list, writes, .. } = &self.0;
+        let mut fingerprint = json!({
+            "prompt": prompt.text(),
+            "show": show,
+            "choices": choices,
+            "writes": writes,
+        });
+        if let Some(list) = choice_list {
+            fingerprint["choices"] = list.source().into();
+        }
         NodeDescription {
             kind: "ask",
             contract: Contract { reads: None, writes: Some(writes.iter().cloned().collect()) },
             calls_max: Some(0),
             side_effects: SideEffects::Nothing,
-            fingerprint: json!({
-                "prompt": prompt.text(),
-                "show": show,
-                "choices": choices,
-                "writes": writes,
-            }),
+            fingerprint,
             ..NodeDescription::default()
         }
     }
@@ -126,6 +138,6 @@ impl Node for Ask {
     fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
         let prompt = self.0.prompt.render(&PromptView::of(ctx))?;
         let question = ("question".to_owned(), prompt.trim().into());
-        Ok(Map::from_iter([question, ("schema".to_owned(), self.schema(ctx))]))
+        Ok(Map::from_iter([question, ("schema".to_owned(), self.schema(ctx)?)]))
     }
 }

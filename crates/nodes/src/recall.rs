@@ -229,7 +229,7 @@ impl Recall {
             }
         };
         Ok(Search {
-            caller: ctx.node.to_string(),
+            caller: ctx.full_name().to_string(),
             tier: tier.clone(),
             module: text(module)?,
             query: text(query)?,

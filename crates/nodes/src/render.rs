@@ -103,7 +103,7 @@ impl NodeSettings for RenderNode {
             may_fail: true,
             ..AccessSet::default()
         };
-        Some(vec![Computation { to: self.writes.clone(), from, is_copy: false }])
+        Some(vec![Computation { to: self.writes.clone(), from, is_copy: false, value: None }])
     }
 }
 

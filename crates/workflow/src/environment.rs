@@ -22,7 +22,7 @@ use super::{
     reader::{Data, SpannedText, Yaml},
     report::{FINDINGS_MAX, Problem, Report},
     sections::Sections,
-    structure::{ITEMS, Item, MapList, names_of_item},
+    structure::{ITEMS, Item, MapList, READS_OF_ITEMS, names_of_item, read_of_item},
     tool::{BUILT_IN, BuiltIn, ToolAction, ToolSignature, can_use},
     used::DeclaredLimits,
     written::AssignedFields,
@@ -162,17 +162,25 @@ impl<'e> NodeScope<'e> {
     ) -> Option<Expression> {
         let Some(text) = yaml.text() else {
             let diagnostic = report.of_wrong_kind(yaml, "an expression", "a text");
-            let help = match yaml.data {
-                Data::Map(_) => Some("a record is an expression in quotes: `'{ field: value }'`"),
-                Data::List(_) => Some("a list is an expression in quotes: `'[a, b]'`"),
-                Data::Null => Some("the absent value is an expression in quotes: `\"null\"`"),
+            let help = match &yaml.data {
+                Data::Map(_) => {
+                    Some("a record is an expression in quotes: `'{ field: value }'`".to_owned())
+                }
+                Data::List(items) => {
+                    let list = self.list_text(items);
+                    Some(format!("a list is an expression in quotes: `'{list}'`"))
+                }
+                Data::Null => {
+                    Some("the absent value is an expression in quotes: `\"null\"`".to_owned())
+                }
                 Data::Scalar { .. } => None,
             };
-            let help = help.map(str::to_owned).or(diagnostic.help.clone());
+            let help = help.or(diagnostic.help.clone());
             report.push(Diagnostic { help, ..diagnostic });
             return None;
         };
         let assigned = expected.written.clone();
+        let is_for_text = expected.ty.is_some_and(is_text);
         let (expression, problems) = match self.compile(text, expected) {
             Ok(expression) => {
                 let problems = expression.constant_parts();
@@ -192,9 +200,14 @@ impl<'e> NodeScope<'e> {
             Err(problems) => (None, problems),
         };
         for mut problem in problems {
-            let is_text = matches!(yaml.data, Data::Scalar { plain: false, .. });
+            let is_text = is_for_text || matches!(yaml.data, Data::Scalar { plain: false, .. });
+            let is_word = problem.code == "GR021" && problem.range == (0..text.len());
+            // Words without a symbol between them.
+            let is_sentence = problem.code == "GR020"
+                && problem.help.is_none()
+                && text.chars().all(|it| it.is_alphanumeric() || " ,.!?-'".contains(it));
             // The quotes of YAML are no quotes of the expression.
-            if is_text && problem.code == "GR021" && problem.range == (0..text.len()) {
+            if is_text && (is_word || is_sentence) {
                 let help = format!("a text needs quotes within those of YAML: `'\"{text}\"'`");
                 // A near name is more probable.
                 let meant = problem.help.take();
@@ -211,9 +224,23 @@ impl<'e> NodeScope<'e> {
     /// Notes that an expression or a prompt of the node reads a field, where these fields are assigned.
     fn reads_field(&self, report: &mut Report, field: &str, assigned: &AssignedFields) {
         report.uses(FIELDS, field);
+        if self.item.is_some() {
+            report.uses(READS_OF_ITEMS, &read_of_item(self.name, field));
+        }
         if assigned.is_brought(field) {
             report.relies(self.name, field);
         }
+    }
+
+    /// Returns a list of YAML as an expression.
+    fn list_text(&self, items: &[Yaml]) -> String {
+        let item = |it: &Yaml| {
+            let text = it.text().unwrap_or("…");
+            let is_value = text.parse::<f64>().is_ok() || matches!(text, "true" | "false" | "…");
+            let is_field = self.env.schema.channel(text).is_some();
+            if is_value || is_field { text.to_owned() } else { format!("\"{text}\"") }
+        };
+        format!("[{}]", items.iter().map(item).collect::<Vec<_>>().join(", "))
     }
 
     /// Compiles the text of an expression, without a report.
@@ -277,6 +304,15 @@ impl<'e> NodeScope<'e> {
     /// Returns the prompt for the node.
     pub(crate) fn finish_prompt(&self, loaded: LoadedPrompt) -> Prompt {
         loaded.prompt.for_item(self.item.map(|it| (it.name.as_str(), &it.ty)))
+    }
+}
+
+/// Returns whether a value of a type, or an item of it, is a text.
+fn is_text(ty: &Type) -> bool {
+    match ty.required() {
+        Type::String | Type::Enum(_) => true,
+        Type::List(item) => is_text(item),
+        _ => false,
     }
 }
 

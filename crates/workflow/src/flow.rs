@@ -108,6 +108,12 @@ impl Flow {
         Some(&self.paths.names[nodes.position(|it| it.may_assign.contains(field))?])
     }
 
+    /// Returns whether a node may write a field that no other node writes.
+    pub(super) fn is_only_writer(&self, node: &NodeName, field: &str) -> bool {
+        let mut others = self.nodes.keys().filter(|it| *it != node);
+        self.may_write(node, field) && !others.any(|it| self.may_write(it, field))
+    }
+
     /// Returns the fields that are assigned before the first step.
     pub(super) fn at_start(&self) -> AssignedFields {
         AssignedFields::at_start(&self.paths)

@@ -73,7 +73,7 @@ pub(super) fn lower(
     }
     report_unused(report, top);
     warn_of_unused_exit_codes(report, top, &definitions);
-    warn_of_unread_items(report, &env, &draft);
+    warn_of_unread_items(report, &env, &draft, &interface.input);
     warn_of_unused_fields(report, root, &env, &interface, &draft);
     let Interface { input, output, inbox } = interface;
     let mut workflow = Workflow {

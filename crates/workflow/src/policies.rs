@@ -111,7 +111,10 @@ pub(super) fn read_policies(
         let diagnostic = Diagnostic::error("GR039", message).at(span, "never used");
         report.push(diagnostic.help("remove `any`, or `failed` of the map"));
     }
-    if map.is_none() && !collects {
+    // An empty mapping opts out of the defaults.
+    let opts_out = section.get("catch").is_some_and(|it| it.entries().is_empty());
+    let own = catch.len();
+    if map.is_none() && !collects && !opts_out {
         catch = with_defaults(catch, &defaults.catch, name);
     }
     Policies {
@@ -122,6 +125,7 @@ pub(super) fn read_policies(
             idle_timeout: timeout.idle.or(defaults.idle_timeout).filter(|_| !asks),
         },
         bounds: Bounds { max_visits, visits_field: visits_field.flatten(), limits, exhausted },
+        inherits_catch: catch.len() > own,
         catch,
         on_finish: OnFinish {
             resets: resets.unwrap_or_default(),
@@ -148,6 +152,14 @@ fn read_bound(
         let is_name = it.starts_with(|it: char| it.is_ascii_alphabetic());
         is_name && (schema.channel(it).is_some() || did_you_mean(it, fields()).is_some())
     };
+    let is_computed =
+        |it: &str| it.parse::<f64>().is_err() && it.contains(['.', '(', '+', '-', '*']);
+    if yaml.text().is_some_and(|it| !is_field(it) && is_computed(it)) {
+        let diagnostic = report.of_wrong_kind(yaml, "`max_visits`", "a whole number from 1 on");
+        let help = "or name an input of the type `int` with a `min` from 1 on and a `max`: `max_visits: rounds`";
+        report.push(diagnostic.help(help));
+        return None;
+    }
     if !yaml.text().is_some_and(is_field) {
         return Some((report.count(yaml, "`max_visits`", 1)?, None));
     }

@@ -29,6 +29,8 @@ pub struct Report {
     pub(super) repeated: BTreeSet<usize>,
     /// The facts that expressions and prompts read.
     pub(super) facts: FactNeeds,
+    /// The names of fields that are reported as invalid, so that their uses are not reported too.
+    refused: BTreeSet<String>,
     /// The declarations that something refers to, each with its section.
     used: BTreeSet<(&'static str, String)>,
     /// The fields that each node reads where every way to it has assigned them.
@@ -58,6 +60,7 @@ impl Report {
             reported: BTreeSet::new(),
             repeated: BTreeSet::new(),
             facts: FactNeeds::default(),
+            refused: BTreeSet::new(),
             used: BTreeSet::new(),
             relied: BTreeMap::new(),
         }
@@ -74,6 +77,11 @@ impl Report {
             Some(label) => (label.span.file.name.clone(), label.span.range.start),
             None => (String::new(), 0),
         };
+        let is_use = matches!(diagnostic.code, "GR021" | "GR041");
+        let names = |it: &String| diagnostic.message.ends_with(&format!("`{it}`"));
+        if is_use && self.refused.iter().any(names) {
+            return;
+        }
         let new = !self.is_full()
             && self.reported.insert((diagnostic.code, name, start, diagnostic.message.clone()));
         if new {
@@ -86,11 +94,15 @@ impl Report {
     }
 
     pub(super) fn push_problem(&mut self, problem: Problem, span: Option<SourceSpan>) {
-        let Problem { code, range: _, message, label, help, without, is_warning } = problem;
+        let Problem { code, range: _, message, label, mut help, without, is_warning } = problem;
         let diagnostic = if is_warning { Diagnostic::warning } else { Diagnostic::error };
         let mut diagnostic = diagnostic(code, message).at(span, label);
         if let Some(without) = without {
             diagnostic = diagnostic.at(self.span(&without.span), without.text);
+            if let (Some(help), Some(more)) = (&mut help, without.help) {
+                help.push_str("; ");
+                help.push_str(&more);
+            }
         }
         self.push(Diagnostic { help, ..diagnostic });
     }
@@ -143,6 +155,11 @@ impl Report {
     pub(super) fn push_limit(&mut self, what: &str, reached: &DataLimitReached, at: &Range<usize>) {
         let diagnostic = Diagnostic::error("GR055", format!("{what} is {reached}"));
         self.push(diagnostic.at(self.span(at), "the limit is reached here"));
+    }
+
+    /// Records that the name of a field is invalid, which is reported.
+    pub(super) fn refuse_name(&mut self, name: &str) {
+        self.refused.insert(name.to_owned());
     }
 
     /// Records that something refers to a declaration.

@@ -23,24 +23,59 @@ const KEYS_SHOWN_MAX: usize = 8;
 
 /// Keys and words of other formats, and their names in this one.
 const ELSEWHERE: &[(&str, &str)] = &[
+    ("backstory", "system"),
+    ("condition", "when"),
+    ("conditional_edges", "then"),
+    ("continue-on-error", "catch"),
     ("depends_on", "join"),
     ("description", "about"),
     ("edges", "then"),
+    ("else", "to"),
     ("entry", "start"),
+    ("entry_point", "start"),
+    ("entrypoint", "start"),
+    ("expected_output", "writes"),
     ("goto", "then"),
+    ("human_input", "ask"),
     ("if", "when"),
+    ("inputs", "input"),
+    ("instructions", "system"),
+    ("jobs", "nodes"),
+    ("llm", "model"),
+    ("max_iter", "max_tool_rounds"),
     ("max_iterations", "max_visits"),
     ("max_retries", "retry"),
     ("needs", "join"),
     ("next", "then"),
     ("on_error", "catch"),
+    ("output", "writes"),
+    ("outputs", "output"),
     ("outputs", "writes"),
     ("question", "ask"),
+    ("recursion_limit", "limits"),
     ("reducer", "merge"),
     ("retries", "retry"),
+    ("role", "system"),
+    ("routes", "then"),
+    ("state_schema", "state"),
     ("steps", "nodes"),
     ("system_prompt", "system"),
     ("tasks", "nodes"),
+    ("timeout-minutes", "timeout"),
+    ("uses", "use"),
+    ("variables", "state"),
+    ("vars", "state"),
+];
+
+/// Keys of other formats without a name in this one: the key, a known key beside it, and what stands for it.
+const IN_OTHER_WORDS: &[(&str, &str, &str)] = &[
+    (
+        "conditional_edges",
+        "nodes",
+        "each node leads on itself: `then: [{ when: CONDITION, to: NODE }, { to: NODE }]`",
+    ),
+    ("edges", "nodes", "each node leads on itself: `then: NODE`"),
+    ("else", "to", "the last case has no `when`: `{ to: NODE }`"),
 ];
 
 /// A mapping whose keys are known.
@@ -158,7 +193,11 @@ impl Report {
         }
         let merge =
             (key.text == "<<").then(|| "there are no merge keys; write the keys out".to_owned());
-        let called = || Some(format!("this format calls it `{}`", elsewhere(&key.text, known)?));
+        let sentence = IN_OTHER_WORDS.iter().find(|it| it.0 == key.text && known.contains(&it.1));
+        let called = || match sentence {
+            Some((_, _, sentence)) => Some((*sentence).to_owned()),
+            None => Some(format!("this format calls it `{}`", elsewhere(&key.text, known)?)),
+        };
         let near = || suggestion(&key.text, known.iter().copied());
         let help = hint.or(merge).or_else(called).or_else(near).unwrap_or_default();
         self.push(
@@ -365,7 +404,7 @@ impl Report {
         match NodeName::parse(&word.text) {
             Ok(name) => Some(name),
             Err(error) => {
-                let help = "letters, digits, `_` and `-`, not starting with a digit";
+                let help = "letters from a to z, digits, `_` and `-`, not starting with a digit";
                 self.bad_value(word, error.to_string(), help);
                 None
             }
@@ -385,8 +424,8 @@ fn meant_by<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
 
 /// Returns the known key for a key of another format.
 fn elsewhere<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
-    let (_, own) = ELSEWHERE.iter().find(|(other, _)| *other == key)?;
-    known.iter().copied().find(|it| it == own)
+    let own = ELSEWHERE.iter().filter(|(other, _)| *other == key).map(|it| it.1);
+    own.filter_map(|own| known.iter().copied().find(|it| *it == own)).next()
 }
 
 /// Returns the duration of a value, if it is one.

@@ -50,6 +50,8 @@ pub(crate) struct Without {
     pub(crate) span: Range<usize>,
     /// What happens there.
     pub(crate) text: String,
+    /// The key that makes a node wait for the writer.
+    pub(crate) help: Option<String>,
 }
 
 impl AssignedFields {

@@ -1,7 +1,7 @@
 //! Finds the files with the test cases.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -39,19 +39,32 @@ pub(super) fn find_cases(workflows: &[PathBuf]) -> Result<Vec<TestFiles>, CliErr
     }
 }
 
-/// Returns these workflows, with their test cases if there are any; without workflows, those of the
-/// test cases below the working directory.
+/// Returns these workflows, with their test cases if there are any, and the test cases below folders; without workflows,
+/// the test cases below the working directory.
 ///
 /// # Errors
 ///
-/// Fails when a workflow does not exist, or there are no test cases below the working directory.
+/// Fails when a workflow does not exist, or there are no test cases below a folder.
 pub(super) fn find(workflows: &[PathBuf]) -> Result<Vec<TestFiles>, CliError> {
-    if !workflows.is_empty() {
-        return workflows.iter().map(|it| found(it)).collect();
+    if workflows.is_empty() {
+        return found_below(Path::new("."), "the current folder");
     }
-    let paths = below(Path::new("."), &is_cases)?;
+    let mut all = Vec::new();
+    for named in workflows {
+        if named.is_dir() {
+            all.extend(found_below(named, &format!("`{}`", named.display()))?);
+        } else {
+            all.push(found(named)?);
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the files of test cases below a folder.
+fn found_below(folder: &Path, shown: &str) -> Result<Vec<TestFiles>, CliError> {
+    let paths = below(folder, &is_cases)?;
     if paths.is_empty() {
-        return Err(CliError::usage(format!("there is no `*{SUFFIX}` below the current folder"))
+        return Err(CliError::usage(format!("there is no `*{SUFFIX}` below {shown}"))
             .with_help(format!("the test cases of `flow.yaml` are in `flow{SUFFIX}`")));
     }
     Ok(paths.into_iter().map(|it| TestFiles { workflow: None, cases: Some(it) }).collect())
@@ -61,10 +74,7 @@ fn found(named: &Path) -> Result<TestFiles, CliError> {
     if is_cases(named) {
         return Ok(TestFiles { workflow: None, cases: Some(named.to_owned()) });
     }
-    let metadata = fs::metadata(named).map_err(|error| CliError::read(named, error))?;
-    if metadata.is_dir() {
-        return Err(CliError::read(named, io::ErrorKind::IsADirectory.into()));
-    }
+    fs::metadata(named).map_err(|error| CliError::read(named, error))?;
     let cases = Some(beside(named)).filter(|it| it.exists());
     Ok(TestFiles { workflow: Some(named.to_owned()), cases })
 }

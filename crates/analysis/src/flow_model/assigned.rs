@@ -4,7 +4,7 @@
 //! Both come from one data flow analysis that follows every line between two nodes until nothing
 //! changes. May-assign is the union over all lines, must-assign the intersection. All branches that
 //! arrive at a join have finished, so the join has the writes of each; if it waits for some of them only, those that every
-//! choice of them writes. A node that runs
+//! choice of them writes. A node with `defer: true` starts after all other work ([`Settled`]). A node that runs
 //! concurrently may write a field in time, which makes the field possible; or it may clear the
 //! field, which makes it uncertain.
 //!
@@ -19,7 +19,9 @@ use std::collections::BTreeSet;
 
 use graphrun_core::graph::TriggerKind;
 
-use super::{Arrow, Bits, Concurrency, Ending, FlowModel, pairs::SourceSpan, reach::Reach};
+use super::{
+    Arrow, Bits, Concurrency, Ending, FlowModel, pairs::SourceSpan, reach::Reach, settled::Settled,
+};
 
 /// The fields that are written when each node starts, and the reasons for gaps.
 #[derive(Debug)]
@@ -278,6 +280,22 @@ impl DefiniteAssignment {
         last
     }
 
+    /// Returns whether a field may be written in a branch that runs beside a node, or has run beside the nodes before it.
+    pub fn is_written_beside(&self, model: &FlowModel, node: usize, field: usize) -> bool {
+        let reach = |from: usize| self.reach.from([from]);
+        let after = reach(node);
+        let writers =
+            (0..model.nodes.len()).filter(|it| model.nodes[*it].may_assign.contains(field));
+        let beside = writers.filter(|it| !after.contains(*it) && !reach(*it).contains(node));
+        let beside: Vec<usize> = beside.collect();
+        let of_start =
+            model.start.iter().any(|it| reach(*it).contains(node)) && model.start.len() > 1;
+        let has_both =
+            |from: &Bits| from.contains(node) && beside.iter().any(|it| from.contains(*it));
+        let mut forks = model.forks().into_iter().map(reach);
+        of_start && !beside.is_empty() || forks.any(|it| has_both(&it))
+    }
+
     /// Returns the node that clears a field on a line: the one that the line leaves, or one that may run concurrently.
     fn cleared_by(&self, model: &FlowModel, line: &Line, field: usize) -> Option<usize> {
         let concurrent = line.from.into_iter().flat_map(|it| self.concurrency.of_node(it));
@@ -345,6 +363,8 @@ struct Effects {
     loses: Vec<Bits>,
     /// For each bounded node, the facts that follow from a visit of it.
     after_visit: Vec<Option<AfterVisit>>,
+    /// The fields that are written when a node starts that waits for all other work.
+    settled: Settled,
 }
 
 /// The facts that follow from a visit of a bounded node. A used-up bound implies such a visit.
@@ -364,6 +384,7 @@ impl Effects {
             gains: nodes.clone().map(|it| written_by(model, concurrency.of_node(it))).collect(),
             loses: nodes.clone().map(|it| cleared_by(model, concurrency.of_node(it))).collect(),
             after_visit: nodes.map(after_visit).collect(),
+            settled: Settled::of(model, reach),
         }
     }
 }
@@ -672,6 +693,9 @@ impl<'a> FieldFlow<'a> {
         if self.model.nodes[line.to].defers.is_some() {
             carried.remove(&cleared_by(self.model, self.concurrency.of_deferred(line.to)));
         }
+        if let Some(settled) = self.effects.settled.at(line.to) {
+            carried.add(settled);
+        }
         carried
     }
 
@@ -728,7 +752,7 @@ fn written_by(model: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
 }
 
 /// Returns the fields that some of the nodes clear and may leave unwritten.
-fn cleared_by(model: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
+pub(super) fn cleared_by(model: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
     let mut all = Bits::none(model.fields);
     for node in nodes.map(|it| &model.nodes[it]).filter(|it| !it.clears.is_empty()) {
         let mut cleared = node.clears.clone();

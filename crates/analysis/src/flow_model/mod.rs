@@ -24,6 +24,7 @@ mod pairs;
 mod projection;
 mod reach;
 mod revisits;
+mod settled;
 
 pub use self::{
     assigned::{AssignmentAfterVisit, DefiniteAssignment, Gap, GapKind},

@@ -54,7 +54,7 @@ pub const CODES: &[Code] = pages! {
     "GR120"
     // The graph, where the range above is full.
     "GR130" "GR131" "GR132" "GR133" "GR134" "GR135" "GR136" "GR138" "GR139"
-    "GR140"
+    "GR140" "GR141"
 };
 
 impl Code {

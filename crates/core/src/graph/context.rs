@@ -49,6 +49,10 @@ pub struct OriginalTask {
     pub node: NodeName,
 }
 
+/// The full name of the node that runs a nested run, which its nodes are provided with.
+#[derive(Clone, Debug)]
+pub struct OuterNode(pub NodeName);
+
 /// The context of a node: everything that it can read and do while it runs.
 #[derive(Clone, Debug)]
 pub struct NodeContext {
@@ -342,6 +346,15 @@ impl NodeContext {
     /// Returns how often this node has run since its count was last reset, including this visit.
     pub fn visit(&self) -> u32 {
         self.visits.get(self.node.as_str()).unwrap_or(1)
+    }
+
+    /// Returns the name of the node in the whole run: in a nested run, behind that of the node that runs it, such as
+    /// `review.write`.
+    pub fn full_name(&self) -> NodeName {
+        match self.provided.get::<OuterNode>() {
+            Some(outer) => self.node.within(&outer.0),
+            None => self.node.clone(),
+        }
     }
 
     /// Returns a key that is the same each time this task runs, for services that accept such a

@@ -28,7 +28,7 @@ pub use self::{
     access::{Access, AccessSet, Fraction},
     command::{Command, Dispatch, Goto, IntoCommand, Target, Transition},
     condition::{Condition, condition_fn},
-    context::{CallPermit, Cancel, Input, NodeContext, OriginalTask, Reporter},
+    context::{CallPermit, Cancel, Input, NodeContext, OriginalTask, OuterNode, Reporter},
     definition::{Edge, Graph, NodeSpec, UncheckedGraph},
     facts::{FactNeeds, Remaining, RunFacts},
     failure::{ErrorKind, Failure, FailureClass, NodeError, with_causes, with_hint},

@@ -97,6 +97,8 @@ pub struct NodeDescription {
     /// The channels that it writes whenever it finishes (must-assign); `None` means all channels
     /// that its contract names.
     pub writes_always: Option<Vec<ChannelName>>,
+    /// The lists to which it adds exactly one item.
+    pub writes_one: Vec<ChannelName>,
     /// The maximum number of model calls in one attempt, for the worst case. `None` means unknown,
     /// not zero.
     pub calls_max: Option<u64>,
@@ -127,6 +129,7 @@ impl Default for NodeDescription {
             kind: "node",
             contract: Contract::default(),
             writes_always: None,
+            writes_one: Vec::new(),
             calls_max: None,
             calls_again_max: None,
             nested_levels: 0,

@@ -30,6 +30,8 @@ pub struct Policies {
     pub bounds: Bounds,
     /// The routes for failures; the first matching one is used.
     pub catch: Vec<Catch>,
+    /// Whether some of these routes are defaults for all nodes.
+    pub inherits_catch: bool,
     /// What happens when the node finishes.
     pub on_finish: OnFinish,
     /// When its tasks run.

@@ -221,6 +221,7 @@ impl Node for ScopedNode {
             writes: Some(self.scope.channel_names(&writes.unwrap_or_else(all))),
         };
         let writes_always = inner.writes_always.map(|it| self.scope.channel_names(&it));
+        let writes_one = self.scope.channel_names(&inner.writes_one);
         let types = inner.types.map(|it| {
             Arc::new(NodeTypes {
                 reads: it.reads.iter().map(|it| self.scope.view(it)).collect(),
@@ -228,7 +229,7 @@ impl Node for ScopedNode {
                 writes: it.writes.as_ref().map(|it| self.scope.view(it)),
             })
         });
-        NodeDescription { contract, writes_always, types, ..inner }
+        NodeDescription { contract, writes_always, writes_one, types, ..inner }
     }
 
     fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {

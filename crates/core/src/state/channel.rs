@@ -143,6 +143,16 @@ impl Channel {
         &self.schema
     }
 
+    /// Returns the JSON Schema of the items of a list; `true` for another type.
+    #[must_use]
+    pub fn item_schema(&self) -> Value {
+        let mut item = self.schema().get("items").cloned().unwrap_or(Value::Bool(true));
+        if let (Value::Object(item), Some(shared)) = (&mut item, self.schema().get("$defs")) {
+            item.insert("$defs".to_owned(), shared.clone());
+        }
+        item
+    }
+
     /// Returns the reducer.
     pub fn reducer(&self) -> &Reducer {
         &self.reducer

@@ -70,6 +70,30 @@ pub(super) struct Entry {
     pub(super) about: Option<String>,
     pub(super) matcher: Matcher,
     reply: ReplyLine,
+    /// The results of tools in the recorded request.
+    pub(super) results: Vec<ToolResult>,
+}
+
+/// The result of a call of a tool, as the model saw it.
+#[derive(Debug)]
+pub(super) struct ToolResult {
+    pub(super) tool: String,
+    pub(super) arguments: Value,
+    pub(super) text: String,
+}
+
+impl ToolResult {
+    /// Returns the results in the messages of a request.
+    fn all_in(messages: &[Message]) -> Vec<Self> {
+        let calls = || messages.iter().flat_map(|it| &it.tool_calls);
+        let result = |message: &Message| {
+            let id = message.tool_call_id.as_ref()?;
+            let call = calls().find(|it| it.id == *id)?;
+            let arguments = serde_json::from_str(&call.arguments).ok()?;
+            Some(Self { tool: call.name.clone(), arguments, text: message.content.clone() })
+        };
+        messages.iter().filter_map(result).collect()
+    }
 }
 
 /// The requests that an entry answers.
@@ -98,6 +122,8 @@ impl Entry {
             None => return Err("the version is missing: begin with {\"v\":1, …}".to_owned()),
         }
         let entry: EntryLine = serde_json::from_str(text).map_err(|error| in_line(&error))?;
+        let asked = entry.request.as_ref().map(|it| it.messages.as_slice());
+        let results = ToolResult::all_in(asked.unwrap_or_default());
         let matcher = match (entry.request, entry.key, entry.when) {
             (Some(request), _, None) => Matcher::Exact {
                 // Computed anew, not the stored key: a request that was edited by hand matches its
@@ -116,7 +142,8 @@ impl Entry {
             }
         };
         entry.reply.validate()?;
-        Ok(Self { line, node: entry.node, about: entry.about, matcher, reply: entry.reply })
+        let EntryLine { node, about, reply, .. } = entry;
+        Ok(Self { line, node, about, matcher, reply, results })
     }
 
     /// Returns the answer of the recorded model.
@@ -173,9 +200,9 @@ pub(super) fn write_line(request: &ChatRequest, outcome: &Result<ChatReply, Mode
     format!("{line}\n")
 }
 
-/// Returns the key of a request: the hash of node, messages, schema and tools, each normalised.
-pub(super) fn request_key(request: &ChatRequest) -> String {
-    key_of(&request.caller, &RequestLine::of(request))
+/// Returns the key of a request of a node: the hash of node, messages, schema and tools, each normalised.
+pub(super) fn request_key(node: &str, request: &ChatRequest) -> String {
+    key_of(node, &RequestLine::of(request))
 }
 
 /// The key leaves out ids of calls and the model's thoughts: they are no part of the question.

@@ -1,5 +1,6 @@
 //! Answers from a recording.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -98,6 +99,24 @@ impl Replay {
         Ok(serde_json::from_str(&reply.text).unwrap_or(Value::String(reply.text)))
     }
 
+    /// Returns the nodes that the lines name, each with the number of its first line.
+    pub fn nodes(&self) -> BTreeMap<&str, usize> {
+        let mut nodes = BTreeMap::new();
+        for entry in &self.entries {
+            nodes.entry(entry.node.as_str()).or_insert(entry.line);
+        }
+        nodes
+    }
+
+    /// Returns the recorded result of a call that the model of a node made, as the model saw it. Lines that were written by
+    /// hand have none.
+    pub fn tool_result(&self, node: &str, tool: &str, arguments: &Value) -> Option<&str> {
+        let of_node = self.entries.iter().filter(|it| names_of(node).any(|name| name == it.node));
+        let mut results = of_node.flat_map(|it| &it.results);
+        let found = results.find(|it| it.tool == tool && it.arguments == *arguments);
+        found.map(|it| it.text.as_str())
+    }
+
     /// Returns the recorded vectors of texts.
     pub(super) fn embed(
         &self,
@@ -139,9 +158,14 @@ impl Replay {
     }
 
     fn find(&self, request: &ChatRequest) -> Option<&Entry> {
-        let key = request_key(request);
+        // The hash of a recorded request contains the name of its node as it was recorded.
+        let keys: Vec<(&str, String)> =
+            names_of(&request.caller).map(|it| (it, request_key(it, request))).collect();
         let text = joined(&request.messages);
-        let exact = |entry: &Entry| matches!(&entry.matcher, Matcher::Exact { key: known, .. } if *known == key);
+        let exact = |entry: &Entry| match &entry.matcher {
+            Matcher::Exact { key, .. } => keys.iter().any(|it| it.0 == entry.node && it.1 == *key),
+            Matcher::Content { .. } => false,
+        };
         let by_content = |entry: &Entry| match &entry.matcher {
             Matcher::Content { contains, lacks } => {
                 contains.iter().all(|part| text.contains(part))
@@ -149,13 +173,15 @@ impl Replay {
             }
             Matcher::Exact { .. } => false,
         };
-        self.take(request, &exact).or_else(|| self.take(request, &by_content))
+        // A line with the full name comes before those with the name of a node in several nested runs.
+        names_of(&request.caller)
+            .find_map(|it| self.take(it, &exact).or_else(|| self.take(it, &by_content)))
     }
 
     /// Returns the first matching entry that has not answered yet, or else the last one, and marks it.
-    fn take(&self, request: &ChatRequest, fits: &dyn Fn(&Entry) -> bool) -> Option<&Entry> {
+    fn take(&self, node: &str, fits: &dyn Fn(&Entry) -> bool) -> Option<&Entry> {
         let fitting: Vec<usize> = (0..self.entries.len())
-            .filter(|&at| self.entries[at].node == request.caller && fits(&self.entries[at]))
+            .filter(|&at| self.entries[at].node == node && fits(&self.entries[at]))
             .collect();
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let at = fitting.iter().find(|&&at| !used[at]).or(fitting.last()).copied()?;
@@ -168,7 +194,7 @@ impl Replay {
         let text = joined(&request.messages);
         self.entries
             .iter()
-            .filter(|entry| entry.node == request.caller)
+            .filter(|entry| names_of(&request.caller).any(|it| it == entry.node))
             .map(|entry| (entry.line, Difference::between(&entry.matcher, &text)))
             // On a tie the later one wins: it is more likely the one that was just added.
             .min_by_key(|(line, difference)| (difference.size, usize::MAX - line))
@@ -185,6 +211,11 @@ impl ChatModel for Replay {
     fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// Returns the names of a node in a recording: the full one, and those in the files that nested runs use.
+fn names_of(full_name: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(full_name), |it| Some(it.split_once('.')?.1))
 }
 
 /// The difference between an entry and a request it does not answer.

@@ -167,7 +167,7 @@ impl Excess<'_> {
             transcript.join("\n\n")
         );
         ChatRequest {
-            caller: ctx.node.to_string(),
+            caller: ctx.full_name().to_string(),
             key: format!("{}/compact", ctx.idempotency_key()),
             timeout: ctx.timeout,
             messages: vec![

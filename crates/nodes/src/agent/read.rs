@@ -51,8 +51,8 @@ struct AgentKeys {
     /// The path of the prompt. Default: `prompts/NODE.md`.
     prompt: Option<Either<PromptPath, PromptParts>>,
     /// The fields it writes. A model is asked for values of their types, and its answer is checked
-    /// against them.
-    writes: Either<FieldName, SomeOf<FieldName>>,
+    /// against them. `{ FIELD: one }` asks for one item of a list that grows.
+    writes: Either<Either<FieldName, SomeOf<FieldName>>, NamedMap<FieldName, WrittenPart>>,
     /// How often it may repair an invalid answer.
     repair: Option<Count>,
     /// The field with the messages of a conversation that it continues: it is sent them before its prompt, and
@@ -68,6 +68,11 @@ struct AgentKeys {
     folder: Option<FolderName>,
     /// Files and folders of `folder` that are written back if the program of the agent has changed them, in a sandbox.
     changes: Option<OneOrMany<Text>>,
+}
+
+graphrun_workflow::value_types! {
+    /// The part of a field that an agent gives: the whole value, or one item of a list that grows.
+    WrittenPart = {"type": "string", "examples": ["all", "one"]};
 }
 
 /// An agent for each value of an enum or a bool.
@@ -130,6 +135,8 @@ pub struct AgentSettings {
     pub on_overflow: OnOverflow,
     /// The fields its answer is written to; at least one.
     pub writes: Vec<ChannelName>,
+    /// The lists among them to which its answer adds exactly one item.
+    pub writes_one: Vec<ChannelName>,
     /// How often it may repair an invalid answer.
     pub repairs_max: u32,
     /// The conversation that it continues.
@@ -229,10 +236,7 @@ impl Kind for AgentKind {
         }
         let help = "name the field for its answer";
         let writes = reader.require("writes", help);
-        let writes = writes.map(|it| {
-            reader.report().refuse_empty(it, "`writes`", "a field, or a list of fields");
-            reader.channels(it, "`writes`")
-        });
+        let (writes, writes_one) = writes.map(|it| read_writes(reader, it)).unzip();
         let history = reader.get("history");
         let history =
             history.map(|it| History::read(reader, it, writes.as_deref().unwrap_or_default()));
@@ -258,7 +262,7 @@ impl Kind for AgentKind {
         let (on, agents) = chosen?;
         let prompt = reader.finish_prompt(prompt?);
         let again = again.map(|it| reader.finish_prompt(it));
-        let writes = writes?;
+        let (writes, writes_one) = writes.zip(writes_one)?;
         let attached = match attached {
             Some(attached) => attached?,
             None => Vec::new(),
@@ -283,6 +287,7 @@ impl Kind for AgentKind {
                 tool_choice: found.tool_choice,
                 on_overflow: found.on_overflow,
                 writes: writes.clone(),
+                writes_one: writes_one.clone(),
                 repairs_max: repair.unwrap_or(reader.defaults().repairs_max),
                 history: history.clone(),
                 attached: attached.clone(),
@@ -450,6 +455,38 @@ fn in_folder(program: &Program, folder: Option<&str>) -> Program {
         host.folder = Some(folder.to_owned());
     }
     program
+}
+
+/// Reads the fields that an agent writes, and those of them that are lists to which it adds one item.
+fn read_writes(reader: &mut NodeReader<'_>, yaml: &Yaml) -> (Vec<ChannelName>, Vec<ChannelName>) {
+    reader.report().refuse_empty(yaml, "`writes`", "a field, or a list of fields");
+    let Data::Map(entries) = &yaml.data else {
+        return (reader.channels(yaml, "`writes`"), Vec::new());
+    };
+    let (mut writes, mut writes_one) = (Vec::new(), Vec::new());
+    for Entry { key, value } in entries {
+        let Some(channel) = reader.channel(key) else { continue };
+        writes.push(channel.clone());
+        let Some(part) = reader.report().word(value, "a part of `writes`") else { continue };
+        match part.text.as_str() {
+            "one" if reader.is_list_that_grows(&channel) => writes_one.push(channel),
+            "one" => {
+                let message = format!("`{channel}` is not a list that grows");
+                let span = reader.report().span(&part.range);
+                let diagnostic = Diagnostic::error("GR022", message).at(span, "no item to add");
+                let help =
+                    format!("give it a reducer, such as `merge: append`, or `{channel}: all`");
+                reader.report().push(diagnostic.help(help));
+            }
+            "all" => (),
+            other => {
+                let message = format!("`{other}` is not a part of a field");
+                let help = "`one` is one item of a list that grows, `all` the whole value";
+                reader.report().bad_value(&part, message, help);
+            }
+        }
+    }
+    (writes, writes_one)
 }
 
 /// Reads the prompt of the first visit, and that of later ones if it differs.

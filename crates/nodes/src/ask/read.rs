@@ -9,11 +9,11 @@ use graphrun_core::{
     state::Type,
 };
 use graphrun_workflow::{
-    Prompt, Registry,
+    Expression, Prompt, Registry,
     kind::{
-        CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText,
-        Yaml, suggestion,
-        values::{FieldName, OneOrMany, Scalar, Template},
+        CacheRefusal, Computation, Data, Keys, Kind, MakeContext, NodeReader, NodeSettings,
+        SpannedText, Yaml, suggestion,
+        values::{Either, FieldName, OneOrMany, Scalar, Template},
         values_of,
     },
 };
@@ -32,8 +32,8 @@ struct AskKeys {
     ask: Template,
     /// The fields that are shown to the person.
     show: Option<OneOrMany<FieldName>>,
-    /// The answers to choose from.
-    choices: Option<OneOrMany<Scalar>>,
+    /// The answers to choose from: a list of two at least, or an expression that is a list of texts, such as `plan.options`.
+    choices: Option<Either<Scalar, Vec<Scalar>>>,
     /// The field that receives the answer.
     writes: Option<FieldName>,
 }
@@ -47,6 +47,8 @@ pub struct AskSettings {
     pub show: Vec<ChannelName>,
     /// The answers to choose from. If empty, every value that fits the written field is accepted.
     pub choices: Vec<String>,
+    /// The expression that gives the answers to choose from, in place of `choices`.
+    pub choice_list: Option<Expression>,
     /// The field the answer is written to.
     pub writes: Option<ChannelName>,
     /// How long the question waits for its answer.
@@ -78,11 +80,18 @@ impl Kind for AskKind {
         let show = show.map(|it| reader.channels(it, "`show`"));
         let writes = reader.get("writes").and_then(|it| reader.report().word(it, "`writes`"));
         let writes = writes.and_then(|it| reader.channel(&it));
-        let choices = reader.get("choices").map(|it| {
+        let choices = reader.get("choices");
+        let choice_list = choices.filter(|it| matches!(it.data, Data::Scalar { .. }));
+        let choice_list = choice_list.map(|it| read_choice_list(reader, it, writes.as_ref()));
+        let choices = choices.filter(|it| !matches!(it.data, Data::Scalar { .. })).map(|it| {
             reader.report().refuse_empty(it, "`choices`", "a list of answers");
             reader.report().words(it, "`choices`")
         });
         let choices = choices.unwrap_or_default();
+        if let [only] = choices.as_slice() {
+            let help = "name two at least, or write an expression without brackets that is a list of texts";
+            reader.report().bad_value(only, "`choices` leaves nothing to choose", help);
+        }
         let mut named = BTreeSet::new();
         for again in choices.iter().filter(|it| !named.insert(it.text.as_str())) {
             reader.report().named_twice(again, "`choices`");
@@ -94,6 +103,10 @@ impl Kind for AskKind {
             prompt: reader.finish_prompt(prompt?),
             show: show.unwrap_or_default(),
             choices: choices.into_iter().map(|it| it.text).collect(),
+            choice_list: match choice_list {
+                Some(list) => Some(list?),
+                None => None,
+            },
             writes,
             timeout: reader.timeout(),
         }))
@@ -114,11 +127,18 @@ impl NodeSettings for AskSettings {
     }
 
     fn failures(&self) -> Option<Vec<ErrorKind>> {
-        Some(self.timeout.map(|_| ErrorKind::Timeout).into_iter().collect())
+        let late = self.timeout.map(|_| ErrorKind::Timeout);
+        // A list without a text leaves nothing to choose.
+        let empty = self.choice_list.as_ref().map(|_| ErrorKind::Other);
+        Some(late.into_iter().chain(empty).collect())
     }
 
     fn choices(&self) -> Option<&[String]> {
         Some(&self.choices)
+    }
+
+    fn choice_list(&self) -> Option<&Expression> {
+        self.choice_list.as_ref()
     }
 
     /// It computes nothing: the values that a person sees do not decide the answer.
@@ -127,14 +147,48 @@ impl NodeSettings for AskSettings {
     }
 }
 
-fn check_choices(reader: &mut NodeReader<'_>, choices: &[SpannedText], channel: &ChannelName) {
-    let ty = reader.type_of(channel).clone();
-    let field = reader.schema().channel(channel.as_str());
-    let ty = match ty {
+/// Reads the expression of the answers to choose from; each of them must be a value of the written field.
+fn read_choice_list(
+    reader: &mut NodeReader<'_>,
+    yaml: &Yaml,
+    writes: Option<&ChannelName>,
+) -> Option<Expression> {
+    let word = yaml.word()?;
+    let is_plain = word.text.chars().all(|it| it.is_alphanumeric() || " _-".contains(it));
+    if is_plain && !reader.has_value(&word.text) {
+        let message = format!("`{}` is neither a list of answers nor a field", word.text);
+        let help = format!(
+            "write the answers as a list, `[{}, …]`, or name a field that is a list of texts",
+            word.text
+        );
+        reader.report().bad_value(&word, message, &help);
+        return None;
+    }
+    let list = reader.expression(yaml)?;
+    reader.expect_type(yaml, list.ty(), &Type::List(Box::new(Type::String)), "`choices`");
+    if let (Some(channel), Type::List(item)) = (writes, list.ty())
+        && !item.fits(&answer_type(reader, channel))
+        && item.fits(&Type::String)
+    {
+        let message =
+            format!("a choice is `{item}`, and `{channel}` is `{}`", reader.type_of(channel));
+        let span = reader.report().span(&yaml.range);
+        reader.report().push(Diagnostic::error("GR022", message).at(span, "another type"));
+    }
+    Some(list)
+}
+
+/// Returns the type of an answer that is written to a field.
+fn answer_type(reader: &NodeReader<'_>, channel: &ChannelName) -> Type {
+    match reader.type_of(channel).clone() {
         // Each answer is an item.
-        Type::List(item) if field.is_some_and(|it| it.reducer().grows_list()) => *item,
+        Type::List(item) if reader.is_list_that_grows(channel) => *item,
         ty => ty,
-    };
+    }
+}
+
+fn check_choices(reader: &mut NodeReader<'_>, choices: &[SpannedText], channel: &ChannelName) {
+    let ty = answer_type(reader, channel);
     for choice in choices {
         if Type::Enum(vec![choice.text.clone()]).fits(&ty) {
             continue;

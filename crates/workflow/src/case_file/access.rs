@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::{
-    graph::{Access, AccessSet, Edge, Fraction, Graph, Spread},
+    graph::{Access, AccessSet, Edge, Fraction, Graph, Scope, Spread},
     id::{ChannelName, NodeName},
 };
 
-use crate::{Workflow, kind::Computation};
+use crate::{Expression, Workflow, kind::Computation};
 
 /// The longest path into a field that is kept. A deeper path counts as this prefix of it.
 const PATH_MAX: usize = 8;
@@ -24,6 +24,8 @@ pub struct ComputedField {
     pub from: AccessSet,
     /// Whether the value is a plain copy.
     pub is_copy: bool,
+    /// The expression, and the used workflows that it stands in.
+    value: Option<(Expression, Vec<Scope>)>,
 }
 
 /// The fields collected so far, each part of the state once with all its comparisons.
@@ -69,6 +71,12 @@ pub fn accesses(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
         .flat_map(|it| it.fields)
         .map(|it| Access { is_whole: true, item_parts: None, ..it })
         .collect();
+    // A person can only answer with one of these.
+    for definition in workflow.nodes.values() {
+        let choices = definition.settings.choice_list().map(Expression::access_set);
+        let scoped = |it| definition.scopes.iter().fold(it, |it, scope| scope.access_set(it));
+        choices.into_iter().for_each(|it| open.extend(scoped(it)));
+    }
     let computed = computed(workflow, graph);
     let mut found = AccessMap::default();
     loop {
@@ -98,12 +106,13 @@ pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<ComputedField> {
     let mut computed = Vec::new();
     for (name, definition) in &workflow.nodes {
         let parts = definition.settings.computes().unwrap_or_default();
-        for Computation { to, from, is_copy } in parts {
+        for Computation { to, from, is_copy, value } in parts {
             let to = definition.scopes.iter().fold(to, |it, scope| scope.channel_name(&it));
             let from = definition.scopes.iter().fold(from, |it, scope| scope.access_set(it));
             let channel = graph.schema.channel(to.as_str());
             let is_copy = is_copy && channel.is_some_and(|it| it.reducer().is_replace());
-            computed.push(ComputedField { node: name.clone(), to, from, is_copy });
+            let value = value.map(|it| (it, definition.scopes.clone()));
+            computed.push(ComputedField { node: name.clone(), to, from, is_copy, value });
         }
     }
     computed
@@ -116,7 +125,13 @@ impl ComputedField {
             // It is present, independent of its inputs.
             return AccessSet::default();
         }
-        let mut behind = self.from.clone();
+        let part = self.value.as_ref().filter(|_| !self.is_copy && !seen.path.is_empty());
+        let part = part.map(|(value, scopes)| {
+            let of = value.access_set_of(&seen.path);
+            scopes.iter().fold(of, |it, scope| scope.access_set(it))
+        });
+        let is_part = part.is_some();
+        let mut behind = part.unwrap_or_else(|| self.from.clone());
         behind.item_numbers.extend(&seen.numbers);
         behind.item_fractions.extend(&seen.fractions);
         behind.item_texts.extend(seen.texts.iter().cloned());
@@ -134,7 +149,7 @@ impl ComputedField {
                     it.path.truncate(PATH_MAX);
                 }
             } else {
-                it.is_whole |= seen.is_whole || !seen.path.is_empty();
+                it.is_whole |= seen.is_whole || !seen.path.is_empty() && !is_part;
             }
         }
         behind

@@ -170,6 +170,8 @@ impl<'a> Reading<'a> {
         written: &[ChannelName],
     ) -> Option<Update> {
         let schema = self.graph.schema.clone();
+        let NodeDescription { contract, writes_always, writes_one, .. } =
+            self.graph.nodes[node].node.describe();
         let mut update = Update::default();
         let mut fits = true;
         for Entry { key, value } in entries {
@@ -179,13 +181,16 @@ impl<'a> Reading<'a> {
                 continue;
             };
             let Some(channel) = schema.channel(name.as_str()) else { continue };
-            match self.written(channel, value) {
+            let written = if writes_one.contains(name) {
+                self.written_item(node, channel, value)
+            } else {
+                self.written(channel, value)
+            };
+            match written {
                 Some(value) => update = update.write(name.clone(), value),
                 None => fits = false,
             }
         }
-        let NodeDescription { contract, writes_always, .. } =
-            self.graph.nodes[node].node.describe();
         let always = writes_always.or(contract.writes).unwrap_or_default();
         for name in written.iter().filter(|it| always.contains(it)) {
             let names = |key: &str| key == name.as_str() || is_short_for(key, name);
@@ -198,7 +203,8 @@ impl<'a> Reading<'a> {
                 update = update.write(name.clone(), turn);
                 continue;
             }
-            match self.guessed(channel, &key.range) {
+            let size = writes_one.contains(name).then_some(1);
+            match self.guessed(channel, size, &key.range) {
                 Some(value) => update = update.write(name.clone(), value),
                 None => fits = false,
             }

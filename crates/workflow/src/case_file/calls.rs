@@ -11,6 +11,7 @@ use super::{Answer, read::Reading};
 use crate::{
     format::CallKeys,
     reader::{Data, Entry, SpannedText, Yaml},
+    report::suggestion,
     shape::Section,
     types::value_of,
 };
@@ -22,6 +23,8 @@ pub struct ScriptedAgent {
     pub rounds: Vec<Vec<ScriptedCall>>,
     /// The fields of its last answer.
     pub answer: Update,
+    /// The lists to which this answer adds exactly one item.
+    pub writes_one: Vec<ChannelName>,
 }
 
 /// A call of a tool.
@@ -33,9 +36,24 @@ pub struct ScriptedCall {
     pub tool: String,
     /// The arguments.
     pub input: Value,
-    /// The result, or the message of the error.
+    /// The result, or the message of the error. Nothing reads that of a rejected call.
     pub result: Result<Value, String>,
+    /// The answer to the question whether the call may be made.
+    pub answer: Option<Value>,
 }
+
+impl ScriptedCall {
+    /// Returns whether a person rejects it.
+    pub fn is_rejected(&self) -> bool {
+        self.answer.as_ref().is_some_and(|it| it["decision"] == REJECT)
+    }
+}
+
+/// The decision of a person after which a call is not made.
+const REJECT: &str = "reject";
+
+/// The decisions of a person about a call.
+const DECISIONS: [&str; 3] = ["approve", "approve_for_run", REJECT];
 
 impl Reading<'_> {
     /// Reads an answer with `calls`.
@@ -63,7 +81,8 @@ impl Reading<'_> {
         let rounds: Vec<Option<Vec<ScriptedCall>>> =
             items.iter().map(|it| self.round(it)).collect();
         let rounds = rounds.into_iter().collect::<Option<_>>()?;
-        Some(Answer::Calls(ScriptedAgent { rounds, answer: answer? }.into()))
+        let writes_one = self.graph.nodes[node].node.describe().writes_one;
+        Some(Answer::Calls(ScriptedAgent { rounds, answer: answer?, writes_one }.into()))
     }
 
     fn round(&mut self, yaml: &Yaml) -> Option<Vec<ScriptedCall>> {
@@ -88,17 +107,50 @@ impl Reading<'_> {
             Some(yaml) => value(yaml)?,
             None => json!({}),
         };
+        let answer = match section.get("answer") {
+            Some(yaml) => Some(self.decision(yaml)?),
+            None => None,
+        };
+        let is_rejected = answer.as_ref().is_some_and(|it| it["decision"] == REJECT);
+        let mut value = |yaml: &Yaml| value_of(&mut self.report, yaml, &Type::Any);
         let result = match (section.get("result"), section.get("fail")) {
-            (Some(result), None) => Ok(value(result)?),
-            (None, Some(fail)) => Err(self.report.word(fail, "`fail`")?.text),
-            (result, _) => {
-                let both = if result.is_some() { "a result, and it fails" } else { "no result" };
-                let message = format!("the call of `{}` has {both}", tool.text);
+            (None, None) if is_rejected => Ok(Value::Null),
+            (Some(result), None) if !is_rejected => Ok(value(result)?),
+            (None, Some(fail)) if !is_rejected => Err(self.report.word(fail, "`fail`")?.text),
+            (result, fail) => {
+                let what = match (result, fail) {
+                    (Some(_), Some(_)) => "has a result, and it fails",
+                    (None, None) => "has no result",
+                    _ => "is rejected, so it has no result",
+                };
+                let message = format!("the call of `{}` {what}", tool.text);
                 let diagnostic = Diagnostic::error("GR081", message).at(Some(span), "this call");
-                self.report.push(diagnostic.help("give it a `result`, or the message of a `fail`"));
+                let help = "give it a `result`, or the message of a `fail`, or `answer: reject`";
+                self.report.push(diagnostic.help(help));
                 return None;
             }
         };
-        Some(ScriptedCall { span, tool: tool.text, input, result })
+        Some(ScriptedCall { span, tool: tool.text, input, result, answer })
+    }
+
+    /// Reads the decision about a call. The question itself checks the rest of the answer.
+    fn decision(&mut self, yaml: &Yaml) -> Option<Value> {
+        let decision = match &yaml.data {
+            Data::Map(_) => yaml.get("decision").unwrap_or(yaml),
+            _ => yaml,
+        };
+        let word = self.report.word(decision, "`answer`")?;
+        if !DECISIONS.contains(&word.text.as_str()) {
+            let message = format!("`{}` is no decision about a call", word.text);
+            let span = self.report.span(&word.range);
+            let diagnostic = Diagnostic::error("GR081", message).at(span, "no such decision");
+            let help = suggestion(&word.text, DECISIONS);
+            self.report.push(Diagnostic { help, ..diagnostic });
+            return None;
+        }
+        match &yaml.data {
+            Data::Map(_) => value_of(&mut self.report, yaml, &Type::Any),
+            _ => Some(json!({ "decision": word.text })),
+        }
     }
 }

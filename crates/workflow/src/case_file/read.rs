@@ -226,7 +226,21 @@ impl Reading<'_> {
             .check_file(word.text.as_ref())
             .map_err(|error| format!("the recording `{}` cannot be replayed: {error}", word.text));
         match checked.and_then(|()| Replay::load(&path).map_err(|it| it.to_string())) {
-            Ok(_) => Some(path),
+            Ok(replay) => {
+                for (node, line) in replay.nodes() {
+                    if !has_node(&self.workflow.nested, self.graph.nodes.keys(), node) {
+                        let message = format!(
+                            "line {line} of `{}` names `{node}`, which is no node",
+                            word.text
+                        );
+                        let diagnostic = Diagnostic::warning("GR085", message);
+                        let diagnostic = diagnostic.at(self.report.span(&word.range), "never used");
+                        let help = "a node of a nested run is named behind the node that runs it: `each.write`";
+                        self.report.push(diagnostic.help(help));
+                    }
+                }
+                Some(path)
+            }
             Err(error) => {
                 let span = self.report.span(&word.range);
                 let diagnostic = Diagnostic::error("GR085", error);
@@ -254,6 +268,20 @@ impl Reading<'_> {
         self.report.unknown("GR010", "node", word, self.graph.nodes.keys().map(NodeName::as_str));
         None
     }
+}
+
+/// Returns whether a name is that of a node, in the whole run or in the file of a nested run.
+fn has_node<'n>(
+    nested: &BTreeMap<NodeName, Workflow>,
+    mut nodes: impl Iterator<Item = &'n NodeName>,
+    name: &str,
+) -> bool {
+    let is_inner = |(outer, workflow): (&NodeName, &Workflow)| {
+        let inner = name.strip_prefix(outer.as_str()).and_then(|it| it.strip_prefix('.'));
+        let has = |it: &str| has_node(&workflow.nested, workflow.nodes.keys(), it);
+        has(name) || inner.is_some_and(has)
+    };
+    nodes.any(|it| it.as_str() == name) || nested.iter().any(is_inner)
 }
 
 /// Returns the time at which a case runs that names none.

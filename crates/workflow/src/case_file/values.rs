@@ -6,7 +6,7 @@ use std::ops::Range;
 use graphrun_core::{
     diagnostic::Diagnostic,
     graph::Access,
-    id::ChannelName,
+    id::{ChannelName, NodeName},
     state::{Channel, Record, Type, complete, smallest, validator_for},
 };
 use serde_json::Value;
@@ -31,15 +31,44 @@ impl Reading<'_> {
         self.check_fit(channel, &value, yaml).then_some(value)
     }
 
-    /// Returns the smallest value of a field that a case leaves out; reported if the field decides a route.
-    pub(super) fn guessed(&mut self, channel: &Channel, at: &Range<usize>) -> Option<Value> {
+    /// Reads the one item that a node adds to a list.
+    pub(super) fn written_item(
+        &mut self,
+        node: &NodeName,
+        channel: &Channel,
+        yaml: &Yaml,
+    ) -> Option<Value> {
+        let value = self.written(channel, yaml)?;
+        let count = value.as_array().map_or(1, Vec::len);
+        if count != 1 {
+            let message =
+                format!("`{node}` adds one item to `{}`, and this is {count}", channel.name());
+            let diagnostic = Diagnostic::error("GR081", message);
+            self.report.push(diagnostic.at(self.report.span(&yaml.range), "not one item"));
+            return None;
+        }
+        Some(value)
+    }
+
+    /// Returns the smallest value of a field that a case leaves out, or the smallest list of a size; reported if the
+    /// field decides a route.
+    pub(super) fn guessed(
+        &mut self,
+        channel: &Channel,
+        size: Option<u64>,
+        at: &Range<usize>,
+    ) -> Option<Value> {
         let name = channel.name();
         let looked_at = self.accesses.iter().any(|it| it.channel == *name && !it.is_presence);
         if looked_at {
             self.report_unsaid(&[name.to_string()], at);
             return None;
         }
-        match smallest(channel.schema()) {
+        let mut schema = channel.schema().clone();
+        if let Some(size) = size {
+            schema["minItems"] = size.into();
+        }
+        match smallest(&schema) {
             Ok(value) => Some(value),
             Err(problem) => {
                 let message = format!("no value for `{name}` can be generated: {problem}");

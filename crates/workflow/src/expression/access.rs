@@ -37,6 +37,45 @@ pub(super) fn access_set(root: &Node, reads: &[ChannelName], item: Option<&str>)
     set
 }
 
+/// Returns an expression for a part of the value of another one.
+pub(super) fn part_of(node: &Node, path: &[String]) -> Node {
+    let Some((name, rest)) = path.split_first() else { return node.clone() };
+    let kind = match &node.kind {
+        NodeKind::If(parts) => {
+            let [condition, then, otherwise] = parts.as_ref();
+            let parts = [condition.clone(), part_of(then, path), part_of(otherwise, path)];
+            NodeKind::If(Box::new(parts))
+        }
+        NodeKind::Record(_, fields) => {
+            return match fields.iter().find(|it| it.name == *name) {
+                Some(field) => part_of(&field.value, rest),
+                None => Node { kind: NodeKind::Literal(Value::Null), range: node.range.clone() },
+            };
+        }
+        _ => {
+            let field = NodeKind::Field(Box::new(node.clone()), name.clone());
+            return part_of(&Node { kind: field, range: node.range.clone() }, rest);
+        }
+    };
+    Node { kind, range: node.range.clone() }
+}
+
+/// Returns the list of which an expression reads a part of one item, with the names of this part.
+fn item_of_list(node: &Node) -> Option<(&Node, Vec<String>)> {
+    match &node.kind {
+        NodeKind::Field(of, name) => {
+            let (list, mut names) = item_of_list(of)?;
+            names.push(name.clone());
+            Some((list, names))
+        }
+        NodeKind::Index(list, _) => list.path().map(|_| (&**list, Vec::new())),
+        NodeKind::Call(function, arguments) if matches!(function.name, "first" | "last") => {
+            arguments[0].path().map(|_| (&arguments[0], Vec::new()))
+        }
+        _ => None,
+    }
+}
+
 /// Returns whether an expression divides by a value that may be zero.
 fn divides(node: &Node) -> bool {
     let by_zero = |it: &Node| match &it.kind {
@@ -186,6 +225,7 @@ impl Looker<'_> {
                     self.look(it, true);
                 }
             }
+            NodeKind::Index(..) if item_of_list(node).is_some() => self.path(node, true, false),
             NodeKind::Call(..) | NodeKind::List(_) | NodeKind::Record(..) | NodeKind::Index(..) => {
                 node.parts().into_iter().for_each(|it| self.look(it, true));
             }
@@ -209,8 +249,7 @@ impl Looker<'_> {
 
     fn path(&mut self, node: &Node, is_whole: bool, is_presence: bool) {
         let Some(path) = node.path() else {
-            // A field of a computed value.
-            return node.parts().into_iter().for_each(|it| self.look(it, true));
+            return self.computed_path(node, is_presence);
         };
         let mut names = path.split('.').map(str::to_owned);
         let first = names.next().unwrap_or_default();
@@ -226,6 +265,32 @@ impl Looker<'_> {
         let path = names.collect();
         let access = Access { path, is_whole, is_presence, ..Access::whole(channel) };
         self.set.fields.push(access);
+    }
+
+    /// Records the accesses of a field of a computed value. Of an item of a list, only the named part matters.
+    fn computed_path(&mut self, node: &Node, is_presence: bool) {
+        let Some((list, part)) = item_of_list(node) else {
+            return node.parts().into_iter().for_each(|it| self.look(it, true));
+        };
+        let mut of = node;
+        while let NodeKind::Field(inner, _) = &of.kind {
+            of = inner;
+        }
+        if let NodeKind::Index(_, index) = &of.kind {
+            self.look(index, true);
+        }
+        self.look(list, true);
+        let parts = match (part.is_empty(), is_presence) {
+            // The length alone tells whether the item is there.
+            (true, true) => Some(Vec::new()),
+            (true, false) => None,
+            (false, _) => Some(vec![part]),
+        };
+        if list.path().is_some_and(|it| self.is_last(&it))
+            && let Some(access) = self.set.fields.last_mut()
+        {
+            access.item_parts = parts;
+        }
     }
 
     fn literal(&mut self, value: &Value) {
@@ -288,6 +353,11 @@ mod tests {
             (
                 "user_stories.exists(s, s == candidate)",
                 "user_stories.*(*) [] [], candidate.* [] []",
+            ),
+            ("user_stories.first().title == 'a'", "user_stories.*(title) [] [\"a\"]"),
+            (
+                "has(user_stories[0]) && user_stories[0].by.hard",
+                "user_stories.*() [0, 0] [], user_stories.*(by.hard) [0, 0] []",
             ),
             ("'x' in user_stories", "user_stories.* [] [\"x\"]"),
             ("review.verdict in ['a', 'b']", "review.verdict [] [\"a\", \"b\"]"),

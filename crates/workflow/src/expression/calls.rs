@@ -57,9 +57,14 @@ fn call_of(function: &'static Function, mut arguments: Vec<Node>) -> Parsed<Opti
     for (parameter, argument) in function.parameters.iter().zip(&mut arguments) {
         let kind = match (&parameter.takes, &argument.kind) {
             (Takes::Path, _) if argument.span().is_some() => continue,
-            (Takes::Value { .. } | Takes::Condition | Takes::Expression | Takes::Key, _) => {
-                continue;
-            }
+            (
+                Takes::Value { .. }
+                | Takes::Condition
+                | Takes::Expression
+                | Takes::Key
+                | Takes::Order,
+                _,
+            ) => continue,
             (Takes::NodeName, NodeKind::Literal(Value::String(name))) => {
                 NodeKind::NodeName(name.clone())
             }
@@ -101,6 +106,9 @@ fn compiled(pattern: &str, range: &Range<usize>) -> Parsed<Pattern> {
 fn other_name<'f>(name: &str, known: impl Iterator<Item = &'f str>) -> String {
     if name == "includes" {
         return "write `item in items`, or `text.contains(\"part\")`".to_owned();
+    }
+    if matches!(name, "default" | "orValue" | "orDefault" | "coalesce" | "ifNull") {
+        return "write `has(x) ? x : other`".to_owned();
     }
     // A function that is called as a method, or a method as a function.
     let same = || Function::all().iter().find(|it| it.name == name);

@@ -159,7 +159,7 @@ impl ExpressionChecker<'_> {
             NodeKind::If(parts) => {
                 let ty = self.conditional(parts, &node.range, |it, part| it.maybe(part, expected));
                 self.note(node, &ty);
-                self.types_here.insert((node.range.start, node.range.end), ty.clone());
+                self.types_here.insert(node.place(), ty.clone());
                 ty
             }
             _ => self.ty(node, expected),
@@ -182,9 +182,12 @@ impl ExpressionChecker<'_> {
     /// Returns the type of a value that may be absent, except that both parts of `? :` must be present.
     pub(super) fn ty(&mut self, node: &Node, expected: Option<&Type>) -> Type {
         let ty = self.found(node, expected);
+        if matches!(expected.map(Type::required), Some(Type::Float(_))) {
+            self.keep_fraction(node, &ty);
+        }
         self.note(node, &ty);
         let ty = self.narrowed(node, ty);
-        self.types_here.insert((node.range.start, node.range.end), ty.clone());
+        self.types_here.insert(node.place(), ty.clone());
         ty
     }
 
@@ -205,7 +208,7 @@ impl ExpressionChecker<'_> {
             }
             ty => ty.clone(),
         };
-        self.types.insert((node.range.start, node.range.end), ty);
+        self.types.insert(node.place(), ty);
     }
 
     /// Returns the range of a computed number everywhere, by those of its parts.
@@ -333,7 +336,10 @@ impl ExpressionChecker<'_> {
             }
             let known = schema.channels().iter().map(|it| it.name().as_str());
             let known = known.chain(self.variables.iter().map(|(it, _)| it.as_str()));
-            let help = Fact::meant_by(name).or_else(|| suggestion(name, known));
+            let lower = name.to_ascii_lowercase();
+            let literal = matches!(lower.as_str(), "true" | "false");
+            let literal = literal.then(|| format!("write `{lower}`"));
+            let help = literal.or_else(|| Fact::meant_by(name)).or_else(|| suggestion(name, known));
             self.problem(
                 "GR021",
                 range,
@@ -399,7 +405,10 @@ impl ExpressionChecker<'_> {
             }),
             _ => {
                 let message = format!("{} has no fields", describe(ty));
-                self.problem("GR021", &span, message, "no field");
+                let is_size = matches!(name, "length" | "len" | "size" | "count");
+                let help = (is_size && matches!(ty, Type::List(_) | Type::String))
+                    .then(|| format!("write `{of}.size()`"));
+                self.problem("GR021", &span, message, "no field").help = help;
                 Type::Any
             }
         }
@@ -493,6 +502,7 @@ impl ExpressionChecker<'_> {
         self.condition(condition);
         let then = self.knowing(condition, true, |it| check(it, then_node));
         let otherwise = self.knowing(condition, false, |it| check(it, otherwise_node));
+        self.keep_fractions([(then_node, &then), (otherwise_node, &otherwise)]);
         if otherwise_node.is_empty_list() && is_list(&then) {
             return then;
         }
@@ -542,6 +552,12 @@ impl ExpressionChecker<'_> {
                     let is_text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
                     self.taken(argument, "a text", is_text)
                 }
+                (Takes::Order, _) => {
+                    let has_order = |it: &Type| {
+                        it.is_number() || matches!(it, Type::String | Type::Enum(_) | Type::Date)
+                    };
+                    self.taken(argument, "a number or a text", has_order)
+                }
                 (Takes::Pattern, NodeKind::Pattern(pattern)) => pattern.groups_type(),
                 (_, NodeKind::NodeName(name)) => {
                     if function.name == "usage" {
@@ -556,6 +572,9 @@ impl ExpressionChecker<'_> {
                 }
                 (Takes::NodeName | Takes::Pattern | Takes::Variable, _) => Type::String,
             });
+        }
+        if let ([a, b], [a_type, b_type], "min" | "max") = (arguments, &types[..], function.name) {
+            self.keep_fractions([(a, a_type), (b, b_type)]);
         }
         self.facts.time |= function.name == "now";
         self.variables.truncate(bound);

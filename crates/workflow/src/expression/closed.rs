@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     EvaluateError, ExpressionView,
-    evaluate::{Absent, Settings, WholeNumbers, evaluate_owned},
+    evaluate::{Absent, NumberPlaces, Settings, evaluate_owned},
     syntax::{Node, NodeKind, Operator},
 };
 use crate::report::Problem;
@@ -23,9 +23,9 @@ pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError
     let (trigger, facts) = (&Trigger::Start, &RunFacts::default());
     let (state, visits) = (&state, &visits);
     let view = ExpressionView { state, visits, item: None, output_dir: None, trigger, facts };
-    // No literal of a whole number is written with a point.
-    let whole = &WholeNumbers::new();
-    let settings = Settings { item: None, variable: None, whole, absent: Absent::IsNull };
+    // No literal of a whole number is written with a point, and each literal of a float is.
+    let numbers = &NumberPlaces::default();
+    let settings = Settings { item: None, variable: None, numbers, absent: Absent::IsNull };
     Some(evaluate_owned(root, &view, settings))
 }
 

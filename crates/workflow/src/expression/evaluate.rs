@@ -21,15 +21,19 @@ use crate::{
 /// A value with the name of its variable, if there is one.
 type Named<'a> = Option<(&'a str, &'a Value)>;
 
-/// The places of the parts whose type is a whole number.
-pub(super) type WholeNumbers = BTreeSet<(usize, usize)>;
+/// The places of the parts whose type is a number. JSON may write a whole number as `7.0`, and a float as `7`.
+#[derive(Debug, Default)]
+pub(super) struct NumberPlaces {
+    pub(super) whole: BTreeSet<(usize, usize)>,
+    pub(super) float: BTreeSet<(usize, usize)>,
+}
 
 /// What an expression reads besides the view, and how it is evaluated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings<'a> {
     pub(super) item: Named<'a>,
     pub(super) variable: Named<'a>,
-    pub(super) whole: &'a WholeNumbers,
+    pub(super) numbers: &'a NumberPlaces,
     pub(super) absent: Absent,
 }
 
@@ -53,7 +57,7 @@ pub(super) fn evaluate(
 pub(super) fn evaluate_owned(
     root: &Node,
     view: &ExpressionView<'_>,
-    Settings { item, variable, whole, absent }: Settings<'_>,
+    Settings { item, variable, numbers, absent }: Settings<'_>,
 ) -> Result<Value, EvaluateError> {
     // The item hides its position, and a field of the state with this name does, too.
     let index = view.facts.item_index.filter(|_| view.state.schema().channel(INDEX).is_none());
@@ -62,7 +66,7 @@ pub(super) fn evaluate_owned(
     let variable = variable.map(|(name, value)| (name, Cow::Borrowed(value)));
     let variables = index.into_iter().chain(item).chain(variable).collect();
     let mut evaluation =
-        Evaluation { view: *view, variables, whole, meter: ExpressionMeter::default() };
+        Evaluation { view: *view, variables, numbers, meter: ExpressionMeter::default() };
     match absent {
         Absent::IsNull => Ok(evaluation.owned_if_present(root)?.unwrap_or_default()),
         Absent::IsError => evaluation.owned(root),
@@ -79,7 +83,7 @@ pub(super) enum Absent {
 pub(super) struct Evaluation<'a> {
     view: ExpressionView<'a>,
     variables: Vec<(&'a str, Cow<'a, Value>)>,
-    whole: &'a WholeNumbers,
+    numbers: &'a NumberPlaces,
     meter: ExpressionMeter,
 }
 
@@ -105,7 +109,7 @@ impl<'a> Evaluation<'a> {
     fn if_present(&mut self, node: &'a Node) -> Evaluated<Option<Cow<'a, Value>>> {
         let found = self.if_present_as_written(node)?;
         let is_float = found.as_deref().is_some_and(Value::is_f64);
-        if is_float && self.whole.contains(&(node.range.start, node.range.end)) {
+        if is_float && self.numbers.whole.contains(&node.place()) {
             return Ok(found.map(|it| values::int(&it).map_or(it, Cow::Owned)));
         }
         Ok(found)
@@ -240,7 +244,16 @@ impl<'a> Evaluation<'a> {
             Operator::In => self.contained(left, right)?,
             Operator::Add => return self.sum(left, right),
             Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Remainder => {
+                let parts = [left, right];
                 let (left, right) = (self.number(left, symbol)?, self.number(right, symbol)?);
+                // A field of floats may hold `7`, and its half is `3.5`.
+                let is_float = |it: &Node| self.numbers.float.contains(&it.place());
+                let left = match operator {
+                    Operator::Divide if parts.into_iter().any(is_float) => {
+                        Numeric::Float(left.as_float())
+                    }
+                    _ => left,
+                };
                 return arithmetic(operator, left, right);
             }
         };
@@ -471,6 +484,11 @@ impl<'a> Items<'_, 'a> {
         let value = evaluate(self.evaluation);
         let item = self.evaluation.variables.pop();
         Ok(item.map(|(_, item)| item).zip(Some(value?)))
+    }
+
+    /// Returns the items in the order of the numbers or texts that they have been given.
+    pub(super) fn sorted(self, keyed: Vec<(Value, Value)>) -> Evaluated<Value> {
+        values::sort_by_key(self.function, keyed, &mut self.evaluation.meter)
     }
 
     /// Returns an item for a new list.

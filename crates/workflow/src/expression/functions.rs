@@ -71,6 +71,8 @@ pub(super) enum Takes {
     Expression,
     /// A text of the item, which names it.
     Key,
+    /// A number or a text of the item, which gives its place.
+    Order,
 }
 
 /// The evaluation of a function.
@@ -100,6 +102,13 @@ const WHOLE: Parameter = Parameter {
 const NUMBER: Parameter = Parameter {
     name: "number",
     takes: Takes::Value { noun: "a number", includes: Type::is_number },
+};
+const TEXT_OR_NUMBER: Parameter = Parameter {
+    name: "value",
+    takes: Takes::Value {
+        noun: "a text or a number",
+        includes: |it| it.is_number() || is_text(it),
+    },
 };
 const VARIABLE: Parameter = Parameter { name: "x", takes: Takes::Variable };
 const RECORD: Parameter = Parameter {
@@ -398,6 +407,31 @@ static FUNCTIONS: &[Function] = &[
         ..Function::OF_TEXT
     },
     Function {
+        name: "upper",
+        about: "The text in upper-case letters.",
+        example: "title.upper()",
+        aliases: &["upperAscii", "toUpperCase", "uppercase", "upcase"],
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::text(&arguments.text(0)?.to_uppercase(), meter)
+        }),
+        ..Function::OF_TEXT
+    },
+    Function {
+        name: "replace",
+        about: "The text with another one in place of each occurrence of a part.",
+        example: "title.replace(\"-\", \" \")",
+        aliases: &["replaceAll", "sub", "gsub"],
+        parameters: &[
+            TEXT,
+            Parameter { name: "part", ..TEXT },
+            Parameter { name: "other", ..TEXT },
+        ],
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::replace(arguments.text(0)?, arguments.text(1)?, arguments.text(2)?, meter)
+        }),
+        ..Function::OF_TEXT
+    },
+    Function {
         name: "join",
         about: "The texts of the list as one, with the separator between them.",
         example: "items.map(item, item.title).join(\", \")",
@@ -485,6 +519,31 @@ static FUNCTIONS: &[Function] = &[
             },
         }],
         value: FunctionValue::OfValues(|arguments, meter| values::sort(arguments.list(0)?, meter)),
+        ..Function::OF_LIST
+    },
+    Function {
+        name: "sortBy",
+        about: "The items in ascending order of a number or a text of each; equal ones keep their order. The last item has the largest one.",
+        example: "items.sortBy(item, item.title)",
+        aliases: &["sort_by", "orderBy", "order_by", "maxBy", "max_by", "minBy", "min_by"],
+        parameters: &[LIST, VARIABLE, Parameter { name: "key", takes: Takes::Order }],
+        value: FunctionValue::OfItems(|mut items| {
+            let mut keyed = Vec::new();
+            while let Some((item, key)) = items.next_value()? {
+                keyed.push((key, items.copy(item)?));
+            }
+            items.sorted(keyed)
+        }),
+        ..Function::OF_LIST
+    },
+    Function {
+        name: "reverse",
+        about: "The items from the last to the first.",
+        example: "items.reverse()",
+        aliases: &["reversed"],
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::reverse(arguments.list(0)?, meter)
+        }),
         ..Function::OF_LIST
     },
     Function {
@@ -604,19 +663,28 @@ static FUNCTIONS: &[Function] = &[
         example: "has(int(title))",
         aliases: &["parseInt", "number", "toInt"],
         style: Style::Function,
-        parameters: &[Parameter {
-            name: "value",
-            takes: Takes::Value {
-                noun: "a text or a number",
-                includes: |it| it.is_number() || is_text(it),
-            },
-        }],
+        parameters: &[TEXT_OR_NUMBER],
         result: |types| match &types[0] {
             Type::Any => Type::Any,
             number if number.is_number() => ranges::whole_part(number),
             _ => Type::INT.optional(),
         },
         value: FunctionValue::OfValues(|arguments, _| values::int(arguments.value(0))),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "float",
+        about: "The number with a fraction that a text shows, absent if it shows none; of a whole number, the same number. `float(a) / b` keeps the fraction.",
+        example: "float(items.size()) / 2",
+        aliases: &["double", "toFloat", "parseFloat"],
+        style: Style::Function,
+        parameters: &[TEXT_OR_NUMBER],
+        result: |types| match types[0].range() {
+            Some(range) => Type::Float(range),
+            None if types[0] == Type::Any => Type::Any,
+            None => Type::FLOAT.optional(),
+        },
+        value: FunctionValue::OfValues(|arguments, _| values::float(arguments.value(0))),
         ..Function::QUESTION
     },
 ];
@@ -678,12 +746,13 @@ impl Takes {
             Self::Condition => "a condition",
             Self::Expression => "an expression",
             Self::Key => "a text of the item",
+            Self::Order => "a number or a text of the item",
         }
     }
 
     /// Returns whether every evaluation of the function evaluates the argument, and needs its value.
     pub(super) fn is_always_evaluated(&self) -> bool {
-        !matches!(self, Self::Path | Self::Condition | Self::Expression | Self::Key)
+        !matches!(self, Self::Path | Self::Condition | Self::Expression | Self::Key | Self::Order)
     }
 }
 

@@ -33,7 +33,7 @@ impl ExpressionChecker<'_> {
         // A proved comparison has been evaluated, so the ranges hold that were known there.
         let (types, mut learned) = (&self.types_here, Vec::new());
         let mut excluded = Vec::new();
-        let ty = |of: &Node| types.get(&(of.range.start, of.range.end)).map(Type::required);
+        let ty = |of: &Node| types.get(&of.place()).map(Type::required);
         known::learn(condition, outcome, &mut |proved| {
             let of = |node: &Node, ty: &Type, operator, than| {
                 let range = ranges::compared(operator, than);
@@ -186,7 +186,7 @@ impl ExpressionChecker<'_> {
 
     /// Returns the type of a part where it has been checked.
     fn type_here(&self, part: &Node) -> Option<&Type> {
-        self.types_here.get(&(part.range.start, part.range.end))
+        self.types_here.get(&part.place())
     }
 
     /// Returns whether a part is a list without items that may be null.
@@ -206,14 +206,16 @@ impl ExpressionChecker<'_> {
                 self.learn_ranges(&condition, true);
             }
             // They keep items, or leave some out.
-            ("sort" | "distinct" | "slice", [list, ..]) => self.learn_filtered(list, variable),
+            ("sort" | "sortBy" | "reverse" | "distinct" | "slice", [list, ..]) => {
+                self.learn_filtered(list, variable)
+            }
             _ => (),
         }
     }
 
     /// Returns the type of a part that has been checked, without null.
     pub(super) fn noted(&self, part: &Node) -> Option<&Type> {
-        self.types.get(&(part.range.start, part.range.end)).map(Type::required)
+        self.types.get(&part.place()).map(Type::required)
     }
 
     /// Returns whether a part is a map that may have a key whose value is null.

@@ -106,7 +106,11 @@ fn text(source: &str, at: usize, quote: char) -> Result<(Token, usize), Problem>
 fn symbol(source: &str, at: usize, next: char) -> Result<(Token, usize), Problem> {
     if ["{{", "{%"].iter().any(|it| source[at..].starts_with(it)) {
         let found = problem(at..at + 2, "an expression is not a template", "starts here");
-        return Err(found.help("remove the braces; a record is written `{ field: value }`"));
+        let help = match of_template(source) {
+            Some(sum) => format!("write `{sum}`, or let a node with `render` make the text"),
+            None => "remove the braces; a record is written `{ field: value }`".to_owned(),
+        };
+        return Err(found.help(help));
     }
     if let Some(symbol) = SYMBOLS.iter().find(|it| source[at..].starts_with(**it)) {
         return Ok((Token::Symbol(symbol), symbol.len()));
@@ -123,6 +127,21 @@ fn symbol(source: &str, at: usize, next: char) -> Result<(Token, usize), Problem
         '$' => found.help("a field is written by its name alone, as in `review.verdict`"),
         _ => found,
     })
+}
+
+/// Returns the sum of texts that a template with a text around its values stands for.
+fn of_template(source: &str) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut rest = source.trim();
+    while let Some((text, more)) = rest.split_once("{{") {
+        let (value, after) = more.split_once("}}")?;
+        parts.extend((!text.is_empty()).then(|| format!("\"{text}\"")));
+        parts.push(value.trim().to_owned());
+        rest = after;
+    }
+    parts.extend((!rest.is_empty()).then(|| format!("\"{rest}\"")));
+    let is_plain = !source.contains(['"', '\'', '\\']) && !source.contains("{%");
+    (parts.len() > 1 && is_plain).then(|| parts.join(" + "))
 }
 
 fn length_while(text: &str, fits: impl Fn(char) -> bool) -> usize {

@@ -42,7 +42,7 @@ use graphrun_core::{
 };
 use serde_json::Value;
 
-use self::evaluate::{Absent, Settings, WholeNumbers};
+use self::evaluate::{Absent, NumberPlaces, Settings};
 pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
     known::{PresentValue, ProvedFact, facts_after, known_after},
@@ -58,7 +58,7 @@ pub struct Expression {
     source: String,
     root: syntax::Node,
     ty: Type,
-    whole: Arc<WholeNumbers>,
+    numbers: Arc<NumberPlaces>,
     reads: Vec<ChannelName>,
     /// The named types of the records that it makes.
     named: Vec<String>,
@@ -140,8 +140,12 @@ impl Expression {
             return Err(checked.problems);
         }
         let conditions = Arc::new(satisfiability::translate(&root, &checked.types));
-        let is_whole = |it: &Type| matches!(it.required(), Type::Int(_));
-        let whole = checked.types.iter().filter(|it| is_whole(it.1)).map(|it| *it.0).collect();
+        let places = |is_meant: fn(&Type) -> bool| {
+            let meant = checked.types.iter().filter(|it| is_meant(it.1.required()));
+            meant.map(|it| *it.0).collect()
+        };
+        let whole = places(|it| matches!(it, Type::Int(_)));
+        let numbers = NumberPlaces { whole, float: places(|it| matches!(it, Type::Float(_))) };
         let reads = checked.reads.into_iter().collect();
         let item = scope.item.map(|(name, _)| name.to_owned());
         let variable = scope.variable.map(|(name, _)| name.to_owned());
@@ -149,7 +153,7 @@ impl Expression {
             source: source.trim().to_owned(),
             root,
             ty: checked.ty,
-            whole: Arc::new(whole),
+            numbers: Arc::new(numbers),
             reads,
             named: checked.named.into_iter().collect(),
             facts: checked.facts,
@@ -202,7 +206,7 @@ impl Expression {
             _ => Absent::IsError,
         };
         let item = self.item.as_deref().zip(view.item);
-        Settings { item, variable: None, whole: &self.whole, absent }
+        Settings { item, variable: None, numbers: &self.numbers, absent }
     }
 
     /// Returns the source text.
@@ -239,6 +243,12 @@ impl Expression {
     /// Returns its access set.
     pub(crate) fn access_set(&self) -> AccessSet {
         access::access_set(&self.root, &self.reads, self.item.as_deref())
+    }
+
+    /// Returns the access set of a part of its value, such as `["verdict"]`.
+    pub(crate) fn access_set_of(&self, path: &[String]) -> AccessSet {
+        let part = access::part_of(&self.root, path);
+        access::access_set(&part, &self.reads, self.item.as_deref())
     }
 
     /// Returns whether it reads the dispatched item.

@@ -46,7 +46,7 @@ pub(super) fn arithmetic(operator: Operator, left: Numeric, right: Numeric) -> E
 
 impl Numeric {
     #[expect(clippy::cast_precision_loss, reason = "beside a float, a whole number is one as well")]
-    fn as_float(self) -> f64 {
+    pub(super) fn as_float(self) -> f64 {
         match self {
             Self::Int(it) => it as f64,
             Self::Float(it) => it,

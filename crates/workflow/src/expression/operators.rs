@@ -55,9 +55,49 @@ impl ExpressionChecker<'_> {
             }
             Operator::Add => self.sum(left, right, range, None),
             Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Remainder => {
-                let (left, right) = (self.number(left), self.number(right));
-                ranges::arithmetic(operator, &left, &right)
+                let types = (self.number(left), self.number(right));
+                self.keep_fractions([(left, &types.0), (right, &types.1)]);
+                ranges::arithmetic(operator, &types.0, &types.1)
             }
+        }
+    }
+
+    /// Reports a division of whole numbers where its value meets a float: it has dropped the fraction that the float may have.
+    pub(super) fn keep_fractions(&mut self, parts: [(&Node, &Type); 2]) {
+        if parts.iter().any(|it| matches!(it.1.required(), Type::Float(_))) {
+            for (node, ty) in parts {
+                self.keep_fraction(node, ty);
+            }
+        }
+    }
+
+    /// Reports the divisions of whole numbers that make a value which stands for a float.
+    pub(super) fn keep_fraction(&mut self, node: &Node, ty: &Type) {
+        if !matches!(ty.required(), Type::Int(_)) {
+            return;
+        }
+        match &node.kind {
+            NodeKind::Binary(Operator::Divide, left, _) => {
+                let is_known = |it: &Problem| it.code == "GR022" && it.range == node.range;
+                if self.problems.iter().any(is_known) {
+                    return;
+                }
+                let message = format!("`{node}` drops the fraction: both are whole numbers");
+                let quotient = node.to_string();
+                let kept = quotient.replacen(&left.to_string(), &format!("float({left})"), 1);
+                self.problem("GR022", &node.range, message, "a whole number, used as a float")
+                    .help = Some(format!("write `{kept}`; `int({node})` drops it on purpose"));
+            }
+            NodeKind::Binary(
+                Operator::Add | Operator::Subtract | Operator::Multiply | Operator::Remainder,
+                left,
+                right,
+            ) => [left, right].into_iter().for_each(|it| self.keep_fraction(it, ty)),
+            NodeKind::Negate(of) => self.keep_fraction(of, ty),
+            NodeKind::If(parts) => {
+                parts[1..].iter().for_each(|it| self.keep_fraction(it, ty));
+            }
+            _ => (),
         }
     }
 
@@ -71,6 +111,7 @@ impl ExpressionChecker<'_> {
     ) -> Type {
         let problems = self.problems.len();
         let (mut left_type, mut right_type) = (self.value(left), self.value(right));
+        self.keep_fractions([(left, &left_type), (right, &right_type)]);
         // A literal is a value of the type of the other side; of two literals, neither declares values.
         if [left, right].iter().all(|it| matches!(it.kind, NodeKind::Literal(_))) {
             for ty in [&mut left_type, &mut right_type] {
@@ -176,7 +217,9 @@ impl ExpressionChecker<'_> {
         expected: Option<&Type>,
     ) -> Type {
         let is_empty = (left.is_empty_list(), right.is_empty_list());
+        let nodes = (left, right);
         let (left, right) = (self.value_as(left, expected), self.value_as(right, expected));
+        self.keep_fractions([(nodes.0, &left), (nodes.1, &right)]);
         let text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
         match (&left, &right) {
             (Type::Any, _) | (_, Type::Any) => Type::Any,

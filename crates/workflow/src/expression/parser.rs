@@ -283,7 +283,16 @@ impl Parser {
             Token::Name(name) if name == "and" => problem.help("and is `&&`"),
             Token::Name(name) if name == "or" => problem.help("or is `||`"),
             Token::Name(name) if name == "not" => problem.help("not is `!`"),
-            Token::Name(name) if name == "is" => problem.help("equality is `==`"),
+            Token::Name(name) if name == "is" => {
+                let after = |at: usize| self.tokens.get(self.at + at).map(|it| &it.0);
+                let is_none = |it: Option<&Token>| matches!(it, Some(Token::Name(name)) if matches!(name.as_str(), "None" | "none" | "null"));
+                let is_not = matches!(after(1), Some(Token::Name(name)) if name == "not");
+                match (is_not, is_none(after(1)), is_none(after(2))) {
+                    (true, _, true) => problem.help("`has(x)` asks whether `x` has a value"),
+                    (_, true, _) => problem.help("`!has(x)` asks whether `x` has no value"),
+                    _ => problem.help("equality is `==`"),
+                }
+            }
             Token::Symbol(">") if before == Some(&Token::Symbol("<")) => {
                 problem.help("unequal is `!=`")
             }

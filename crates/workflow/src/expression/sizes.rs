@@ -99,7 +99,7 @@ fn is_split(list: &Node) -> bool {
 fn source(list: &Node) -> Option<(&Node, bool)> {
     let NodeKind::Call(function, arguments) = &list.kind else { return None };
     let is_as_long = match function.name {
-        "sort" | "map" => true,
+        "sort" | "sortBy" | "reverse" | "map" => true,
         "distinct" => false,
         _ => return None,
     };
@@ -124,6 +124,8 @@ mod tests {
         for (item, expected) in [
             ("a.sort()[1]", true),
             ("a.map(it, it.trim()).last()", true),
+            ("a.sortBy(it, it.trim()).reverse()[1]", true),
+            ("a.sortBy(it, it.trim())[2]", false),
             ("a.map(x, x + (1)).sort()[1]", true),
             ("a.distinct().first()", true),
             ("a.distinct()[1]", false),

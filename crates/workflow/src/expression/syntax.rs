@@ -104,6 +104,11 @@ impl Node {
         }
     }
 
+    /// Returns the first byte and the one after the last: the key of a part in the tables of its types.
+    pub(super) fn place(&self) -> (usize, usize) {
+        (self.range.start, self.range.end)
+    }
+
     /// Returns whether it is an empty list, which is a list of any type.
     pub(super) fn is_empty_list(&self) -> bool {
         matches!(&self.kind, NodeKind::List(items) if items.is_empty())

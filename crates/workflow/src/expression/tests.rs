@@ -178,8 +178,8 @@ fn a_field_is_shared_unless_its_name_stands_for_something_else() {
             trigger: &Trigger::Start,
             facts: &facts(),
         };
-        let whole = &WholeNumbers::new();
-        let settings = Settings { item, variable: None, whole, absent: Absent::IsError };
+        let numbers = &NumberPlaces::default();
+        let settings = Settings { item, variable: None, numbers, absent: Absent::IsError };
         evaluate::evaluate(&root(name), &view, settings).unwrap()
     };
     let list = evaluated("list", None, dir);
@@ -387,6 +387,17 @@ fn functions_make_values_of_their_type() {
             json!([1, 2, 3, 1, 1]),
         ),
         ("[2, 0.5, 1].sort()", "[float]", json!([0.5, 1, 2])),
+        (
+            "[{ a: 2, b: 'x' }, { a: 1, b: 'y' }, { a: 2, b: 'z' }].sortBy(it, -it.a).map(it, it.b)",
+            "[x | y | z]",
+            json!(["x", "z", "y"]),
+        ),
+        ("list.reverse().map(it, string(it)).sortBy(it, it)", "[string]", json!(["1", "2", "3"])),
+        ("'ß-a-b'.upper().replace('-', ', ')", "string", json!("SS, A, B")),
+        ("'ab'.replace('', '-') + 'aaa'.replace('aa', '')", "string", json!("-a-b-a")),
+        ("float(list.size()) / 2", "float", json!(1.5)),
+        ("has(float('1e3')) ? float('1e3') : 0.5", "float", json!(1000.0)),
+        ("has(float('inf')) || has(float('1,5'))", "bool", json!(false)),
         ("[1, 2, 1.0, 2].distinct()", "[float]", json!([1, 2])),
         ("[{ a: 1, b: 2 }, { b: 2, a: 1 }].distinct().size()", "int", json!(1)),
         ("list.slice(1, 9) + list.slice(-4, 1) + list.slice(2, 1)", "[int]", json!([2, 3, 1])),
@@ -518,6 +529,8 @@ fn forms_of_other_languages_get_the_form_of_this_one() {
         ("n = 1", "equality is `==`"),
         ("n === 1", "equality is `==`"),
         ("n is 1", "equality is `==`"),
+        ("n is None", "`!has(x)` asks whether `x` has no value"),
+        ("n is not None", "`has(x)` asks whether `x` has a value"),
         ("n <> 1", "unequal is `!=`"),
         ("yes & yes", "and is `&&`"),
         ("{{ yes }}", "remove the braces; a record is written `{ field: value }`"),
@@ -807,6 +820,34 @@ fn calls_numbers_and_groups_are_guarded_as_fields_are() {
     }
 }
 
+#[test]
+fn a_division_of_whole_numbers_is_refused_as_a_float() {
+    let state = state();
+    for source in [
+        "n / grade >= 0.8",
+        "n / grade * 100.0",
+        "0.5 + n / grade",
+        "yes ? n / grade : 0.5",
+        "max(n / grade, 0.5)",
+        "-(1 + n / grade) < share",
+        "yes && (yes ? n / grade : n) == x",
+    ] {
+        let problems = compiled(&state, source).unwrap_err();
+        let helps: Vec<_> = problems.iter().map(|it| it.help.as_deref().unwrap()).collect();
+        let help = "write `float(n) / grade`; `int(n / grade)` drops it on purpose";
+        assert_eq!(helps, [help], "{source}");
+    }
+    for source in ["n / grade", "[n / grade]", "yes ? n / grade : 0"] {
+        let expected =
+            if source.starts_with('[') { Type::List(Box::new(Type::FLOAT)) } else { Type::FLOAT };
+        let problems = compiled_for(&state, source, Some(&expected)).unwrap_err();
+        assert_eq!(problems.len(), 1, "{source}: {problems:?}");
+    }
+    for source in ["n / grade >= 1", "float(n) / grade >= 0.8", "int(n / grade) * 0.5"] {
+        assert!(compiled(&state, source).is_ok(), "{source}");
+    }
+}
+
 /// JSON Schema counts `7.0` as a whole number, and models write it.
 #[test]
 fn a_whole_number_that_is_written_with_a_point_is_one() {
@@ -814,6 +855,7 @@ fn a_whole_number_that_is_written_with_a_point_is_one() {
     let fields = [
         ("n", json!({"type": "integer"}), json!(7.0)),
         ("x", json!({"type": "number"}), json!(7.0)),
+        ("y", json!({"type": "number"}), json!(7)),
         ("list", json!({"type": "array", "items": {"type": "integer"}}), json!([5.0, 10.0])),
         (
             "part",
@@ -833,6 +875,7 @@ fn a_whole_number_that_is_written_with_a_point_is_one() {
         ("n / 2", json!(3)),
         ("n", json!(7)),
         ("x / 2", json!(3.5)),
+        ("y / 2 + (n > 0 ? y : 0.5) / 2 + [y, 0.5].sum() / 2", json!(10.75)),
         ("part.n / 2", json!(2)),
         ("list.map(it, it / 2)", json!([2, 5])),
         ("list.sum() / 2", json!(7)),

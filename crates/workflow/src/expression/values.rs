@@ -3,13 +3,13 @@
 use std::{cmp::Ordering, collections::BTreeSet, fmt, ops::Range, sync::Arc};
 
 use graphrun_core::state::{Field, NumberRange, Record, Type};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::{
     evaluate::Evaluated,
     evaluate_error::{EvaluateError, kind},
     meter::ExpressionMeter,
-    numbers::{Numeric, arithmetic, numeric, order_of},
+    numbers::{self, Numeric, arithmetic, numeric, order_of},
     operators::joined,
     ranges,
     syntax::{Operator, Pattern},
@@ -38,6 +38,20 @@ pub(super) fn split(text: &str, separator: &str, meter: &mut ExpressionMeter) ->
         text.split(separator).try_for_each(&mut keep)?;
     }
     Ok(parts.into())
+}
+
+/// Replaces each occurrence of a part. An empty part occurs before each character, and at the end.
+pub(super) fn replace(
+    text: &str,
+    part: &str,
+    other: &str,
+    meter: &mut ExpressionMeter,
+) -> Evaluated<Value> {
+    let count = text.matches(part).count();
+    let removed = count.saturating_mul(part.len());
+    let added = count.saturating_mul(other.len());
+    meter.make_text((text.len() - removed).saturating_add(added))?;
+    Ok(text.replace(part, other).into())
 }
 
 pub(super) fn join(
@@ -100,26 +114,57 @@ pub(super) fn flatten(lists: &[Value], meter: &mut ExpressionMeter) -> Evaluated
 }
 
 pub(super) fn sort(items: &[Value], meter: &mut ExpressionMeter) -> Evaluated<Value> {
-    // Each item is compared with about as many others as the number of items has binary digits.
-    let comparisons = u64::from(items.len().max(1).ilog2()) + 1;
-    let is_text = items.first().is_some_and(Value::is_string);
-    for item in items {
-        let steps = match item {
+    charge_sort("sort", items.iter(), meter)?;
+    let Value::Array(mut sorted) = copied(items, meter)? else { return Ok(Value::Null) };
+    sorted.sort_by(order_of_keys);
+    Ok(sorted.into())
+}
+
+/// Sorts items, each behind the number or text that gives its place. Equal ones keep their order.
+pub(super) fn sort_by_key(
+    function: &'static str,
+    mut keyed: Vec<(Value, Value)>,
+    meter: &mut ExpressionMeter,
+) -> Evaluated<Value> {
+    charge_sort(function, keyed.iter().map(|it| &it.0), meter)?;
+    keyed.sort_by(|left, right| order_of_keys(&left.0, &right.0));
+    Ok(keyed.into_iter().map(|it| it.1).collect())
+}
+
+/// Charges for a sort: each key is compared with about as many others as their number has binary digits.
+fn charge_sort<'v>(
+    function: &'static str,
+    keys: impl ExactSizeIterator<Item = &'v Value>,
+    meter: &mut ExpressionMeter,
+) -> Evaluated<()> {
+    let comparisons = u64::from(keys.len().max(1).ilog2()) + 1;
+    let mut is_text = None;
+    for key in keys {
+        let is_text = *is_text.get_or_insert(key.is_string());
+        let steps = match key {
             Value::String(text) if is_text => text.len() as u64 / 32 + 1,
             Value::Number(_) if !is_text => 1,
-            other => return Err(kind("sort", "numbers or texts", other)),
+            other => return Err(kind(function, "numbers or texts", other)),
         };
         meter.steps(steps.saturating_mul(comparisons))?;
     }
-    let Value::Array(mut sorted) = copied(items, meter)? else { return Ok(Value::Null) };
-    sorted.sort_by(|left, right| match (left, right) {
+    Ok(())
+}
+
+fn order_of_keys(left: &Value, right: &Value) -> Ordering {
+    match (left, right) {
         (Value::String(left), Value::String(right)) => left.cmp(right),
         _ => numeric(left)
             .zip(numeric(right))
             .and_then(|(left, right)| order_of(left, right))
             .unwrap_or(Ordering::Equal),
-    });
-    Ok(sorted.into())
+    }
+}
+
+pub(super) fn reverse(items: &[Value], meter: &mut ExpressionMeter) -> Evaluated<Value> {
+    let Value::Array(mut reversed) = copied(items, meter)? else { return Ok(Value::Null) };
+    reversed.reverse();
+    Ok(reversed.into())
 }
 
 pub(super) fn distinct(items: &[Value], meter: &mut ExpressionMeter) -> Evaluated<Value> {
@@ -310,6 +355,20 @@ pub(super) fn int(value: &Value) -> Evaluated<Value> {
             is_inside.then(|| Value::from(it as i64)).ok_or(EvaluateError::Range("int"))
         }
         (other, None) => Err(kind("int", "a text or a number", other)),
+    }
+}
+
+/// Returns the number of a text or a number as a float; null if the text shows none.
+pub(super) fn float(value: &Value) -> Evaluated<Value> {
+    match (value, numeric(value)) {
+        (Value::String(text), _) => {
+            // Rust reads `inf` and `nan` as floats, too.
+            let is_digits = |it: u8| it.is_ascii_digit() || b"+-.eE".contains(&it);
+            let number = text.bytes().all(is_digits).then(|| text.parse::<f64>().ok()).flatten();
+            Ok(number.and_then(Number::from_f64).map(Value::Number).unwrap_or_default())
+        }
+        (_, Some(number)) => numbers::float(number.as_float(), "float"),
+        (other, None) => Err(kind("float", "a text or a number", other)),
     }
 }
 

@@ -185,7 +185,7 @@ impl Paths {
     }
 
     fn cleared(&self, by: usize) -> Without {
-        Without { span: self.spans[by].clone(), text: "cleared here".to_owned() }
+        Without { span: self.spans[by].clone(), text: "cleared here".to_owned(), help: None }
     }
 
     /// How the run may reach a node.
@@ -217,7 +217,7 @@ impl Paths {
                 }
                 _ => (&self.start, "not written when the run starts".to_owned()),
             };
-            return Some(Without { span: span.clone(), text });
+            return Some(Without { span: span.clone(), text, help: None });
         };
         let whence = format!("not written when the run reaches `{to}` from `{}`", name(from));
         let (span, text) = match gap.kind {
@@ -235,6 +235,28 @@ impl Paths {
             }
             GapKind::Cleared(by) => return Some(self.cleared(by)),
         };
-        Some(Without { span: self.spans[span].clone(), text })
+        let help = self.wait_for_writer((from, gap.to), field);
+        Some(Without { span: self.spans[span].clone(), text, help })
+    }
+
+    /// Advises how a node waits for the branches beside the one that leads to it, if one of them writes a field.
+    fn wait_for_writer(&self, (from, to): (usize, usize), field: usize) -> Option<String> {
+        if self.net.nodes[to].defers.is_some()
+            || !self.assigned.is_written_beside(&self.net, from, field)
+        {
+            return None;
+        }
+        let name = &self.names[to];
+        let has_join = self.net.joins.iter().any(|it| it.node == to && it.count < it.awaited.len());
+        Some(if has_join {
+            format!(
+                "a `join` with `count` leaves some branches out: to wait for all that run, give `{name}` \
+                 `defer: true` in its place"
+            )
+        } else {
+            format!(
+                "to wait for all branches that run, give `{name}` `defer: true`, or a `join` of them"
+            )
+        })
     }
 }

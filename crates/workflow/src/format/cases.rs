@@ -187,6 +187,9 @@ pub(crate) struct CallKeys {
     result: Option<Anything>,
     /// The message of the error with which the tool fails.
     fail: Option<Text>,
+    /// The decision of a person, if the tool needs an approval: `approve`, `approve_for_run`, `reject`, or
+    /// `{ decision, input, comment }`. A rejected call has no result.
+    answer: Option<Anything>,
 }
 
 /// A scripted answer, or a list with one for each visit; one of those is an answer, or a list with one for each attempt.

@@ -300,6 +300,11 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns the expression of the answers that a person can choose from, if they follow from the state.
+    fn choice_list(&self) -> Option<&Expression> {
+        None
+    }
+
     /// Returns the field of a conversation, to which it adds its prompt and its answer.
     fn conversation(&self) -> Option<&ChannelName> {
         None
@@ -398,12 +403,15 @@ pub struct Computation {
     pub from: AccessSet,
     /// Whether the value is a plain copy.
     pub is_copy: bool,
+    /// The expression, if one computes the whole field: a part of the field may be computed from fewer fields.
+    pub value: Option<Expression>,
 }
 
 impl Computation {
     /// The computation of a field by an expression.
     pub fn of(to: &ChannelName, value: &Expression) -> Self {
-        Self { to: to.clone(), from: value.access_set(), is_copy: value.is_path() }
+        let (from, is_copy) = (value.access_set(), value.is_path());
+        Self { to: to.clone(), from, is_copy, value: Some(value.clone()) }
     }
 }
 

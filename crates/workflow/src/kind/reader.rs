@@ -155,6 +155,14 @@ impl NodeReader<'_> {
         self.report.channels(yaml, what, &self.scope.env.schema)
     }
 
+    /// Returns whether an update of a field adds items to a list.
+    pub fn is_list_that_grows(&self, channel: &ChannelName) -> bool {
+        let channel = self.schema().channel(channel.as_str());
+        channel.is_some_and(|it| {
+            it.reducer().grows_list() && matches!(it.ty().required(), Type::List(_))
+        })
+    }
+
     /// Reports fields that only nodes can use.
     pub fn refuse_private(&mut self, yaml: &Yaml, what: &str) {
         refuse_private(self.report, yaml, what, &self.scope.env.schema);

@@ -34,7 +34,8 @@ impl PromptChecker<'_, '_> {
         if text.ends_with('$') && next.starts_with("{{") {
             let message = "the `$` before `{{` is a part of the text";
             let problem = Problem::new("GR042", end.saturating_sub(1)..end, message, "stays there");
-            self.problems.push(problem.warning().help("remove it, or put a blank behind it"));
+            let help = "remove it, or write `{{ \"$\" }}` for a sign that stays";
+            self.dollar = Some(problem.warning().help(help));
         }
     }
 

@@ -18,6 +18,10 @@ const BY_MESSAGE: &[(&str, &str)] = &[
         "in double quotes `\\` begins an escape: write `\\\\`, or put the text in single quotes",
     ),
     (
+        "Unicode character escape",
+        "YAML has no pairs of `\\u` escapes: write the character itself, or `\\U0001F469`",
+    ),
+    (
         "after double-quoted scalar",
         "a quoted text ends at the next quotation mark: quote the whole value; one within the text is \
          `\\\"` in double quotes, and `''` in single ones",

@@ -9,7 +9,7 @@ use graphrun_core::{
         Command, Contract, ErrorKind, ItemOrder, Node, NodeContext, NodeDescription, NodeError,
         SideEffects,
     },
-    id::NodeName,
+    id::{ChannelName, NodeName},
     state::{Field, NumberRange, Record, Schema, Type},
 };
 use schemars::JsonSchema;
@@ -48,6 +48,14 @@ pub(crate) const INDEX: &str = "index";
 
 /// The section of [`Report::uses`] for the nodes that read their item or its position.
 pub(crate) const ITEMS: &str = "items";
+
+/// The section of [`Report::uses`] for the fields that nodes with items read.
+pub(crate) const READS_OF_ITEMS: &str = "reads of items";
+
+/// Returns the name of a read in [`READS_OF_ITEMS`].
+pub(crate) fn read_of_item(node: &NodeName, field: &str) -> String {
+    format!("{node} {field}")
+}
 
 /// The kind `map`.
 #[derive(Debug)]
@@ -262,17 +270,21 @@ pub(crate) fn read_lists(
     lists
 }
 
-/// Warns about nodes that do the same for each item, unless errors may be the reason.
+/// Warns about nodes that do the same for each item, or read what other items write, unless errors may be the reason.
 pub(crate) fn warn_of_unread_items(
     report: &mut Report,
     env: &Environment,
     draft: &WorkflowDraft<'_>,
+    input: &[ChannelName],
 ) {
     if report.has_errors() {
         return;
     }
     for (map, MapList { node, item, .. }) in &env.maps {
         let Some(node) = node else { continue };
+        if item.order.is_some() {
+            warn_of_unseen_writes(report, env, draft, (map, node), input);
+        }
         let kind = draft.nodes.get(node).and_then(|it| it.kind);
         let is_known = kind.is_some_and(|it| it.kind.reads_only_named_values());
         if !is_known || report.is_used(ITEMS, node.as_str()) {
@@ -289,6 +301,31 @@ pub(crate) fn warn_of_unread_items(
         report.push(diagnostic.help(format!(
             "read {names} in its prompt or its expressions; to run it once, lead to it with `then`"
         )));
+    }
+}
+
+/// Warns about fields that only the items of a map with `key` write and read: an item sees them as they were before the map.
+fn warn_of_unseen_writes(
+    report: &mut Report,
+    env: &Environment,
+    draft: &WorkflowDraft<'_>,
+    (map, node): (&NodeName, &NodeName),
+    input: &[ChannelName],
+) {
+    for channel in env.schema.channels().iter().filter(|it| !input.contains(it.name())) {
+        let field = channel.name().as_str();
+        let is_read = report.is_used(READS_OF_ITEMS, &read_of_item(node, field));
+        if !is_read || !env.flow.is_only_writer(node, field) {
+            continue;
+        }
+        let message = format!("`{node}` reads `{field}`, which only the items of `{map}` write");
+        let span = draft.nodes.get(node).map(|it| &it.key.range).and_then(|it| report.span(it));
+        let diagnostic = Diagnostic::warning("GR141", message);
+        let diagnostic = diagnostic.at(span, format!("sees `{field}` as it was before the map"));
+        report.push(diagnostic.help(
+            "the updates of all items are folded when the map ends: let a node after the map read the field, or loop over \
+             one item at a time",
+        ));
     }
 }
 

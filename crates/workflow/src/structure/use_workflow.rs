@@ -315,7 +315,7 @@ impl NodeSettings for LeaveNode {
         let take = |(to, from): &(ChannelName, ChannelName)| {
             let access = Access { is_whole: false, ..Access::whole(from.clone()) };
             let from = AccessSet { fields: vec![access], ..AccessSet::default() };
-            Computation { to: to.clone(), from, is_copy: true }
+            Computation { to: to.clone(), from, is_copy: true, value: None }
         };
         Some(self.takes.iter().map(take).collect())
     }

@@ -237,7 +237,9 @@ impl<'y> TypeReader<'_, 'y> {
         }
         let name = ChannelName::parse(&key.text);
         if let Err(error) = &name {
-            self.report.bad_value(key, error.to_string(), "letters, digits and `_`");
+            let help = "letters from a to z, digits and `_`, not starting with a digit";
+            self.report.bad_value(key, error.to_string(), help);
+            self.report.refuse_name(&key.text);
         }
         let name = name.ok()?;
         if name.as_str().contains('-') {

@@ -53,7 +53,7 @@ impl<'y> TypeReader<'_, 'y> {
                     let diagnostic = Diagnostic::error("GR016", message).at(span, "reserved");
                     self.report.push(diagnostic.help("choose another name"));
                 } else {
-                    let help = "letters, digits and `_`, starting with a letter";
+                    let help = "letters from a to z, digits and `_`, starting with a letter";
                     self.report.bad_value(&entry.key, message, help);
                 }
             } else {
@@ -320,6 +320,7 @@ impl<'y> TypeReader<'_, 'y> {
             let help = named
                 .starts_with('{')
                 .then(|| record.to_owned())
+                .or_else(|| in_python(&word.text).map(|it| format!("did you mean `{it}`?")))
                 .or_else(|| in_other_words(named).map(|it| format!("did you mean `{it}`?")))
                 .or_else(|| suggestion(named, known))
                 .unwrap_or_default();
@@ -398,6 +399,30 @@ fn unquoted(text: &str) -> &str {
 
 fn optional(schema: &Value) -> Value {
     json!({"anyOf": [schema, {"type": "null"}]})
+}
+
+/// Returns the notation of a type of Python, such as `Optional[list[str]]`.
+fn in_python(text: &str) -> Option<String> {
+    let text = text.trim();
+    let Some((outer, inner)) = text.strip_suffix(']').and_then(|it| it.split_once('[')) else {
+        let is_known = TYPES.contains(&text);
+        return is_known
+            .then(|| text.to_owned())
+            .or_else(|| in_other_words(text).map(str::to_owned));
+    };
+    let part = |it: &str| in_python(it).unwrap_or_else(|| it.trim().to_owned());
+    match outer.trim().to_ascii_lowercase().as_str() {
+        "optional" => Some(format!("{}?", part(inner))),
+        "list" | "sequence" | "set" | "array" | "vec" => Some(format!("[{}]", part(inner))),
+        "dict" | "mapping" => {
+            Some(format!("map[string, {}]", part(inner.split_once(',').map_or("", |it| it.1))))
+        }
+        "literal" => {
+            let values: Vec<&str> = inner.split(',').map(|it| unquoted(it.trim())).collect();
+            Some(values.join(" | "))
+        }
+        _ => None,
+    }
 }
 
 /// Returns the type for a name of other languages.

@@ -105,6 +105,30 @@ fn a_deferred_first_node_follows_the_nodes_that_clear_fields() {
     assert_eq!((gap.from, gap.kind), (None, GapKind::Cleared(1)));
 }
 
+#[test]
+fn a_node_that_waits_for_all_work_has_the_writes_of_branches() {
+    let deferral = Deferral { first: from_numbers(4, &[0, 1, 2, 3]), rank: (0, true) };
+    let last = |is_deferred: bool| FlowNode {
+        defers: is_deferred.then(|| deferral.clone()),
+        ..node(&[], &[], &[])
+    };
+    // The first node leads to two others, of which one writes the field; both lead to the last one.
+    let nodes =
+        |last| vec![node(&[1, 2], &[], &[]), node(&[3], &[0], &[]), node(&[3], &[], &[]), last];
+    let is_certain = |nodes| {
+        let model = model_of(nodes, vec![0], &[]);
+        DefiniteAssignment::of(&model).must_be_assigned_before(3).contains(0)
+    };
+    assert!(is_certain(nodes(last(true))));
+    assert!(!is_certain(nodes(last(false))));
+    let mut failing = nodes(last(true));
+    failing[1].outcomes.push(Outcome::caught(Arrow::Node(3)));
+    assert!(!is_certain(failing));
+    let mut cleared = nodes(last(true));
+    cleared[2] = node(&[3], &[], &[0]);
+    assert!(!is_certain(cleared));
+}
+
 proptest! {
     /// On every way, the fields that are certain at a node are written there, also those that are certain because a node
     /// has been visited once or twice.

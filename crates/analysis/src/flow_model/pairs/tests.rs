@@ -27,7 +27,10 @@ fn node(nodes: usize, joins: usize) -> impl Strategy<Value = FlowNode> {
     let alternative = prop::collection::vec(arrow(nodes, joins), 0..4).prop_map(Alternative::to);
     let decision = prop::collection::vec(alternative, 1..3).prop_map(Decision::one_of);
     let outcome = prop::collection::vec(decision, 0..3).prop_map(Outcome::finished);
-    let defers = (prop::collection::vec(0..nodes, 0..nodes), any::<bool>());
+    // Mostly a node waits for all others.
+    let some = prop::collection::vec(0..nodes, 0..nodes);
+    let others = prop_oneof![Just((0..nodes).collect::<Vec<_>>()), some];
+    let defers = (others, any::<bool>());
     (
         prop::collection::vec(outcome, 1..3),
         prop::option::weighted(0.3, arrow(nodes, 0)),

@@ -44,7 +44,8 @@ impl Scope {
     /// Converts the policies of an inner node. The outer `catch` takes the failures that the node
     /// does not catch itself.
     pub fn policies(&self, policies: Policies, outside: &[Catch]) -> Policies {
-        let Policies { attempts, bounds, mut catch, on_finish, schedule, emits } = policies;
+        let Policies { attempts, bounds, mut catch, inherits_catch, on_finish, schedule, emits } =
+            policies;
         for it in &mut catch {
             it.to = self.target(&it.to);
         }
@@ -73,6 +74,7 @@ impl Scope {
                 ..bounds
             },
             catch,
+            inherits_catch,
             on_finish: OnFinish {
                 resets: on_finish.resets.iter().map(|it| self.node_name(it)).collect(),
                 clears: on_finish.clears.iter().map(|it| self.channel_name(it)).collect(),

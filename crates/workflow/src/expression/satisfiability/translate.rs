@@ -325,14 +325,14 @@ impl Translation<'_> {
         }
         // An optional value may be absent; about others nothing is known here. An item is not independent of the
         // size of its list, nor is the result of a call of its arguments.
-        let found = self.types.get(&(of.range.start, of.range.end));
+        let found = self.types.get(&of.place());
         let free = is_path(of) && matches!(found, Some(Type::Optional(_)));
         let Term { text, needs, .. } = term(of);
         test(Term { text, reads: needs, needs: Vec::new(), free }, Ask::Present)
     }
 
     fn ty(&self, node: &Node) -> &Type {
-        let found = self.types.get(&(node.range.start, node.range.end));
+        let found = self.types.get(&node.place());
         found.map_or(&Type::Any, Type::required)
     }
 }

@@ -99,6 +99,9 @@ const FORMS: &[(&str, &str, &str)] = &[
     ("record", "{a: $0, \"b\": $1}.b", "{\"a\": $0, \"b\": $1}.b"),
     ("flatten", "[$0, $1].flatten()", "($0 + $1)"),
     ("sort", "[$0, $1].sort()", "(($0) <= ($1) ? [$0, $1] : [$1, $0])"),
+    ("sorted", "[$0, $1].sortBy(k, k / 2)", "(($0) / 2 <= ($1) / 2 ? [$0, $1] : [$1, $0])"),
+    ("reverse", "[$0, $1].reverse()", "[$1, $0]"),
+    ("double", "float($0)", "double($0)"),
     ("slice", "[$0, $1, 5].slice(1, 3)", "(($0) == ($0) ? [$1, 5] : [])"),
     ("join", "[$0, $1].join(\", \")", "(($0) + \", \" + ($1))"),
     ("trim", "(' x' + ($0) + ($1) + 'x\\t').trim()", "('x' + ($0) + ($1) + 'x')"),
@@ -125,6 +128,16 @@ const FORMS: &[(&str, &str, &str)] = &[
         "(($0) == ($1) ? ($1) : ($0))",
     ),
     ("mapped", "[$0, $1].toMap(k, k + '', 1).keys().size()", "(($0) == ($1) ? 1 : 2)"),
+    (
+        "upper",
+        "('äbc' + string((($0) + ($1)).size())).upper()",
+        "('ÄBC' + string(size(($0) + ($1))))",
+    ),
+    (
+        "replace",
+        "('%' + string((($0) + ($1)).size()) + '%').replace('%', 'ab')",
+        "('ab' + string(size(($0) + ($1))) + 'ab')",
+    ),
     ("cut", "[($0) + '%', $1].join('').split('%').join('%')", "(($0) + '%' + ($1))"),
 ];
 
@@ -212,6 +225,7 @@ fn float(depth: u32) -> BoxedStrategy<String> {
         2 => leaf,
         2 => two(&inner, &["+", "-", "*"]),
         1 => inner.clone().prop_map(|it| format!("({it}) / 4.0")),
+        1 => whole(depth - 1).prop_map(|it| format!("@double({it})")),
         1 => inner.prop_map(|it| format!("-({it})")),
     ]
     .boxed()
@@ -229,7 +243,7 @@ fn text(depth: u32) -> BoxedStrategy<String> {
         2 => two(&inner, &["+"]),
         1 => (truth(depth - 1), inner.clone(), inner.clone())
             .prop_map(|(c, a, b)| format!("({c} ? {a} : {b})")),
-        1 => (prop::sample::select(&["join", "cut", "record", "trim", "lower", "groups"][..]), inner.clone(), inner)
+        1 => (prop::sample::select(&["join", "cut", "record", "trim", "lower", "upper", "replace", "groups"][..]), inner.clone(), inner)
             .prop_map(|(of, a, b)| format!("@{of}({a};{b})")),
         1 => whole(depth - 1).prop_map(|it| format!("string({it})")),
         1 => float(depth - 1).prop_map(|it| format!("string({it})")),
@@ -248,7 +262,7 @@ fn list(depth: u32) -> BoxedStrategy<String> {
         1 => two(&inner, &["+"]).prop_map(|it| format!("({it})")),
         1 => (whole(depth - 1), whole(depth - 1)).prop_map(|(a, b)| format!("[{a}, {b}]")),
         1 => (inner.clone(), whole(depth - 1)).prop_map(move |(l, a)| format!("{l}.filter(i{depth}, i{depth} < {a})")),
-        1 => (prop::sample::select(&["sort", "slice"][..]), whole(depth - 1), whole(depth - 1))
+        1 => (prop::sample::select(&["sort", "sorted", "reverse", "slice"][..]), whole(depth - 1), whole(depth - 1))
             .prop_map(|(of, a, b)| format!("@{of}({a};{b})")),
         1 => two_lists(&inner),
         1 => (inner, whole(depth - 1)).prop_map(move |(l, a)| format!("{l}.map(i{depth}, i{depth} * 2 - {a})")),
@@ -366,8 +380,11 @@ fn compiled(schema: &Schema, source: &str) -> Option<Expression> {
                 // Two enums without a common value are the texts of two operands, as in `'' | 'a'`.
                 let enums = it.message.contains(" | ") && it.message.ends_with("never compared");
                 let texts = it.message.contains('"') || it.message.ends_with("has no order");
+                // CEL has no float that meets a whole number.
+                let fractions = it.message.ends_with("both are whole numbers");
                 let texts = texts
                     || enums
+                    || fractions
                     || it.message.ends_with("never exists")
                     || it.message.ends_with("always has a value");
                 ["GR022", "GR023"].contains(&it.code) && texts

@@ -104,18 +104,20 @@ fn sources() -> impl Strategy<Value = String> {
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("[{a}, {b}]")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.all(it, {b})")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.filter(it, {b})")),
-            1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.map(it, {b})")),
+            1 => (inner.clone(), prop::sample::select(vec!["map", "sortBy"]), inner.clone())
+                .prop_map(|(a, of, b)| format!("{a}.{of}(it, {b})")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.contains({b})")),
             2 => (inner.clone(), prop::sample::select(vec![
                 "first", "last", "flatten", "sort", "distinct", "sum", "keys", "trim", "lower",
+                "upper", "reverse",
             ])).prop_map(|(a, of)| format!("{a}.{of}()")),
             1 => (inner.clone(), prop::sample::select(vec!["join", "split", "merge"]), inner.clone())
                 .prop_map(|(a, of, b)| format!("{a}.{of}({b})")),
-            1 => (inner.clone(), inner.clone(), inner.clone())
-                .prop_map(|(a, b, c)| format!("{a}.slice({b}, {c})")),
+            1 => (inner.clone(), prop::sample::select(vec!["slice", "replace"]), inner.clone(), inner.clone())
+                .prop_map(|(a, of, b, c)| format!("{a}.{of}({b}, {c})")),
             1 => (inner.clone(), inner.clone(), inner.clone())
                 .prop_map(|(a, b, c)| format!("{a}.toMap(it, {b}, {c})")),
-            1 => (inner.clone(), prop::sample::select(vec!["string", "int"]))
+            1 => (inner.clone(), prop::sample::select(vec!["string", "int", "float"]))
                 .prop_map(|(a, of)| format!("{of}({a})")),
             2 => (prop::sample::select(vec!["min", "max"]), inner.clone(), inner.clone())
                 .prop_map(|(of, a, b)| format!("{of}({a}, {b})")),
