@@ -110,8 +110,9 @@ impl Flow {
 
     /// Returns whether a node may write a field that no other node writes.
     pub(super) fn is_only_writer(&self, node: &NodeName, field: &str) -> bool {
-        let mut others = self.nodes.keys().filter(|it| *it != node);
-        self.may_write(node, field) && !others.any(|it| self.may_write(it, field))
+        let Some(field) = self.paths.field(field) else { return false };
+        let may_write = |at: usize| self.paths.net.nodes[at].may_assign.contains(field);
+        self.nodes.iter().filter(|(_, at)| may_write(**at)).map(|it| it.0).eq([node])
     }
 
     /// Returns the fields that are assigned before the first step.

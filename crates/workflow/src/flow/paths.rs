@@ -175,7 +175,7 @@ impl Paths {
     pub(crate) fn without_after(&self, node: usize, field: usize) -> Option<Without> {
         if self.may_be_skipped(node) && self.net.nodes[node].must_assign.contains(field) {
             let text = format!("not written when `{}` is skipped", self.names[node]);
-            return Some(Without { span: self.spans[node].clone(), text });
+            return Some(Without { span: self.spans[node].clone(), text, help: None });
         }
         if self.net.nodes[node].clears.contains(field) {
             return Some(self.cleared(node));
