@@ -247,7 +247,9 @@ impl Run<'_> {
                 Err(signal.map(Signal::exit).into_iter().fold(refused, CliError::with_exit))
             }
             Err(error) if is_saved => {
-                let status = self.last_status().await;
+                // A file that was taken away, which is still open, may hold an end that no other process can read.
+                let is_full = matches!(error, RunError::Checkpoint(CheckpointError::Full { .. }));
+                let status = if is_full { self.last_status().await } else { Status::Running };
                 Err(self.leave(self.failure(error), status))
             }
             Err(error) => Err(self.refused(error).await),
@@ -376,7 +378,7 @@ impl Run<'_> {
         self.leave(help.into_iter().fold(left, CliError::with_help), status)
     }
 
-    /// Returns the saved status, as far as the database answers: a run on a full disk has saved its end.
+    /// Returns the saved status of a run on a full disk, which has mostly saved its end.
     async fn last_status(&self) -> Status {
         let found = timeout(LEAVE_AFTER, self.checkpointer.find(self.id.as_str())).await;
         found.ok().and_then(Result::ok).map_or(Status::Running, |it| it.status)

@@ -266,6 +266,7 @@ mod tests {
             turns,
             created: Some("2026-01-01T12:00:00.123Z".into()),
             owner: None,
+            process_gone: false,
         };
         let lines = [
             line("ada", Some(Turns { count: 3, has_ended: true })),

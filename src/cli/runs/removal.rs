@@ -65,7 +65,7 @@ impl<'a> Removal<'a> {
         Ok(())
     }
 
-    /// Passes on the result of a removal. Before an error, it prints what has been removed.
+    /// Passes on the result of a removal. Before an error, it prints the runs that have been removed.
     ///
     /// # Errors
     ///
