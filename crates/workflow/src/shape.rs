@@ -424,8 +424,8 @@ fn meant_by<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
 
 /// Returns the known key for a key of another format.
 fn elsewhere<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
-    let own = ELSEWHERE.iter().filter(|(other, _)| *other == key).map(|it| it.1);
-    own.filter_map(|own| known.iter().copied().find(|it| *it == own)).next()
+    let mut own = ELSEWHERE.iter().filter(|(other, _)| *other == key).map(|it| it.1);
+    own.find_map(|own| known.iter().copied().find(|it| *it == own))
 }
 
 /// Returns the duration of a value, if it is one.

@@ -75,7 +75,9 @@ pub fn accesses(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
     for definition in workflow.nodes.values() {
         let choices = definition.settings.choice_list().map(Expression::access_set);
         let scoped = |it| definition.scopes.iter().fold(it, |it, scope| scope.access_set(it));
-        choices.into_iter().for_each(|it| open.extend(scoped(it)));
+        if let Some(choices) = choices {
+            open.extend(scoped(choices));
+        }
     }
     let computed = computed(workflow, graph);
     let mut found = AccessMap::default();

@@ -207,7 +207,7 @@ impl ExpressionChecker<'_> {
             }
             // They keep items, or leave some out.
             ("sort" | "sortBy" | "reverse" | "distinct" | "slice", [list, ..]) => {
-                self.learn_filtered(list, variable)
+                self.learn_filtered(list, variable);
             }
             _ => (),
         }
