@@ -37,7 +37,7 @@ pub(super) fn combinations(lengths: &[usize], max: usize) -> Combinations {
     Combinations { chosen: spread, is_all: false }
 }
 
-/// Returns the digits of a number, each with a base of its own.
+/// Returns the digits of a number. Each digit has another base: a length.
 fn digits(lengths: &[usize], mut number: usize) -> Vec<usize> {
     let mut digits: Vec<usize> = lengths
         .iter()

@@ -25,8 +25,7 @@ use crate::checkpoint::{Checkpoint, RunInfo};
 /// A run about to be driven. Await it to drive the run here until it stops, or [`start`](Self::start) it in a
 /// separate task. Until then nothing happens.
 ///
-/// `K` is what it does: a [`NewRun`], a [`NewTurn`], a [`Resume`] or a [`Retry`], each with settings that the others
-/// do not have.
+/// Its kind `K` is a [`NewRun`], a [`NewTurn`], a [`Resume`] or a [`Retry`]. Each kind has its own settings.
 ///
 /// Dropping the future leaves a run that can be resumed, like after a crash of the process.
 #[derive(Debug)]
@@ -329,7 +328,7 @@ fn check_name(engine: &Engine, name: &str) -> Result<(), RunError> {
 
 /// Returns what observes a run: its readers of events, its own stream or that of the outer run, and the outer node.
 fn sinks(engine: &Engine, events: EventSink, own_stream: Option<stream::Sender>) -> Sinks {
-    // Only a run in a separate task has a stream of its own.
+    // Only a run in a separate task has its own stream.
     let span = if own_stream.is_some() { SpanPlacement::Detached } else { SpanPlacement::Current };
     let stream = own_stream.or_else(|| engine.outer.as_ref()?.stream.clone());
     let outer = engine.outer.as_ref();

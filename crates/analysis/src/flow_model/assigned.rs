@@ -28,7 +28,7 @@ use super::{
 pub struct DefiniteAssignment {
     /// The fields that some way to the node has written (may-assign).
     may_assign: Vec<Bits>,
-    certain: MustAssign,
+    certain: MustAssignment,
     lines: Vec<Line>,
     into: Vec<Vec<usize>>,
     /// The fields that are certainly written along each line.
@@ -40,7 +40,7 @@ pub struct DefiniteAssignment {
 
 /// The fields that every way has written (must-assign).
 #[derive(Debug)]
-struct MustAssign {
+struct MustAssignment {
     /// When each node starts; all fields, if no way leads to it.
     must_assign: Vec<Bits>,
     is_reached: Vec<bool>,
@@ -53,7 +53,7 @@ struct MustAssign {
 pub struct AssignmentAfterVisit {
     /// In the step of the visit, for each other node that may run in it.
     at_once: Vec<Option<Bits>>,
-    later: MustAssign,
+    later: MustAssignment,
 }
 
 /// A place where a field stays unwritten.
@@ -183,7 +183,7 @@ impl DefiniteAssignment {
         &self,
         model: &FlowModel,
         visited: usize,
-        before: &MustAssign,
+        before: &MustAssignment,
         within: Option<Bits>,
     ) -> AssignmentAfterVisit {
         let mut flow = FieldFlow::new(model, &self.reach, &self.concurrency, &self.effects);
@@ -311,7 +311,7 @@ impl DefiniteAssignment {
     }
 }
 
-impl MustAssign {
+impl MustAssignment {
     /// Returns the fields at a node, if some way leads to it.
     fn at(&self, node: usize) -> Option<Bits> {
         self.is_reached[node].then(|| self.must_assign[node].clone())
@@ -462,7 +462,7 @@ impl<'a> FieldFlow<'a> {
 
     /// Draws all lines of a run from the step of a visit. The lines that leave the nodes of this step stand apart from those
     /// that leave later visits of them, so that the fields before a node are those in later steps.
-    fn begin_at_visit(&mut self, visited: usize, before: &MustAssign) {
+    fn begin_at_visit(&mut self, visited: usize, before: &MustAssignment) {
         let beside: Vec<SourceSpan> = self.concurrency.beside_node(visited).collect();
         let mut first = vec![visited];
         first.extend(beside.iter().map(|it| it.node(self.model)));
@@ -543,9 +543,9 @@ impl<'a> FieldFlow<'a> {
     }
 
     /// Returns the fields that may be written, and those that certainly are.
-    fn found(self) -> (Vec<Bits>, MustAssign) {
+    fn found(self) -> (Vec<Bits>, MustAssignment) {
         let Self { may_assign, must_assign, is_reached, surely_arrived: arrived, .. } = self;
-        (may_assign, MustAssign { must_assign, is_reached, arrived })
+        (may_assign, MustAssignment { must_assign, is_reached, arrived })
     }
 
     /// Follows the lines. Returns them, those into each node, and the fields that each carries for certain.

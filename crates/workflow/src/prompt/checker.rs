@@ -82,7 +82,6 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNe
         statements: 0,
         depth: 0,
         problems: Vec::new(),
-        dollar: None,
         missed: Vec::new(),
         facts: FactNeeds::default(),
         tried: OperationResults::default(),
@@ -140,8 +139,6 @@ pub(super) struct PromptChecker<'a, 't> {
     /// How many blocks and expressions are open.
     pub(super) depth: usize,
     pub(super) problems: Vec<Problem>,
-    /// The warning about a `$` right before the next value, which may be a price.
-    pub(super) dollar: Option<Problem>,
     /// The fields that were reported as unassigned; one guard may cover all places.
     pub(super) missed: Vec<String>,
     pub(super) facts: FactNeeds,
@@ -180,8 +177,6 @@ impl<'t> PromptChecker<'_, 't> {
             Stmt::EmitExpr(it) => {
                 // Written out, an absent end of a list is `none`.
                 let ty = if is_end(&it.expr) { self.ty(&it.expr) } else { self.present(&it.expr) };
-                let dollar = self.dollar.take();
-                self.problems.extend(dollar.filter(|_| !ty.required().is_number()));
                 self.printed(&ty, it.expr.span());
             }
             Stmt::IfCond(it) => {

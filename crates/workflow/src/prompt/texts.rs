@@ -35,7 +35,7 @@ impl PromptChecker<'_, '_> {
             let message = "the `$` before `{{` is a part of the text";
             let problem = Problem::new("GR042", end.saturating_sub(1)..end, message, "stays there");
             let help = "remove it, or write `{{ \"$\" }}` for a sign that stays";
-            self.dollar = Some(problem.warning().help(help));
+            self.problems.push(problem.warning().help(help));
         }
     }
 
