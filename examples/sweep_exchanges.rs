@@ -1,11 +1,20 @@
-//! Reads a folder of recorded exchanges with providers, and reports each reply that is not read as it was written.
+//! Reads the recorded exchanges with providers in a folder and the folders below, and reports each reply that is not read
+//! as it was written.
 //!
-//! `cargo run --example sweep_exchanges -- FOLDER`. A file is JSON: either one reply, as those in `tests/models/exchanges`
-//! (`status`, `body`, and `protocol` unless it is `chat`), or `interactions` with a `request` and a `response` each; the
-//! response has its `body`, or the text of its stream as `sse`. The protocol follows from the address of the request. A
-//! second, simple reader says what a good reply contains; a bad one must have a class.
+//! `cargo run --example sweep_exchanges -- FOLDER`. A file is JSON (`.json`), or has a JSON value in each line (`.jsonl`). A
+//! value is one reply, as those in `tests/models/exchanges` (`status`, `body`, and `protocol` unless it is `chat`), an
+//! exchange with a `request` and a `response`, or a list of exchanges as `interactions`. The response has its `body`, or the
+//! text of its stream as `sse`; the names of VCR cassettes (`uri`, `status.code`, `body.string`) work, too. The protocol
+//! follows from the address of the request. A second, simple reader says what a good reply contains; a bad one must have a
+//! class.
 
-use std::{collections::BTreeMap, error::Error, fs, path::Path, process::ExitCode};
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use graphrun::models::{ChatReply, ErrorReply, ModelError, Protocol};
 use serde_json::Value;
@@ -32,18 +41,17 @@ struct Contents {
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let folder = std::env::args().nth(1).ok_or("name a folder of recorded exchanges")?;
-    let mut files: Vec<_> = fs::read_dir(&folder)?.collect::<Result<_, _>>()?;
-    files.sort_by_key(fs::DirEntry::path);
+    let mut files = Vec::new();
+    find_files(Path::new(&folder), &mut files)?;
+    files.sort();
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     let mut problems = Vec::new();
-    for file in files {
-        let path = file.path();
-        if path.extension().is_none_or(|it| it != "json") {
-            continue;
-        }
-        let value: Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
-        for reply in replies(&value) {
-            let name = path.file_name().unwrap_or_default().display();
+    for path in files {
+        let text = fs::read_to_string(&path)?;
+        let values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+        let values: Vec<Value> = values.collect::<Result<_, _>>()?;
+        for reply in values.iter().flat_map(replies) {
+            let name = path.strip_prefix(&folder).unwrap_or(&path).display();
             match judge(&reply) {
                 Ok(class) => {
                     let form = if is_stream(&reply.text) { "stream" } else { "whole" };
@@ -69,20 +77,47 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if problems.is_empty() && total > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn replies(file: &Value) -> Vec<Reply> {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let status = |value: &Value| value["status"].as_u64().and_then(|it| u16::try_from(it).ok());
-    let Some(interactions) = file["interactions"].as_array() else {
-        let protocol = Protocol::parse(file["protocol"].as_str().unwrap_or("chat"));
-        let reply = protocol.zip(status(file)).map(|(protocol, status)| Reply {
+/// Adds the files of exchanges in a folder and the folders below. Links are not followed.
+fn find_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            find_files(&path, files)?;
+        } else if path.extension().is_some_and(|it| it == "json" || it == "jsonl") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn replies(value: &Value) -> Vec<Reply> {
+    let text = |value: &Value| {
+        let value = value.get("string").unwrap_or(value);
+        value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    };
+    let status = |value: &Value| {
+        let status = value["status"].get("code").unwrap_or(&value["status"]);
+        status.as_u64().and_then(|it| u16::try_from(it).ok())
+    };
+    let interactions = match (value["interactions"].as_array(), value.get("response")) {
+        (Some(interactions), _) => interactions.as_slice(),
+        (None, Some(_)) => std::slice::from_ref(value),
+        (None, None) => &[],
+    };
+    if interactions.is_empty() {
+        let protocol = Protocol::parse(value["protocol"].as_str().unwrap_or("chat"));
+        let reply = protocol.zip(status(value)).map(|(protocol, status)| Reply {
             protocol,
             status,
-            text: text(&file["body"]),
+            text: text(&value["body"]),
         });
         return reply.into_iter().collect();
-    };
+    }
     let reply = |it: &Value| {
-        let (url, response) = (it["request"]["url"].as_str().unwrap_or_default(), &it["response"]);
+        let (request, response) = (&it["request"], &it["response"]);
+        let url = request.get("url").or_else(|| request.get("uri"));
+        let url = url.and_then(Value::as_str).unwrap_or_default();
         let protocol = if url.contains("/v1/messages") {
             Protocol::Anthropic
         } else if url.contains("/responses") {

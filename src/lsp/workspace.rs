@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,7 +13,9 @@ use super::{
     uri,
 };
 use crate::{
+    beneath::read_named,
     compile::{CompiledGraph, compile},
+    data_limit::DataLimit,
     diagnostic::{Diagnostic, Diagnostics, Label, Severity, SourceFile, SourceSpan},
     id::ChannelName,
     nodes::{self, Services},
@@ -260,7 +261,8 @@ impl Workspace {
         paths.iter().find_map(|path| {
             let uri = self.uri_of(path);
             let open = self.documents.get(&uri).map(|it| Arc::clone(&it.text));
-            let text = open.or_else(|| Some(fs::read_to_string(path).ok()?.into()))?;
+            let text =
+                open.or_else(|| Some(read_named(path, DataLimit::FileBytes).ok()?.into()))?;
             Some((uri, text))
         })
     }
@@ -369,7 +371,7 @@ impl Workspace {
         }
         let workflow = draft.workflow();
         let uri = self.uri_of(&workflow);
-        let read = || fs::read_to_string(&workflow);
+        let read = || read_named(&workflow, DataLimit::FileBytes);
         let text = match buffers.get(&workflow).map_or_else(read, |it| Ok(it.to_owned())) {
             Ok(text) => text,
             Err(error) => {

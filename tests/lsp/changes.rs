@@ -73,6 +73,17 @@ fn references_are_found_in_the_workflow_and_in_its_prompts() {
 }
 
 #[test]
+fn a_pipe_in_place_of_a_prompt_is_not_read() {
+    let mut editor = Editor::start();
+    let path = editor.write("prompts/write.md", "");
+    fs::remove_file(&path).unwrap();
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+    let prompt = "prompt: { text: \"{{ brief }} {{ visit }}\" }";
+    let marked = team("input: brief", "input: br§ief").replace(prompt, "prompt: prompts/write.md");
+    assert_eq!(references(&mut editor, &marked, true), ["3: brief", "6: brief"]);
+}
+
+#[test]
 fn a_rename_changes_every_place_and_nothing_else() {
     let mut editor = Editor::start();
     let (uri, prompt) = (editor.uri("marked.yaml"), editor.uri("prompts/write.md"));
