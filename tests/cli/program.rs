@@ -96,7 +96,7 @@ impl Running {
         let args = ["execute", &workflow("agent"), "-i", "brief=x", "--output", "json"];
         let mut command = place.command(args);
         command.env("OPENAI_BASE_URL", format!("http://{address}/v1"));
-        Self::of(command)
+        Self::of(with_default_hangup(&command))
     }
 
     /// Starts the program.
@@ -176,6 +176,15 @@ impl fmt::Display for Ended {
         let Self { code, stdout, stderr } = self;
         write!(f, "exit {code}\nstdout:\n{stdout}stderr:\n{stderr}")
     }
+}
+
+/// Returns a command whose program does not ignore SIGHUP, even if the tests run under `nohup`.
+fn with_default_hangup(program: &Command) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP").arg(program.get_program()).args(program.get_args());
+    command.current_dir(program.get_current_dir().expect("the program has a folder"));
+    command.env_clear().envs(program.get_envs().filter_map(|(name, it)| Some((name, it?))));
+    command
 }
 
 /// Returns the path of a workflow beside this file.
