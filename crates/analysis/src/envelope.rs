@@ -72,7 +72,7 @@ const PASSES_MAX: usize = 6;
 /// the limits of the run, which may stop it earlier. Numbers that are too large are [`u64::MAX`].
 ///
 /// ```
-/// use graphrun_analysis::{Envelope, GraphBuilder};
+/// use graphrun_analysis::{WorstCase, GraphBuilder};
 /// use graphrun_core::{
 ///     graph::{END, FAIL, NodeError, START},
 ///     id::NodeName,
@@ -92,7 +92,7 @@ const PASSES_MAX: usize = 6;
 ///     .compile()
 ///     .unwrap();
 ///
-/// let envelope = Envelope::of(&graph);
+/// let envelope = WorstCase::of(&graph);
 /// let check = &envelope.nodes[&NodeName::parse("check").unwrap()];
 /// assert_eq!((check.visits_max, check.why.to_string()), (2, "after `write` (2)".to_owned()));
 /// assert_eq!(envelope.steps_max, 4);

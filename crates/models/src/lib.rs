@@ -11,9 +11,9 @@
 //! - `structured`: answers that fit a schema; `recording`: calls that are recorded and replayed.
 //!
 //! ```
-//! use graphrun_models::{Wanted, extract_json};
+//! use graphrun_models::{ExpectedKind, extract_json};
 //!
-//! let found = extract_json("Here it is:\n```json\n{\"verdict\": \"approved\"}\n```", Wanted::Object)?;
+//! let found = extract_json("Here it is:\n```json\n{\"verdict\": \"approved\"}\n```", ExpectedKind::Object)?;
 //! assert_eq!(found.value["verdict"], "approved");
 //! # Ok::<_, String>(())
 //! ```

@@ -57,10 +57,10 @@ impl ExpectedKind {
 /// Returns the JSON value in a model's answer.
 ///
 /// ```
-/// use graphrun_models::{Wanted, extract_json};
+/// use graphrun_models::{ExpectedKind, extract_json};
 ///
 /// let answer = "Sure [1]! Here it is:\n```json\n{\"verdict\": \"approved\",}\n```";
-/// let found = extract_json(answer, Wanted::Object)?;
+/// let found = extract_json(answer, ExpectedKind::Object)?;
 /// assert_eq!(found.value["verdict"], "approved");
 /// assert_eq!(found.warnings, ["trailing commas were removed"]);
 /// # Ok::<(), String>(())
