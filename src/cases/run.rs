@@ -325,6 +325,7 @@ fn missing(case: &Case, gap: &Gap, traces: &Traces) -> Problem {
 #[derive(Debug)]
 pub(crate) struct RecordedModels(Arc<Replay>);
 
+#[cfg(feature = "cli")]
 impl RecordedModels {
     pub(crate) fn new(replay: Replay) -> Self {
         Self(Arc::new(replay))

@@ -257,7 +257,9 @@ impl Database {
                 let storage = SqliteStorage::find_to_remove(path)?;
                 Ok(storage.map(|it| Arc::new(it.on_the_same_thread()) as _))
             }
-            _ => self.open(),
+            DatabaseLocation::Memory => self.open(),
+            #[cfg(feature = "postgres")]
+            DatabaseLocation::Postgres(_) => self.open(),
         }
     }
 
