@@ -40,13 +40,21 @@ pub enum FileKind {
 impl FileKind {
     /// Returns the kind that a text declares by its first keys; `None` if it is a file of another program.
     pub fn of(text: &str) -> Option<Self> {
+        let text = text.trim_start_matches('\u{feff}');
+        let is_content = |it: &&str| {
+            let it = it.trim();
+            !it.is_empty() && !it.starts_with(['#', '%']) && it != "---"
+        };
+        // The whole document may be indented.
+        let first = text.lines().find(is_content).unwrap_or_default();
+        let indentation = &first[..first.len() - first.trim_start().len()];
         let declares = |key: &str| {
             let is_key = |line: &str| {
                 let rest = line.trim_start_matches(['"', '\'']).strip_prefix(key);
                 let rest = rest.map(|it| it.trim_start_matches(['"', '\'']).trim_start());
                 rest.is_some_and(|it| it.starts_with(':'))
             };
-            text.trim_start_matches('\u{feff}').lines().any(is_key)
+            text.lines().filter_map(|it| it.strip_prefix(indentation)).any(is_key)
         };
         if declares("graphrun_test") {
             Some(Self::Cases)
