@@ -158,14 +158,14 @@ impl Team {
             format!("{}\n{}", render(&format!("{node}.system"), &known), render(template, &known));
         let answering = |(_, entry): &(usize, &Entry)| entry.answers(node, &request);
         let found: Vec<usize> =
-            self.entries.iter().enumerate().filter(answering).map(|(span, _)| span).collect();
+            self.entries.iter().enumerate().filter(answering).map(|(place, _)| place).collect();
         let run = self.run;
-        let [span] = found[..] else {
+        let [place] = found[..] else {
             panic!("{run}: {found:?} answer the request of {node}:\n{request}")
         };
-        self.used.push(span);
+        self.used.push(place);
         self.path.push(node.to_owned());
-        self.entries[span].reply.json.clone()
+        self.entries[place].reply.json.clone()
     }
 }
 

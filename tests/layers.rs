@@ -69,8 +69,8 @@ fn some_words_have_one_place() {
     for root in ["src", "crates"] {
         for (path, source) in sources(Path::new(root)) {
             let code = code_of(&source);
-            for (word, spans) in ONLY_IN {
-                let allowed = spans.iter().any(|it| path.starts_with(it));
+            for (word, places) in ONLY_IN {
+                let allowed = places.iter().any(|it| path.starts_with(it));
                 if !allowed && code.contains(word) {
                     wrong.push(format!("{} has `{word}`", path.display()));
                 }

@@ -242,13 +242,13 @@ fn every_mistake_gives_its_code_on_its_line_and_no_other() {
     let (mut count, mut misses) = (0, String::new());
     let mut missing = 0;
     for folder in folders() {
-        let span = tempfile::tempdir().unwrap();
-        copy(&folder, span.path());
-        let right = diagnostics(&span.path().join("workflow.yaml"));
+        let place = tempfile::tempdir().unwrap();
+        copy(&folder, place.path());
+        let right = diagnostics(&place.path().join("workflow.yaml"));
         assert!(right.is_empty(), "{} is right:\n{right}", folder.display());
         for mutant in mutants(&folder) {
             count += 1;
-            if let Err(problem) = missed(span.path(), &mutant) {
+            if let Err(problem) = missed(place.path(), &mutant) {
                 missing += 1;
                 let shown = format!("{}: {:?} ⇒ {:?}", mutant.listed, mutant.old, mutant.new);
                 writeln!(misses, "{shown}\n{problem}").unwrap();
@@ -266,9 +266,9 @@ fn a_mistake_in_a_name_hides_no_mistake_elsewhere() {
     let others = ["enum values", "expression types", "optional values", "dead and constant cases"];
     let (mut count, mut hidden) = (0, String::new());
     for folder in folders() {
-        let span = tempfile::tempdir().unwrap();
-        copy(&folder, span.path());
-        let (all, path) = (mutants(&folder), span.path().join("workflow.yaml"));
+        let place = tempfile::tempdir().unwrap();
+        copy(&folder, place.path());
+        let (all, path) = (mutants(&folder), place.path().join("workflow.yaml"));
         let right = fs::read_to_string(&path).unwrap();
         let of = |kinds: &[&str]| {
             let is_of =
@@ -282,7 +282,7 @@ fn a_mistake_in_a_name_hides_no_mistake_elsewhere() {
             let second = of(&others).into_iter().filter(|_| !is_lowered);
             for second in second {
                 // Two mistakes in one place are one.
-                let Ok((found, line)) = seeded(span.path(), second) else { continue };
+                let Ok((found, line)) = seeded(place.path(), second) else { continue };
                 count += 1;
                 if !is_among(&found, second, line) {
                     writeln!(hidden, "{} behind {}:\n{found}", second.listed, first.listed)

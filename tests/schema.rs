@@ -102,18 +102,18 @@ fn a_misspelt_key_is_refused_at_its_section() {
         let whole = read(&path);
         let mut sections = Vec::new();
         closed_sections(&schema, "", &whole, "", &mut sections);
-        for (pointer, span) in sections {
+        for (pointer, place) in sections {
             let mut wrong = whole.clone();
-            let section = wrong.pointer_mut(&span).unwrap().as_object_mut().unwrap();
+            let section = wrong.pointer_mut(&place).unwrap().as_object_mut().unwrap();
             let Some((key, _)) = section.iter().next() else { continue };
             let misspelt = format!("{key}x");
             let value = section.shift_remove(&key.clone()).unwrap();
             section.insert(misspelt.clone(), value);
             let mut errors = validator.iter_errors(&wrong);
             let blamed = errors.any(|it| {
-                it.instance_path().as_str() == span && it.to_string().contains(&misspelt)
+                it.instance_path().as_str() == place && it.to_string().contains(&misspelt)
             });
-            assert!(blamed, "{}: {misspelt} at {span} is taken", path.display());
+            assert!(blamed, "{}: {misspelt} at {place} is taken", path.display());
             tried.insert(pointer);
         }
     }
@@ -128,27 +128,27 @@ fn closed_sections(
     schema: &Value,
     pointer: &str,
     value: &Value,
-    span: &str,
+    place: &str,
     found: &mut Vec<(String, String)>,
 ) {
     match value {
         Value::Object(entries) => {
             if schema["additionalProperties"] == json!(false) {
-                found.push((pointer.to_owned(), span.to_owned()));
+                found.push((pointer.to_owned(), place.to_owned()));
             }
             for (key, value) in entries {
                 let (inner, step) = match schema.pointer(&format!("/properties/{key}")) {
                     Some(inner) => (inner, format!("properties/{key}")),
                     None => (&schema["additionalProperties"], "additionalProperties".to_owned()),
                 };
-                let (pointer, span) = (format!("{pointer}/{step}"), format!("{span}/{key}"));
-                closed_sections(inner, &pointer, value, &span, found);
+                let (pointer, place) = (format!("{pointer}/{step}"), format!("{place}/{key}"));
+                closed_sections(inner, &pointer, value, &place, found);
             }
         }
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                let (pointer, span) = (format!("{pointer}/items"), format!("{span}/{at}"));
-                closed_sections(&schema["items"], &pointer, item, &span, found);
+                let (pointer, place) = (format!("{pointer}/items"), format!("{place}/{at}"));
+                closed_sections(&schema["items"], &pointer, item, &place, found);
             }
         }
         _ => (),
@@ -194,12 +194,12 @@ fn known_words_and_bounds_are_part_of_the_schema() {
         ("/nodes/qa/then/to", json!("publish")),
         ("/start", json!({"ba": 1})),
     ];
-    for (span, value) in wrong {
+    for (place, value) in wrong {
         let mut changed = right.clone();
-        *changed.pointer_mut(span).unwrap() = value.clone();
+        *changed.pointer_mut(place).unwrap() = value.clone();
         let errors: Vec<String> =
             validator.iter_errors(&changed).map(|it| it.instance_path().to_string()).collect();
-        assert!(errors.iter().any(|it| it.starts_with(span)), "{span} takes {value}: {errors:?}");
+        assert!(errors.iter().any(|it| it.starts_with(place)), "{place} takes {value}: {errors:?}");
     }
 }
 

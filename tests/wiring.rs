@@ -345,8 +345,8 @@ impl Recipe {
             node.to.iter().map(|it| it.iter().map(to).collect()).collect();
         for (later, child) in self.nodes.iter().enumerate().skip(at + 1) {
             if child.join.len() < 2 && usize::from(child.parent) % later == at {
-                let span = usize::from(child.parent) % choices.len();
-                choices[span].push(Target::Node(name(later)));
+                let choice = usize::from(child.parent) % choices.len();
+                choices[choice].push(Target::Node(name(later)));
             }
         }
         for to in &mut choices {

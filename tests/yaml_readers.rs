@@ -143,12 +143,12 @@ fn documentation_and_templates_read_the_same_in_yaml_1_1() {
     let texts = texts();
     assert!(texts.len() > 150, "only {} texts", texts.len());
     let mut wrong = String::new();
-    for ((span, text), by_pyyaml) in texts.iter().zip(by_pyyaml(&texts)) {
+    for ((place, text), by_pyyaml) in texts.iter().zip(by_pyyaml(&texts)) {
         let by_saphyr = by_saphyr(text);
         // Some pages show mistakes, such as a key that is given twice. Other tests check all others.
         let is_refused = by_saphyr[0] == "refused";
         if let Some(difference) = difference(&by_pyyaml, &by_saphyr).filter(|_| !is_refused) {
-            wrong.extend([span, ": ", &difference, "\n"]);
+            wrong.extend([place, ": ", &difference, "\n"]);
         }
     }
     assert!(wrong.is_empty(), "quote these:\n{wrong}");

@@ -23,8 +23,8 @@ pub(super) fn combinations(lengths: &[usize], max: usize) -> Combinations {
         let choice: Vec<usize> = if turn < longest {
             lengths.iter().map(|it| turn % it).collect()
         } else {
-            let span = |(at, length): (usize, &usize)| mixed(turn, at) % length;
-            lengths.iter().enumerate().map(span).collect()
+            let place = |(at, length): (usize, &usize)| mixed(turn, at) % length;
+            lengths.iter().enumerate().map(place).collect()
         };
         if known.insert(choice.clone()) {
             spread.push(choice);

@@ -372,10 +372,8 @@ impl Run<'_> {
     /// Returns the error for a run whose storage does not answer after a signal.
     fn left(&self, signal: Signal, status: Status) -> CliError {
         let message = format!("run {} was left, because its database did not answer", self.name);
-        let left = CliError::new(signal.exit(), message);
-        let command = self.database.command("resume", &self.name);
-        let help = command.map(|it| format!("to continue from the last checkpoint: {it}"));
-        self.leave(help.into_iter().fold(left, CliError::with_help), status)
+        let left = self.with_resume(CliError::new(signal.exit(), message));
+        self.leave(left, status)
     }
 
     /// Returns the saved status of a run on a full disk, which has mostly saved its end.
@@ -397,14 +395,16 @@ impl Run<'_> {
         let is_overtaken =
             matches!(&error, RunError::Checkpoint(CheckpointError::Overtaken { .. }));
         let failure = CliError::from(error);
-        if is_overtaken {
-            return failure;
-        }
+        if is_overtaken { failure } else { self.with_resume(failure) }
+    }
+
+    /// Adds the command to resume the run, if it is saved.
+    fn with_resume(&self, error: CliError) -> CliError {
         match self.database.command("resume", &self.name) {
             Some(command) => {
-                failure.with_help(format!("to continue from the last checkpoint: {command}"))
+                error.with_help(format!("to continue from the last checkpoint: {command}"))
             }
-            None => failure,
+            None => error,
         }
     }
 }

@@ -307,8 +307,8 @@ impl Offers<'_, '_> {
         let mut found = Vec::new();
         let relative = Path::new(typed_folder);
         if relative.components().all(|it| matches!(it, std::path::Component::Normal(_))) {
-            for span in source_paths(folder, relative) {
-                files(&span, typed_folder, 0, &mut found);
+            for path in source_paths(folder, relative) {
+                files(&path, typed_folder, 0, &mut found);
             }
         }
         found.sort();

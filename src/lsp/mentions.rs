@@ -122,23 +122,23 @@ impl DocumentView<'_> {
 
     /// Returns the path of the declaration of a field of a record, or of the items of a list of records.
     pub(super) fn declared_part(&self, of: &[Step], name: &str) -> Option<Vec<Step>> {
-        let mut span = of.to_vec();
+        let mut path = of.to_vec();
         for _ in 0..TYPES_MAX {
-            let below = |step: Step| [&span[..], &[step]].concat();
+            let below = |step: Step| [&path[..], &[step]].concat();
             // The long form of a field.
             let ty = below(Step::Key("type".to_owned()));
             let field = below(Step::Key(name.to_owned()));
             let items = below(Step::Item(0));
             if self.outline.part(&ty).is_some() {
-                span = ty;
+                path = ty;
             } else if self.outline.part(&field).is_some() {
                 return Some(field);
             } else if self.outline.part(&items).is_some() {
-                span = items;
+                path = items;
             } else {
-                let text = self.text.get(self.outline.part(&span)?.value.clone()?)?;
+                let text = self.text.get(self.outline.part(&path)?.value.clone()?)?;
                 let mut named = words(text).map(|it| entry("types", &text[it]));
-                span = named.find(|it| self.outline.part(it).is_some())?;
+                path = named.find(|it| self.outline.part(it).is_some())?;
             }
         }
         None

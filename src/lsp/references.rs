@@ -128,10 +128,10 @@ fn refuse_unknown_places(
     (name, new): (&str, &str),
 ) -> Result<(), String> {
     let mut changed: BTreeMap<PathBuf, Arc<str>> = BTreeMap::new();
-    let mut spans: Vec<&Reference> = found.iter().collect();
+    let mut edits: Vec<&Reference> = found.iter().collect();
     // The last place of a text first, so that the others keep theirs.
-    spans.sort_by_key(|it| std::cmp::Reverse(it.range.start));
-    for Reference { uri, text, range, .. } in spans {
+    edits.sort_by_key(|it| std::cmp::Reverse(it.range.start));
+    for Reference { uri, text, range, .. } in edits {
         let path = if uri == view.uri {
             view.path.map_or_else(|| PathBuf::from(uri), Path::to_owned)
         } else {

@@ -41,6 +41,20 @@ pub(crate) fn noise(seed: &str, length: usize) -> Vec<u8> {
     bytes
 }
 
+/// Runs a script of the shell, in which `$0` is the program and the folder `disk` has a disk of this size.
+fn run_on_small_disk(place: &Place, bytes: u64, script: &str) {
+    fs::create_dir(place.path("disk")).unwrap();
+    let status = Command::new("bwrap")
+        .args(["--dev-bind", "/", "/", "--size", &bytes.to_string(), "--tmpfs"])
+        .arg(place.path("disk"))
+        .args(["sh", "-c", script, env!("CARGO_BIN_EXE_graphrun")])
+        .envs(place.own_folders())
+        .current_dir(place.path(""))
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
 /// Returns how often each task of a run finished, according to the saved entries.
 pub(crate) fn finished(place: &Place, database: &str) -> Vec<u64> {
     let args = ["runs", "show", "run-1", "--output", "json", "--db", database];
@@ -57,7 +71,6 @@ fn g9_a_full_disk_interrupts_a_run_that_can_be_resumed() {
     let text: String =
         noise("pile", 80_000).iter().map(|it| char::from(b' ' + 1 + it % 64)).collect();
     fs::write(place.path("text"), &text).unwrap();
-    fs::create_dir(place.path("disk")).unwrap();
     let script = r#"
         head -c 8M /dev/zero > disk/ballast
         "$0" execute w.yaml -i text=@text --run-id run-1 --db sqlite:disk/runs.db --output json > full.json 2> full.err
@@ -68,15 +81,7 @@ fn g9_a_full_disk_interrupts_a_run_that_can_be_resumed() {
         echo $? > end.code
         cp disk/runs.db* .
     "#;
-    let status = Command::new("bwrap")
-        .args(["--dev-bind", "/", "/", "--size", "11534336", "--tmpfs"])
-        .arg(place.path("disk"))
-        .args(["sh", "-c", script, env!("CARGO_BIN_EXE_graphrun")])
-        .envs(place.own_folders())
-        .current_dir(place.path(""))
-        .status()
-        .unwrap();
-    assert!(status.success());
+    run_on_small_disk(&place, 11 << 20, script);
     let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
     let said = read("full.err");
     assert_eq!(read("full.code").trim(), "5", "{said}");
@@ -101,22 +106,13 @@ fn g9_a_full_disk_interrupts_a_run_that_can_be_resumed() {
 #[test]
 fn g9_runs_can_be_removed_from_a_full_disk() {
     let place = place(GROWS);
-    fs::create_dir(place.path("disk")).unwrap();
     let script = r#"
         "$0" execute w.yaml -i text=x --run-id run-1 --db sqlite:disk/runs.db > run.out 2> run.err || exit 1
         head -c 8M /dev/zero > disk/ballast
         "$0" runs rm run-1 --db sqlite:disk/runs.db > rm.out 2> rm.err
         echo $? > rm.code
     "#;
-    let status = Command::new("bwrap")
-        .args(["--dev-bind", "/", "/", "--size", "4194304", "--tmpfs"])
-        .arg(place.path("disk"))
-        .args(["sh", "-c", script, env!("CARGO_BIN_EXE_graphrun")])
-        .envs(place.own_folders())
-        .current_dir(place.path(""))
-        .status()
-        .unwrap();
-    assert!(status.success());
+    run_on_small_disk(&place, 4 << 20, script);
     let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
     assert_eq!(read("rm.code").trim(), "0", "{}", read("rm.err"));
     assert!(read("rm.out").ends_with("removed 1 run\n"), "{}", read("rm.out"));

@@ -8,14 +8,14 @@ use crate::{docs::page::Page, support::git::git};
 
 #[test]
 fn the_program_of_the_page_changes_the_folder() {
-    let span = TempDir::new().unwrap();
+    let place = TempDir::new().unwrap();
     let page = Page::read("docs/coding-agents.md");
     for block in page.blocks() {
         if let Some(name) = block.file {
-            fs::write(span.path().join(name), block.code).unwrap();
+            fs::write(place.path().join(name), block.code).unwrap();
         }
     }
-    let folder = span.path().join("repository");
+    let folder = place.path().join("repository");
     fs::create_dir_all(folder.join("src")).unwrap();
     fs::write(folder.join("src/a.py"), "old = 1\n").unwrap();
     fs::write(folder.join("other.py"), "old = 2\n").unwrap();
@@ -25,9 +25,9 @@ fn the_program_of_the_page_changes_the_folder() {
     let ended = Command::new(env!("CARGO_BIN_EXE_graphrun"))
         .args(["execute", "rename.yaml", "-i", "repo_path=repository", "-i", "words=old new"])
         .args(["--run-id", "one"])
-        .current_dir(span.path())
-        .env("XDG_STATE_HOME", span.path().join("state"))
-        .env("XDG_CONFIG_HOME", span.path().join("config"))
+        .current_dir(place.path())
+        .env("XDG_STATE_HOME", place.path().join("state"))
+        .env("XDG_CONFIG_HOME", place.path().join("config"))
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);

@@ -10,7 +10,7 @@ fn references(editor: &mut Editor, marked: &str, with_declaration: bool) -> Vec<
     let context = json!({"includeDeclaration": with_declaration});
     let params = json!({"textDocument": {"uri": uri}, "position": position, "context": context});
     let answer = editor.ask("textDocument/references", params)["result"].take();
-    let span = |it: &Value| {
+    let place = |it: &Value| {
         let line = number(&it["range"]["start"]["line"]);
         if it["uri"] == json!(uri) {
             format!("{line}: {}", within(&text, &it["range"]))
@@ -18,7 +18,7 @@ fn references(editor: &mut Editor, marked: &str, with_declaration: bool) -> Vec<
             format!("{} {line}", it["uri"].as_str().unwrap().rsplit('/').next().unwrap())
         }
     };
-    answer.as_array().into_iter().flatten().map(span).collect()
+    answer.as_array().into_iter().flatten().map(place).collect()
 }
 
 /// The text after the edits of an answer to one document.
@@ -96,9 +96,9 @@ fn a_rename_changes_every_place_and_nothing_else() {
         let line = text.lines().position(|it| it.contains(part)).unwrap();
         let character = text.lines().nth(line).unwrap().find(part).unwrap() + part.len();
         let position = json!({"line": line, "character": character});
-        let span = json!({"textDocument": {"uri": uri}, "position": position});
-        let can = editor.ask("textDocument/prepareRename", span.clone())["result"].take();
-        let mut params = span;
+        let place = json!({"textDocument": {"uri": uri}, "position": position});
+        let can = editor.ask("textDocument/prepareRename", place.clone())["result"].take();
+        let mut params = place;
         params["newName"] = json!(new);
         (can, editor.ask("textDocument/rename", params))
     };
@@ -168,15 +168,14 @@ fn a_field_of_a_named_type_is_renamed_in_every_place() {
     editor.open(&uri, TASKS);
     assert_eq!(editor.diagnostics(&uri), [Value::Null; 0]);
     editor.open(&prompt, template);
-    let span = |text: &str, behind: &str| {
+    let position = |text: &str, behind: &str| {
         let at = text.find(behind).unwrap() + behind.len();
         let line = text[..at].matches('\n').count();
         json!({"line": line, "character": at - text[..at].rfind('\n').map_or(0, |it| it + 1)})
     };
     let mut rename = |uri: &str, text: &str, behind: &str| {
         let document = json!({"uri": uri});
-        let params =
-            json!({"textDocument": document, "position": span(text, behind), "newName": "name"});
+        let params = json!({"textDocument": document, "position": position(text, behind), "newName": "name"});
         editor.ask("textDocument/rename", params)
     };
     let mut new = TASKS.to_owned();
@@ -205,7 +204,7 @@ fn a_field_of_a_named_type_is_renamed_in_every_place() {
     let by_call = by_call.replace("(tasks + [best])[0].title", "(true ? best : best).title");
     editor.change(&uri, &by_call);
     assert_eq!(editor.diagnostics(&uri), [Value::Null; 0]);
-    let params = json!({"textDocument": {"uri": uri}, "position": span(&by_call, "Task: { tit"), "newName": "name"});
+    let params = json!({"textDocument": {"uri": uri}, "position": position(&by_call, "Task: { tit"), "newName": "name"});
     let answer = editor.ask("textDocument/rename", params);
     let message = answer["error"]["message"].as_str().unwrap_or_default();
     assert!(message.ends_with("also depends on `title`: change the name by hand"), "{answer}");

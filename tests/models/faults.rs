@@ -260,8 +260,8 @@ async fn a_redirect_takes_the_conversation_nowhere() {
     assert_eq!(error.kind(), ModelErrorKind::BadRequest, "{error}");
     assert_eq!((peer.seen().len(), elsewhere.seen().len()), (1, 0));
     let target = elsewhere.base_url.trim_end_matches("/v1");
-    let spans = format!("({}/chat/completions to {target})", peer.base_url);
-    assert!(error.to_string().ends_with(&spans), "{error}");
+    let places = format!("({}/chat/completions to {target})", peer.base_url);
+    assert!(error.to_string().ends_with(&places), "{error}");
 }
 
 #[tokio::test]

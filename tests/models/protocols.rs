@@ -280,7 +280,7 @@ async fn a_model_without_structured_output_gets_the_schema_in_its_prompt() {
             "systemInstruction",
         ),
     ];
-    for (protocol, message, span) in refusals {
+    for (protocol, message, place) in refusals {
         let peer = Peer::start(move |seen| {
             let body = seen.body.to_string();
             if body.contains("json_schema") || body.contains("responseJsonSchema") {
@@ -302,7 +302,7 @@ async fn a_model_without_structured_output_gets_the_schema_in_its_prompt() {
         }
         let seen = peer.seen();
         assert_eq!(seen.len(), 3, "{protocol:?} remembers the refusal");
-        assert!(seen[2].body[span].to_string().contains("JSON Schema"), "{:?}", seen[2].body);
+        assert!(seen[2].body[place].to_string().contains("JSON Schema"), "{:?}", seen[2].body);
     }
 }
 

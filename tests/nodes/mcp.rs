@@ -31,10 +31,10 @@ async fn ask(behaviour: &str, model: &Scripted) -> Ended {
 }
 
 /// The same for a server in `here` or in the sandbox `box`.
-async fn ask_in(span: &str, behaviour: &str, model: &Scripted) -> Ended {
+async fn ask_in(place: &str, behaviour: &str, model: &Scripted) -> Ended {
     let server = format!("{}/tests/cli/workflows/mcp_server.py", env!("CARGO_MANIFEST_DIR"));
     let code = fs::read_to_string(&server).unwrap();
-    let (server, scripts) = match span {
+    let (server, scripts) = match place {
         "here" => (server, ""),
         _ => ("mcp_server.py".to_owned(), ", scripts: mcp_server.py"),
     };
@@ -43,7 +43,7 @@ async fn ask_in(span: &str, behaviour: &str, model: &Scripted) -> Ended {
          agents: {{ a: {{ model: m, tools: [srv.echo, srv.add, srv.read_resource, srv.list_resources, srv.greet] }} }}\n\
          hosts: {{ here: {{ allow: [python3], approve: never, secrets: SERVER_TOKEN }} }}\n\
          sandboxes: {{ box: {{}} }}\n\
-         mcp: {{ srv: {{ command: [python3, {server}, \"{behaviour}\"], in: {span}{scripts}, \
+         mcp: {{ srv: {{ command: [python3, {server}, \"{behaviour}\"], in: {place}{scripts}, \
          prompts: greet, resources: \"note://*\" }} }}\n\
          start: a\nnodes:\n  a: {{ agent: a, prompt: {{ text: What? }}, writes: answer, then: end }}\n"
     );
@@ -151,17 +151,17 @@ async fn a_server_that_reports_no_real_change_keeps_its_process() {
 /// This process continues, so only the end of the graph ends the server.
 #[tokio::test]
 async fn a_server_ends_with_the_graph_that_started_it() {
-    for span in ["here", "box"] {
+    for place in ["here", "box"] {
         let word = unique_id();
         let model =
             Scripted::new([calls([call("1", "srv.echo", r#"{"text": "hello"}"#)]), says("done")]);
-        let ended = ask_in(span, &format!("fork:{word}"), &model).await;
+        let ended = ask_in(place, &format!("fork:{word}"), &model).await;
         assert_eq!(ended.state("answer"), &json!("done"));
-        assert!(told(&model.asked()[1])[0].starts_with("hello "), "{span}");
+        assert!(told(&model.asked()[1])[0].starts_with("hello "), "{place}");
         drop(ended);
         let began = Instant::now();
         while !leftovers(&word).is_empty() {
-            assert!(began.elapsed() < PATIENCE, "{span}: {:?}", leftovers(&word));
+            assert!(began.elapsed() < PATIENCE, "{place}: {:?}", leftovers(&word));
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

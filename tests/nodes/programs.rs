@@ -31,27 +31,27 @@ impl Coder {
         Self { arguments: arguments.into(), agent: "", node: "", time: "20s" }
     }
 
-    fn text(&self, span: &str, program: &str) -> String {
+    fn text(&self, place: &str, program: &str) -> String {
         let Self { arguments, agent, node, .. } = self;
         format!(
             "graphrun: 1\nname: w\nstate:\n  path: {{ type: string, default: unused }}\n  answer: {{ colour: string, count: int \
-             }}\n{span}\nfolders: {{ repo: {{ from: path, git: true }} }}\nagents:\n  coder: {{ command: [python3, {program}, \
+             }}\n{place}\nfolders: {{ repo: {{ from: path, git: true }} }}\nagents:\n  coder: {{ command: [python3, {program}, \
              {arguments}], system: {{ text: You mend things. }}, {agent} }}\nstart: it\nnodes:\n  it: {{ agent: coder, folder: \
              repo, prompt: {{ text: Mend it. }}, writes: answer, repair: 0, {node} then: end }}\n"
         )
     }
 
     async fn in_sandbox(&self, home: &Home) -> Ended {
-        let span = format!("sandboxes: {{ box: {{ time: {} }} }}", self.time);
-        let text = self.text(&span, "programs/fake.py");
+        let place = format!("sandboxes: {{ box: {{ time: {} }} }}", self.time);
+        let text = self.text(&place, "programs/fake.py");
         let text = text.replace("system:", "in: box, scripts: programs/fake.py, system:");
         self.run(home, &text, services()).await
     }
 
     async fn on_host(&self, home: &Home) -> Ended {
-        let span =
+        let place =
             format!("hosts: {{ here: {{ allow: python3, approve: never, time: {} }} }}", self.time);
-        let text = self.text(&span, FAKE).replace("system:", "in: here, system:");
+        let text = self.text(&place, FAKE).replace("system:", "in: here, system:");
         let all = HostPermission { commands: None, secrets: None, approve: Approval::Never };
         let hosts = Arc::new(HostAccess::default().allow("here", all));
         self.run(home, &text, Services { hosts, ..services() }).await
@@ -350,8 +350,8 @@ async fn a_program_on_a_host_works_in_the_folder_of_the_node() {
 async fn a_program_mends_an_answer_that_does_not_fit() {
     let home = Home::new(&[]);
     let coder = Coder { node: "changes: runs.txt,", ..Coder::new("mend") };
-    let span = "sandboxes: { box: { time: 20s } }";
-    let text = coder.text(span, "programs/fake.py");
+    let place = "sandboxes: { box: { time: 20s } }";
+    let text = coder.text(place, "programs/fake.py");
     let text = text.replace("system:", "in: box, scripts: programs/fake.py, system:");
     let ended = coder.run(&home, &text.replace("repair: 0", "repair: 1"), services()).await;
     assert_eq!(ended.state("answer"), &teal(), "{}", ended.reason());
@@ -362,8 +362,8 @@ async fn a_program_mends_an_answer_that_does_not_fit() {
 async fn a_missing_program_is_named_with_a_remedy() {
     let home = Home::new(&[]);
     let coder = Coder::new("json");
-    let text = |span: &str, within: &str| {
-        let text = coder.text(span, "x").replace("[python3,", "[no-such-coder,");
+    let text = |place: &str, within: &str| {
+        let text = coder.text(place, "x").replace("[python3,", "[no-such-coder,");
         text.replace("system:", &format!("in: {within}, system:"))
     };
     let in_box = text("sandboxes: { box: { time: 20s } }", "box");
@@ -387,8 +387,8 @@ async fn a_program_that_writes_its_secret_into_a_file_fails() {
         node: "changes: made.txt,",
         ..Coder::new("leaks, CODER_KEY")
     };
-    let span = "sandboxes: { box: { time: 20s, network: [api.example.com] } }";
-    let text = coder.text(span, "programs/fake.py");
+    let place = "sandboxes: { box: { time: 20s, network: [api.example.com] } }";
+    let text = coder.text(place, "programs/fake.py");
     let text = text.replace("system:", "in: box, scripts: programs/fake.py, system:");
     let host = "api.example.com".parse().unwrap();
     let network = Arc::new(NetworkAccess::default().allow(host));

@@ -60,12 +60,12 @@ async fn every_attack_is_held() {
     let host = Arc::new(Host::start());
     let attacks: Vec<Attack> = programs("attacks").iter().map(|path| Attack::read(path)).collect();
     assert!(attacks.len() >= 50, "only {} attacks were found", attacks.len());
-    let spans = Arc::new(Semaphore::new(AT_A_TIME));
+    let places = Arc::new(Semaphore::new(AT_A_TIME));
     let mut running = JoinSet::new();
     for attack in attacks {
-        let (sandbox, host, spans) = (sandbox.clone(), Arc::clone(&host), Arc::clone(&spans));
+        let (sandbox, host, places) = (sandbox.clone(), Arc::clone(&host), Arc::clone(&places));
         running.spawn(async move {
-            let _place = spans.acquire_owned().await.unwrap();
+            let _place = places.acquire_owned().await.unwrap();
             let complaints = attack.run(&sandbox, &host).await;
             complaints
                 .into_iter()

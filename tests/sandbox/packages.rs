@@ -315,11 +315,11 @@ async fn an_installer_reaches_the_registry_and_nothing_else() {
     let host: NetworkHost = other.host().parse().unwrap();
     let network = NetworkAccess::default().allow_private(host.clone()).open(&[host]).unwrap();
     let (sandbox, cancel) = (Sandbox::probe().unwrap(), CancellationToken::new());
-    let span = (&sandbox, network);
+    let place = (&sandbox, network);
     let lock = LockFile::npm(registry.npm_files().0.as_bytes(), registry.npm_files().1.as_bytes())
         .unwrap();
     let cache_of_packages = PackageCache::new(&cache);
-    let installed = cache_of_packages.install(&lock, span, &registries(&registry), &cancel).await;
+    let installed = cache_of_packages.install(&lock, place, &registries(&registry), &cancel).await;
     let error = installed.unwrap_err().to_string();
     let expected = format!("`{}` was refused", registry.host());
     assert!(error.contains(&expected), "{error}");

@@ -39,12 +39,12 @@ fn try_seeds<T: Send>(check: fn(u64) -> T) -> Vec<T> {
         let checked = catch_unwind(|| check(seed));
         checked.unwrap_or_else(|_| panic!("GRAPHRUN_SEED={seed} tries this one alone"))
     };
-    let spans = thread::available_parallelism().map_or(1, NonZero::get);
+    let places = thread::available_parallelism().map_or(1, NonZero::get);
     let next = Mutex::new(seeds);
     let take = || next.lock().expect("no thread panics over a number").next();
     thread::scope(|scope| {
         let work = || iter::from_fn(take).map(check).collect::<Vec<T>>();
-        let threads: Vec<_> = (0..spans).map(|_| scope.spawn(work)).collect();
+        let threads: Vec<_> = (0..places).map(|_| scope.spawn(work)).collect();
         let ended = threads.into_iter().map(ScopedJoinHandle::join);
         ended.flat_map(|it| it.unwrap_or_else(|panic| resume_unwind(panic))).collect()
     })

@@ -118,8 +118,8 @@ fn an_unusable_database_is_reported_with_reason_and_remedy() {
     let mut said = Vec::new();
     let mut refused = |url: &str| {
         let whole = refused(url);
-        let (span, reason) = whole.split_once(" cannot be used: ").unwrap();
-        assert!(span.starts_with("postgres://") && span.contains(host), "{span}");
+        let (place, reason) = whole.split_once(" cannot be used: ").unwrap();
+        assert!(place.starts_with("postgres://") && place.contains(host), "{place}");
         said.push(plain(reason, &[(user.as_str(), "USER"), (name.as_str(), "NAME")]));
     };
     execute(format!("CREATE ROLE {user} LOGIN PASSWORD 'hunter2'"));

@@ -10,7 +10,7 @@ use graphrun_core::{
 use serde::Serialize;
 use serde_json::Value;
 
-use self::acceptance::Accept;
+use self::acceptance::{Accept, AcceptContext};
 use super::{
     Answers, Engine, Run, RunEnd, RunError, ShutdownHandle,
     accept::{self, AcceptedRun},
@@ -222,7 +222,8 @@ impl<K: LaunchKind> Launch<K> {
         let (sender, chunks) = stream::channel(&self.modes, &self.engine.graph);
         let Self { engine, kind, events, shutdown, .. } = self;
         let sinks = sinks(&engine, events, Some(sender));
-        let accepted = kind.accept(&engine, &shutdown, sinks).await?;
+        let context = AcceptContext { engine: &engine, shutdown: &shutdown, sinks };
+        let accepted = kind.accept(context).await?;
         let id = accepted.run().clone();
         let watched = shutdown.clone();
         let task = tokio::spawn(async move { accepted.drive(&engine, &watched).await });
@@ -232,7 +233,8 @@ impl<K: LaunchKind> Launch<K> {
     async fn drive(self) -> Result<RunEnd, RunError> {
         let Self { engine, kind, events, shutdown, .. } = self;
         let sinks = sinks(&engine, events, None);
-        kind.accept(&engine, &shutdown, sinks).await?.drive(&engine, &shutdown).await
+        let context = AcceptContext { engine: &engine, shutdown: &shutdown, sinks };
+        kind.accept(context).await?.drive(&engine, &shutdown).await
     }
 }
 
@@ -248,24 +250,27 @@ impl<K: LaunchKind + 'static> IntoFuture for Launch<K> {
 mod acceptance {
     use super::{AcceptedRun, Engine, RunError, ShutdownHandle, Sinks};
 
+    /// What a run needs to be accepted.
+    #[derive(Debug)]
+    pub struct AcceptContext<'a> {
+        pub(super) engine: &'a Engine,
+        /// Ends the wait for other turns.
+        pub(super) shutdown: &'a ShutdownHandle,
+        pub(super) sinks: Sinks,
+    }
+
     /// Saves that a run begins or continues, and makes it belong to this process.
     pub trait Accept: Send {
         fn accept(
             self,
-            engine: &Engine,
-            shutdown: &ShutdownHandle,
-            sinks: Sinks,
+            context: AcceptContext<'_>,
         ) -> impl Future<Output = Result<AcceptedRun, RunError>> + Send;
     }
 }
 
 impl Accept for NewRun {
-    async fn accept(
-        self,
-        engine: &Engine,
-        _: &ShutdownHandle,
-        sinks: Sinks,
-    ) -> Result<AcceptedRun, RunError> {
+    async fn accept(self, context: AcceptContext<'_>) -> Result<AcceptedRun, RunError> {
+        let AcceptContext { engine, sinks, .. } = context;
         check_name(engine, &self.info.name)?;
         match self.from {
             StartPoint::Input(input) => {
@@ -280,12 +285,8 @@ impl Accept for NewRun {
 }
 
 impl Accept for NewTurn {
-    async fn accept(
-        self,
-        engine: &Engine,
-        shutdown: &ShutdownHandle,
-        sinks: Sinks,
-    ) -> Result<AcceptedRun, RunError> {
+    async fn accept(self, context: AcceptContext<'_>) -> Result<AcceptedRun, RunError> {
+        let AcceptContext { engine, shutdown, sinks } = context;
         let Self { info, thread, input, is_queued } = self;
         check_name(engine, &thread)?;
         let input = input.map_err(RunError::Fields)?;
@@ -295,24 +296,16 @@ impl Accept for NewTurn {
 }
 
 impl Accept for Resume {
-    async fn accept(
-        self,
-        engine: &Engine,
-        _: &ShutdownHandle,
-        sinks: Sinks,
-    ) -> Result<AcceptedRun, RunError> {
+    async fn accept(self, context: AcceptContext<'_>) -> Result<AcceptedRun, RunError> {
+        let AcceptContext { engine, sinks, .. } = context;
         let load = Resumption::load_with_answers(engine, &self.run, self.answers);
         resume(engine, &self.run, load, sinks).await
     }
 }
 
 impl Accept for Retry {
-    async fn accept(
-        self,
-        engine: &Engine,
-        _: &ShutdownHandle,
-        sinks: Sinks,
-    ) -> Result<AcceptedRun, RunError> {
+    async fn accept(self, context: AcceptContext<'_>) -> Result<AcceptedRun, RunError> {
+        let AcceptContext { engine, sinks, .. } = context;
         let load = Resumption::load_for_retry(engine, &self.run, self.only.as_ref());
         resume(engine, &self.run, load, sinks).await
     }

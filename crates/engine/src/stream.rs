@@ -87,7 +87,7 @@ impl StreamChunk {
 
 /// The readers of a run: those that it waits for, and one that it does not wait for.
 #[derive(Clone, Debug, Default)]
-pub struct Sinks {
+pub(super) struct Sinks {
     pub(super) events: EventSink,
     pub(super) stream: Option<Sender>,
     /// The node whose nested run it is.

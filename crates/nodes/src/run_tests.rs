@@ -52,7 +52,7 @@ impl RunTests {
         if definition.baseline.is_some() {
             runner = runner.after_baseline();
         }
-        if definition.writes.iter().any(|(_, output)| *output == TestOutput::Tests) {
+        if writes_tests(&definition) {
             runner = runner.for_baseline();
         }
         let (sandboxes, prepared) = (SandboxServices::of(services), OnceCell::new());
@@ -84,7 +84,7 @@ impl RunTests {
         Ok(Some(serde_json::from_value(Value::clone(&value))?))
     }
 
-    async fn test(&self, ctx: &NodeContext, files: &[SourceFile]) -> Result<Tested, NodeError> {
+    async fn test(&self, ctx: &NodeContext, files: &[SourceFile]) -> Result<TestRun, NodeError> {
         let prepare = || PreparedSandbox::prepare(&self.definition.sandbox, &self.sandboxes);
         let prepared = self.prepared.get_or_try_init(prepare).await?;
         let open = prepared.open_for(ctx).await?;
@@ -121,7 +121,7 @@ impl RunTests {
                 let result =
                     TestResult { failed_count: 1, total_tests: 1, ..TestResult::default() }
                         .with_output(&format!("the files were not accepted: {refused}"));
-                Ok(Tested { result, ..Tested::default() })
+                Ok(TestRun { result, ..TestRun::default() })
             }
             Err(PytestError::Sandbox(error)) => Err(unusable(&error)),
             Err(error) => Err(Failure::of(ErrorKind::Sandbox, &error).into()),
@@ -133,15 +133,14 @@ impl RunTests {
                     paths.extend(of_folder.iter().filter_map(|it| it.to_str().map(str::to_owned)));
                 }
                 let tests = items.into_iter().map(|it| BaselineTest::of(it, &paths)).collect();
-                Ok(Tested { result, tests, paths })
+                Ok(TestRun { result, tests, paths })
             }
         }
     }
 
     /// Returns whether the node gives the names of the tests, or compares them.
     fn needs_tests(&self) -> bool {
-        let RunTestsSettings { baseline, writes, .. } = &self.definition;
-        baseline.is_some() || writes.iter().any(|(_, output)| *output == TestOutput::Tests)
+        self.definition.baseline.is_some() || writes_tests(&self.definition)
     }
 
     async fn run_pytest(
@@ -166,8 +165,8 @@ impl RunTests {
         settings: &TestSettings,
     ) -> Result<(TestResult, Vec<TestItem>), PytestError> {
         let limits = self.definition.sandbox.limits();
-        let span = (&open.sandbox, &open.mounts[..]);
-        let report = run_node(span, project, settings, &limits, &ctx.cancel).await?;
+        let place = (&open.sandbox, &open.mounts[..]);
+        let report = run_node(place, project, settings, &limits, &ctx.cancel).await?;
         Ok(result_of(report))
     }
 
@@ -179,9 +178,9 @@ impl RunTests {
         command: &TestCommand,
     ) -> Result<(TestResult, Vec<TestItem>), PytestError> {
         let limits = self.definition.sandbox.limits();
-        let (sandbox, span) = (&open.sandbox, (&open.mounts[..], &open.env));
+        let (sandbox, place) = (&open.sandbox, (&open.mounts[..], &open.env));
         let report =
-            run_test_command(sandbox, span, command, project, &limits, &ctx.cancel).await?;
+            run_test_command(sandbox, place, command, project, &limits, &ctx.cancel).await?;
         let counts = report.counts.unwrap_or_default();
         let result = TestResult {
             passed: report.is_passed,
@@ -199,7 +198,7 @@ impl RunTests {
 
 /// A run of the tests.
 #[derive(Debug, Default)]
-struct Tested {
+struct TestRun {
     result: TestResult,
     tests: Vec<BaselineTest>,
     /// The paths of the tested files, if the names of the tests are needed.
@@ -215,7 +214,7 @@ impl Node for RunTests {
             None => Vec::new(),
         };
         let baseline = self.baseline(&ctx)?;
-        let Tested { result, tests, paths } = self.test(&ctx, &files).await?;
+        let TestRun { result, tests, paths } = self.test(&ctx, &files).await?;
         // A run that ended before any test was found is no pass, and has nothing to compare.
         let difference = match baseline {
             Some(baseline) if !tests.is_empty() => {
@@ -278,6 +277,10 @@ fn tested(mut artifact: Value, attempt: &Value, result: &Value) -> Value {
         fields.insert("test_result".to_owned(), result.clone());
     }
     artifact
+}
+
+fn writes_tests(definition: &RunTestsSettings) -> bool {
+    definition.writes.iter().any(|(_, output)| *output == TestOutput::Tests)
 }
 
 fn result_of(report: TestReport) -> (TestResult, Vec<TestItem>) {

@@ -48,7 +48,7 @@ impl Lease {
         Ok(Self { fence, json, owner, until })
     }
 
-    /// Returns the next lease for this claim; `last` is the last fencing token.
+    /// Returns the next lease for this request; `last` is the last fencing token.
     pub(crate) fn next(last: u64, request: &LeaseRequest, now_ms: i64) -> serde_json::Result<Self> {
         let json = serde_json::to_string(&request.owner)?;
         let (json, owner) = (Some(json), Some(request.owner.clone()));

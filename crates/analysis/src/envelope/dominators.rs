@@ -30,12 +30,12 @@ impl DominatorTree {
         // A node without its children yet, or a node whose children are all numbered.
         let mut open = vec![(root, false)];
         while let Some((node, is_numbered)) = open.pop() {
-            let span = tree.preorder.len();
+            let place = tree.preorder.len();
             if is_numbered {
-                tree.ranges[node] = tree.ranges[node].map(|(first, _)| (first, span));
+                tree.ranges[node] = tree.ranges[node].map(|(first, _)| (first, place));
             } else {
                 tree.preorder.push(node);
-                tree.ranges[node] = Some((span, span));
+                tree.ranges[node] = Some((place, place));
                 open.push((node, true));
                 open.extend(children[node].iter().rev().map(|child| (*child, false)));
             }
@@ -56,7 +56,7 @@ impl DominatorTree {
     /// Returns whether each way to `node` passes `other`, or `node` is `other`.
     pub(super) fn is_below(&self, node: usize, other: usize) -> bool {
         match (self.ranges[node], self.ranges[other]) {
-            (Some((span, _)), Some((first, end))) => (first..end).contains(&span),
+            (Some((place, _)), Some((first, end))) => (first..end).contains(&place),
             _ => false,
         }
     }

@@ -181,7 +181,7 @@ enum Limit {
 /// The construction of a region, from its target backwards.
 struct RegionSearch {
     region: Region,
-    spans: BTreeMap<Port, NodeIndex>,
+    places: BTreeMap<Port, NodeIndex>,
     open: Vec<Port>,
 }
 
@@ -239,10 +239,10 @@ impl Region {
     fn behind_the_cut(&self, flows: &[u128]) -> BTreeSet<NodeIndex> {
         let mut behind = BTreeSet::from([self.target]);
         let mut open = vec![self.target];
-        while let Some(span) = open.pop() {
-            let entering = self.arcs.edges_directed(span, petgraph::Incoming);
+        while let Some(place) = open.pop() {
+            let entering = self.arcs.edges_directed(place, petgraph::Incoming);
             let entering = entering.filter(|it| flows[it.id().index()] < *it.weight());
-            let leaving = self.arcs.edges_directed(span, petgraph::Outgoing);
+            let leaving = self.arcs.edges_directed(place, petgraph::Outgoing);
             let leaving = leaving.filter(|it| flows[it.id().index()] > 0);
             let near = entering.map(|it| it.source()).chain(leaving.map(|it| it.target()));
             open.extend(near.filter(|it| behind.insert(*it)));
@@ -256,8 +256,8 @@ impl RegionSearch {
         let mut arcs = DiGraph::new();
         let (source, reached) = (arcs.add_node(()), arcs.add_node(()));
         let region = Region { arcs, source, target: reached, limits: Vec::new() };
-        let spans = BTreeMap::from([(Port::Source, source), (target, reached)]);
-        Self { region, spans, open: vec![target] }
+        let places = BTreeMap::from([(Port::Source, source), (target, reached)]);
+        Self { region, places, open: vec![target] }
     }
 
     /// Adds all arcs that lead to a node.
@@ -288,13 +288,13 @@ impl RegionSearch {
     }
 
     fn arc(&mut self, from: Port, to: Port, capacity: u128, limit: Limit) {
-        let (from, to) = (self.span(from), self.span(to));
+        let (from, to) = (self.place(from), self.place(to));
         self.region.arcs.add_edge(from, to, capacity);
         self.region.limits.push(limit);
     }
 
-    fn span(&mut self, port: Port) -> NodeIndex {
-        *self.spans.entry(port).or_insert_with(|| {
+    fn place(&mut self, port: Port) -> NodeIndex {
+        *self.places.entry(port).or_insert_with(|| {
             self.open.push(port);
             self.region.arcs.add_node(())
         })

@@ -61,13 +61,13 @@ impl Shares {
     ) -> Self {
         let mut found: Vec<((usize, Arrival), LeadChoices)> = Vec::new();
         let mut known: BTreeMap<(usize, Arrival), usize> = BTreeMap::new();
-        let mut note = |lead: &Lead, span: Option<(usize, usize)>| {
+        let mut note = |lead: &Lead, place: Option<(usize, usize)>| {
             let key = (lead.to, lead.by);
             let at = *known.entry(key).or_insert_with(|| {
                 found.push((key, LeadChoices::new()));
                 found.len() - 1
             });
-            if let Some((edge, choice)) = span {
+            if let Some((edge, choice)) = place {
                 found[at].1.entry(edge).or_default().insert(choice);
             }
         };
@@ -86,13 +86,13 @@ impl Shares {
         let mut next = first..;
         let mut by_edge: BTreeMap<usize, SharedTokens> = BTreeMap::new();
         let mut numbers = BTreeMap::new();
-        for (key, spans) in found {
+        for (key, places) in found {
             let mut new = || next.next().unwrap_or(usize::MAX);
-            let number = match spans.first_key_value() {
+            let number = match places.first_key_value() {
                 // Each of its items may choose another target.
                 _ if is_wide => new(),
                 None => 0,
-                Some((edge, choices)) if spans.len() == 1 => {
+                Some((edge, choices)) if places.len() == 1 => {
                     by_edge.entry(*edge).or_default().take(choices, new)
                 }
                 Some(_) => new(),

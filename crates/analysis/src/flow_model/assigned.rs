@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use graphrun_core::graph::TriggerKind;
 
 use super::{
-    Arrow, Bits, Concurrency, Ending, FlowModel, pairs::SourceSpan, reach::Reach, settled::Settled,
+    Arrow, Bits, Concurrency, Ending, FlowModel, pairs::Place, reach::Reach, settled::Settled,
 };
 
 /// The fields that are written when each node starts, and the reasons for gaps.
@@ -463,11 +463,11 @@ impl<'a> FieldFlow<'a> {
     /// Draws all lines of a run from the step of a visit. The lines that leave the nodes of this step stand apart from those
     /// that leave later visits of them, so that the fields before a node are those in later steps.
     fn begin_at_visit(&mut self, visited: usize, before: &MustAssignment) {
-        let beside: Vec<SourceSpan> = self.concurrency.beside_node(visited).collect();
+        let beside: Vec<Place> = self.concurrency.beside_node(visited).collect();
         let mut first = vec![visited];
         first.extend(beside.iter().map(|it| it.node(self.model)));
         self.draw_lines_from(&first);
-        let runs = |node: usize| node == visited || beside.contains(&SourceSpan::Running(node));
+        let runs = |node: usize| node == visited || beside.contains(&Place::Running(node));
         for at in 0..self.lines.len() {
             let from = self.lines[at].from.filter(|it| runs(*it) && before.is_reached[*it]);
             if let Some(from) = from {
@@ -475,14 +475,12 @@ impl<'a> FieldFlow<'a> {
                 self.push(Line { given, ..self.lines[at].clone() });
             }
         }
-        for span in &beside {
-            let to = span.node(self.model);
-            let (join, given) = match *span {
-                SourceSpan::Running(_) => continue,
-                SourceSpan::Deferred(node) => (None, before.at(node)),
-                SourceSpan::Arrived(join, at) => {
-                    (Some((join, at)), before.arrived[join][at].clone())
-                }
+        for place in &beside {
+            let to = place.node(self.model);
+            let (join, given) = match *place {
+                Place::Running(_) => continue,
+                Place::Deferred(node) => (None, before.at(node)),
+                Place::Arrived(join, at) => (Some((join, at)), before.arrived[join][at].clone()),
             };
             // A place that nothing reaches is not occupied.
             if given.is_some() {

@@ -32,12 +32,12 @@ pub struct Concurrency {
     /// For each place, the places that may be occupied at the same time. Empty if there are no
     /// forks.
     with: Pairs,
-    spans: Places,
+    places: Places,
 }
 
 /// A place of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SourceSpan {
+pub(super) enum Place {
     /// This node runs.
     Running(usize),
     /// This deferred node waits.
@@ -77,11 +77,11 @@ impl Concurrency {
     }
 
     pub(super) fn of(model: &FlowModel, reach: &Reach) -> Self {
-        let spans = Places::of(model);
+        let places = Places::of(model);
         if model.forks().is_empty() {
-            return Self { with: Pairs::default(), spans };
+            return Self { with: Pairs::default(), places };
         }
-        let mut walk = Walk::new(model, reach, spans);
+        let mut walk = Walk::new(model, reach, places);
         walk.run();
         walk.met()
     }
@@ -93,30 +93,30 @@ impl Concurrency {
     }
 
     /// Returns the places that may be occupied while a node runs, including itself if it may have several tasks.
-    pub(super) fn beside_node(&self, node: usize) -> impl Iterator<Item = SourceSpan> {
+    pub(super) fn beside_node(&self, node: usize) -> impl Iterator<Item = Place> {
         let beside = self.with.row(node).into_iter().flat_map(Bits::iter);
-        beside.map(|it| self.spans.span(it))
+        beside.map(|it| self.places.place(it))
     }
 
     pub(super) fn of_deferred(&self, node: usize) -> impl Iterator<Item = usize> {
-        self.nodes_beside(self.spans.deferred(node))
+        self.nodes_beside(self.places.deferred(node))
     }
 
     pub(super) fn of_arrived(&self, join: usize, at: usize) -> impl Iterator<Item = usize> {
-        self.nodes_beside(self.spans.arrived(join, at))
+        self.nodes_beside(self.places.arrived(join, at))
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.with.rows.is_empty()
     }
 
-    fn nodes_beside(&self, span: usize) -> impl Iterator<Item = usize> {
-        let beside = self.with.row(span).into_iter().flat_map(Bits::iter);
-        beside.take_while(|it| *it < self.spans.nodes)
+    fn nodes_beside(&self, place: usize) -> impl Iterator<Item = usize> {
+        let beside = self.with.row(place).into_iter().flat_map(Bits::iter);
+        beside.take_while(|it| *it < self.places.nodes)
     }
 }
 
-impl SourceSpan {
+impl Place {
     /// Returns the node that runs or waits there.
     pub(super) fn node(self, model: &FlowModel) -> usize {
         match self {
@@ -175,19 +175,19 @@ impl Places {
         self.arrived[join] + at
     }
 
-    fn span(&self, number: usize) -> SourceSpan {
+    fn place(&self, number: usize) -> Place {
         match self.join_of(number) {
-            Some(join) => SourceSpan::Arrived(join, number - self.arrived[join]),
-            None if number < self.nodes => SourceSpan::Running(number),
-            None => SourceSpan::Deferred(number - self.nodes),
+            Some(join) => Place::Arrived(join, number - self.arrived[join]),
+            None if number < self.nodes => Place::Running(number),
+            None => Place::Deferred(number - self.nodes),
         }
     }
 
-    fn join_of(&self, span: usize) -> Option<usize> {
-        if span < 2 * self.nodes {
+    fn join_of(&self, place: usize) -> Option<usize> {
+        if place < 2 * self.nodes {
             return None;
         }
-        let after = self.arrived.partition_point(|it| *it <= span);
+        let after = self.arrived.partition_point(|it| *it <= place);
         after.checked_sub(1)
     }
 }

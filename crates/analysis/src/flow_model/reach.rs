@@ -12,7 +12,7 @@ pub(super) struct Reach {
 
 /// A node that an arrow may lead to, and the bounds that are used up on the way.
 #[derive(Clone, Debug)]
-pub(super) struct ReachedNode {
+pub(super) struct Destination {
     pub(super) node: usize,
     pub(super) spent: Vec<usize>,
 }
@@ -115,11 +115,11 @@ impl Reach {
         model: &FlowModel,
         from: Option<usize>,
         to: usize,
-    ) -> Vec<ReachedNode> {
-        let mut found = vec![ReachedNode { node: to, spent: Vec::new() }];
+    ) -> Vec<Destination> {
+        let mut found = vec![Destination { node: to, spent: Vec::new() }];
         self.behind_bounds(model, from, to, |spent, arrow| {
             if let Arrow::Node(node) | Arrow::Tasks(node) = arrow {
-                found.push(ReachedNode { node, spent: spent.to_vec() });
+                found.push(Destination { node, spent: spent.to_vec() });
             }
         });
         found

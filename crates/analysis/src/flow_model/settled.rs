@@ -125,27 +125,19 @@ impl<'a> Work<'a> {
         Bits::none(self.model.fields)
     }
 
-    /// Returns the fields that are certain once all work has ended that had begun when a node started, on every way to it.
+    /// Returns the fields that are certain once all work has ended that had begun when a node started, on every path to it.
     fn at_starts(&self, reach: &Reach) -> Vec<Bits> {
-        let mut at = vec![Bits::all(self.model.fields); self.model.nodes.len()];
-        let mut is_reached = vec![false; self.model.nodes.len()];
+        let mut starts = Starts::new(self.model);
         let first: Vec<Arrow> = self.model.start.iter().map(|it| Arrow::Node(*it)).collect();
         let at_start = &self.model.must_assign_at_start;
-        let mut open = Vec::new();
-        let mut come = |to: usize, fields: &Bits, open: &mut Vec<usize>| {
-            if at[to].keep(fields) | !std::mem::replace(&mut is_reached[to], true) {
-                open.push(to);
-            }
-            at[to].clone()
-        };
         for &to in &self.model.start {
-            come(to, &at_start.clone().with(&self.of_arrows(&first)), &mut open);
+            starts.arrive(to, &at_start.clone().with(&self.of_arrows(&first)));
         }
         if let Some(to) = self.model.after_limit {
-            come(to, at_start, &mut open);
+            starts.arrive(to, at_start);
         }
-        while let Some(from) = open.pop() {
-            let before = come(from, &Bits::all(self.model.fields), &mut Vec::new());
+        while let Some(from) = starts.open.pop() {
+            let before = starts.fields[from].clone();
             for outcome in &self.model.nodes[from].outcomes {
                 let written = before.clone().with(&self.written(from, outcome));
                 for (number, decision) in outcome.decisions.iter().enumerate() {
@@ -154,20 +146,49 @@ impl<'a> Work<'a> {
                         others.fold(written.clone(), |all, it| all.with(&self.of_decision(it.1)));
                     for alternative in &decision.alternatives {
                         let fields = beside.clone().with(&self.of_arrows(&alternative.arrows));
-                        for arrow in &alternative.arrows {
-                            let to = match *arrow {
-                                Arrow::Node(to) | Arrow::Tasks(to) => to,
-                                Arrow::Join(join) => self.model.joins[join].node,
-                                Arrow::End | Arrow::Fail => continue,
-                            };
+                        for to in alternative.arrows.iter().filter_map(|it| self.node_of(*it)) {
                             for reached in reach.reached(self.model, Some(from), to) {
-                                come(reached.node, &fields, &mut open);
+                                starts.arrive(reached.node, &fields);
                             }
                         }
                     }
                 }
             }
         }
-        at
+        starts.fields
+    }
+
+    /// Returns the node that an arrow leads to.
+    fn node_of(&self, arrow: Arrow) -> Option<usize> {
+        match arrow {
+            Arrow::Node(to) | Arrow::Tasks(to) => Some(to),
+            Arrow::Join(join) => Some(self.model.joins[join].node),
+            Arrow::End | Arrow::Fail => None,
+        }
+    }
+}
+
+/// What is certain at the start of each node, on the paths that were followed so far.
+struct Starts {
+    fields: Vec<Bits>,
+    is_reached: Vec<bool>,
+    /// The nodes from which the paths are not followed yet, with what is certain now.
+    open: Vec<usize>,
+}
+
+impl Starts {
+    fn new(model: &FlowModel) -> Self {
+        let count = model.nodes.len();
+        let fields = vec![Bits::all(model.fields); count];
+        Self { fields, is_reached: vec![false; count], open: Vec::new() }
+    }
+
+    /// Adds a path to a node.
+    fn arrive(&mut self, to: usize, fields: &Bits) {
+        let is_changed = self.fields[to].keep(fields);
+        let is_first = !std::mem::replace(&mut self.is_reached[to], true);
+        if is_changed || is_first {
+            self.open.push(to);
+        }
     }
 }

@@ -48,10 +48,10 @@ impl HostCall<'_> {
         ask_for_command(ctx, self.host, approval, &call).await?;
         let variables = self.access.variables_of(self.host);
         call.env = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let span = call.folder.as_ref().map(|it| format!(" in `{}`", it.display()));
-        let span = span.unwrap_or_default();
+        let place = call.folder.as_ref().map(|it| format!(" in `{}`", it.display()));
+        let place = place.unwrap_or_default();
         let message =
-            format!("runs on the host `{}`{span}: {}", self.host.name, command_line(&call.argv));
+            format!("runs on the host `{}`{place}: {}", self.host.name, command_line(&call.argv));
         ctx.report(Report::Note { message }).await;
         let result = call.run(&ctx.cancel).await;
         drop(open);

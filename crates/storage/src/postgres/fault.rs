@@ -136,7 +136,7 @@ impl From<PoolError> for Fault {
     }
 }
 
-/// Returns the codes of transient errors: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+/// Returns whether a code is that of a transient error: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 fn is_passing_code(code: &SqlState) -> bool {
     code.code().starts_with("08")
         || [

@@ -39,7 +39,7 @@ pub(super) struct Create {
     pub(super) server: Arc<RunServer>,
 }
 
-/// Acquires a run for a claim.
+/// Acquires the lease of a run.
 pub(super) struct Acquire {
     pub(super) run: RunId,
     pub(super) request: LeaseRequest,

@@ -215,7 +215,7 @@ impl Run {
         Ok((run_status, checksum))
     }
 
-    /// Inserts the first head, with the lease of this claim.
+    /// Inserts the first head, with the lease that was requested.
     pub(super) fn begin(
         &self,
         database: &Connection,
@@ -272,7 +272,7 @@ impl Run {
         Ok(())
     }
 
-    /// Gives the run to this claim, unless it has an owner.
+    /// Grants the lease of the run, unless the run has an owner.
     pub(super) fn acquire(
         &self,
         database: &Connection,
@@ -280,7 +280,7 @@ impl Run {
     ) -> Result<LeaseToken, Fault> {
         let lease = self.stored_head(database)?.lease;
         lease.require_free(&self.id, now(database)?, request.replaces_fence)?;
-        self.give(database, lease.fence, request)
+        self.grant_lease(database, lease.fence, request)
     }
 
     /// Fails if the run has an owner.
@@ -288,8 +288,8 @@ impl Run {
         Ok(self.stored_head(database)?.lease.require_free(&self.id, now(database)?, None)?)
     }
 
-    /// Gives the run to this claim, with the next fencing token.
-    pub(super) fn give(
+    /// Grants the lease of the run, with the next fencing token.
+    pub(super) fn grant_lease(
         &self,
         database: &Connection,
         last: u64,

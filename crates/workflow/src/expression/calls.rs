@@ -56,7 +56,7 @@ fn call_of(function: &'static Function, mut arguments: Vec<Node>) -> Parsed<Opti
     }
     for (parameter, argument) in function.parameters.iter().zip(&mut arguments) {
         let kind = match (&parameter.takes, &argument.kind) {
-            (Takes::Path, _) if argument.span().is_some() => continue,
+            (Takes::Path, _) if argument.fact_path().is_some() => continue,
             (
                 Takes::Value { .. }
                 | Takes::Condition

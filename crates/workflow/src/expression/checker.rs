@@ -125,7 +125,7 @@ impl ExpressionChecker<'_> {
                 Some("`has(x)` asks whether a value is there".to_owned());
         } else if !guarded && !self.asking {
             let is_nullable = node.container().is_some_and(|it| self.is_map_with_nulls(it));
-            let shown = node.span().unwrap_or_else(|| "this".to_owned());
+            let shown = node.fact_path().unwrap_or_else(|| "this".to_owned());
             let what = if is_nullable { "absent or null" } else { "absent" };
             self.unguarded.push(UnguardedValue {
                 problem: self.problems.len(),
@@ -159,7 +159,7 @@ impl ExpressionChecker<'_> {
             NodeKind::If(parts) => {
                 let ty = self.conditional(parts, &node.range, |it, part| it.maybe(part, expected));
                 self.note(node, &ty);
-                self.types_here.insert(node.place(), ty.clone());
+                self.types_here.insert(node.key(), ty.clone());
                 ty
             }
             _ => self.ty(node, expected),
@@ -169,14 +169,14 @@ impl ExpressionChecker<'_> {
 
     /// Returns whether a value is there for certain.
     fn is_guarded(&self, node: &Node) -> bool {
-        let Some(span) = node.span() else { return false };
+        let Some(path) = node.fact_path() else { return false };
         let is_misasked = |of: &Node| self.misasked.contains(&of.to_string());
         let is_fact = || self.scope.schema.channel("via").is_none();
-        self.known.is_present(&span)
+        self.known.is_present(&path)
             || sizes::has_item(&self.known, node)
             || self.is_within_size(node)
             || !self.misasked.is_empty() && node.container().is_some_and(is_misasked)
-            || self.known.is_part_of_trigger(&span) && is_fact()
+            || self.known.is_part_of_trigger(&path) && is_fact()
     }
 
     /// Returns the type of a value that may be absent, except that both parts of `? :` must be present.
@@ -187,7 +187,7 @@ impl ExpressionChecker<'_> {
         }
         self.note(node, &ty);
         let ty = self.narrowed(node, ty);
-        self.types_here.insert(node.place(), ty.clone());
+        self.types_here.insert(node.key(), ty.clone());
         ty
     }
 
@@ -208,7 +208,7 @@ impl ExpressionChecker<'_> {
             }
             ty => ty.clone(),
         };
-        self.types.insert(node.place(), ty);
+        self.types.insert(node.key(), ty);
     }
 
     /// Returns the range of a computed number everywhere, by those of its parts.
@@ -399,7 +399,7 @@ impl ExpressionChecker<'_> {
                 let message = format!("{} has no field `{name}`", describe(ty));
                 self.problem("GR021", &span, message, "no such field").help = help;
                 if self.asking {
-                    self.misasked.extend(of.span());
+                    self.misasked.extend(of.fact_path());
                 }
                 Type::Any
             }),

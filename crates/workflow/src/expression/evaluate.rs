@@ -109,7 +109,7 @@ impl<'a> Evaluation<'a> {
     fn if_present(&mut self, node: &'a Node) -> Evaluated<Option<Cow<'a, Value>>> {
         let found = self.if_present_as_written(node)?;
         let is_float = found.as_deref().is_some_and(Value::is_f64);
-        if is_float && self.numbers.whole.contains(&node.place()) {
+        if is_float && self.numbers.whole.contains(&node.key()) {
             return Ok(found.map(|it| values::int(&it).map_or(it, Cow::Owned)));
         }
         Ok(found)
@@ -247,7 +247,7 @@ impl<'a> Evaluation<'a> {
                 let parts = [left, right];
                 let (left, right) = (self.number(left, symbol)?, self.number(right, symbol)?);
                 // A field of floats may hold `7`, and its half is `3.5`.
-                let is_float = |it: &Node| self.numbers.float.contains(&it.place());
+                let is_float = |it: &Node| self.numbers.float.contains(&it.key());
                 let left = match operator {
                     Operator::Divide if parts.into_iter().any(is_float) => {
                         Numeric::Float(left.as_float())

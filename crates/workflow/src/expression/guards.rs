@@ -33,7 +33,7 @@ impl ExpressionChecker<'_> {
         // A proved comparison has been evaluated, so the ranges hold that were known there.
         let (types, mut learned) = (&self.types_here, Vec::new());
         let mut excluded = Vec::new();
-        let ty = |of: &Node| types.get(&of.place()).map(Type::required);
+        let ty = |of: &Node| types.get(&of.key()).map(Type::required);
         known::learn(condition, outcome, &mut |proved| {
             let of = |node: &Node, ty: &Type, operator, than| {
                 let range = ranges::compared(operator, than);
@@ -113,7 +113,7 @@ impl ExpressionChecker<'_> {
             Proof::Present(path) => {
                 let mut part = Some(path);
                 while let Some(node) = part {
-                    self.known.extend(node.span().map(KnownFact::Present));
+                    self.known.extend(node.fact_path().map(KnownFact::Present));
                     self.known.extend(size_of_groups(node));
                     part = node.container();
                 }
@@ -186,7 +186,7 @@ impl ExpressionChecker<'_> {
 
     /// Returns the type of a part where it has been checked.
     fn type_here(&self, part: &Node) -> Option<&Type> {
-        self.types_here.get(&part.place())
+        self.types_here.get(&part.key())
     }
 
     /// Returns whether a part is a list without items that may be null.
@@ -215,7 +215,7 @@ impl ExpressionChecker<'_> {
 
     /// Returns the type of a part that has been checked, without null.
     pub(super) fn noted(&self, part: &Node) -> Option<&Type> {
-        self.types.get(&part.place()).map(Type::required)
+        self.types.get(&part.key()).map(Type::required)
     }
 
     /// Returns whether a part is a map that may have a key whose value is null.

@@ -95,7 +95,7 @@ impl Node {
 
     /// Returns the canonical text of a value that a guard may prove present: a field, an item, or the result of a call.
     /// An expression has no side effects, so equal texts have equal values.
-    pub(super) fn span(&self) -> Option<String> {
+    pub(super) fn fact_path(&self) -> Option<String> {
         match &self.kind {
             NodeKind::Name(_) | NodeKind::Field(..) | NodeKind::Index(..) | NodeKind::Call(..) => {
                 Some(self.to_string())
@@ -105,7 +105,7 @@ impl Node {
     }
 
     /// Returns the first byte and the one after the last: the key of a part in the tables of its types.
-    pub(super) fn place(&self) -> (usize, usize) {
+    pub(super) fn key(&self) -> (usize, usize) {
         (self.range.start, self.range.end)
     }
 

@@ -220,23 +220,18 @@ impl Paths {
             return Some(Without { span: span.clone(), text, help: None });
         };
         let whence = format!("not written when the run reaches `{to}` from `{}`", name(from));
-        let (span, text) = match gap.kind {
-            GapKind::Unwritten(Ending::Finished | Ending::Chosen) | GapKind::Limit => {
-                (from, whence)
-            }
-            GapKind::Unwritten(Ending::Caught) => (from, format!("{whence} by `catch`")),
-            GapKind::Unwritten(Ending::Exhausted) => (from, format!("{whence} by `exhausted`")),
+        let text = match gap.kind {
+            GapKind::Unwritten(Ending::Finished | Ending::Chosen) | GapKind::Limit => whence,
+            GapKind::Unwritten(Ending::Caught) => format!("{whence} by `catch`"),
+            GapKind::Unwritten(Ending::Exhausted) => format!("{whence} by `exhausted`"),
             GapKind::Unwritten(Ending::Skipped) => {
-                (from, format!("not written when `{}` is skipped", name(from)))
+                format!("not written when `{}` is skipped", name(from))
             }
-            GapKind::Spent(spent) => {
-                let spent = name(spent);
-                (from, format!("{whence}, with `{spent}` used up"))
-            }
+            GapKind::Spent(spent) => format!("{whence}, with `{}` used up", name(spent)),
             GapKind::Cleared(by) => return Some(self.cleared(by)),
         };
         let help = self.wait_for_writer((from, gap.to), field);
-        Some(Without { span: self.spans[span].clone(), text, help })
+        Some(Without { span: self.spans[from].clone(), text, help })
     }
 
     /// Advises how a node waits for the branches beside the one that leads to it, if one of them writes a field.

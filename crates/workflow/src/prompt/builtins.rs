@@ -222,10 +222,10 @@ fn formatted(args: &[Value]) -> usize {
     let number = |it: &str| if it.is_empty() { 0 } else { it.parse().unwrap_or(usize::MAX) };
     let widths = format.split(|it: char| !it.is_ascii_digit()).map(number);
     let widths = widths.fold(0, usize::saturating_add);
-    let spans = format.matches('%').count();
+    let places = format.matches('%').count();
     let stars = if format.contains('*') { largest_number(args) } else { 0 };
     let values = args.iter().skip(1).map(|it| size(Some(it))).max().unwrap_or(0);
-    spans.saturating_mul(values.saturating_add(stars)).saturating_add(widths)
+    places.saturating_mul(values.saturating_add(stars)).saturating_add(widths)
 }
 
 /// Returns the approximate bytes of a value as a text. The value was counted before, so it is not too large.

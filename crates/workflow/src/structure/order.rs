@@ -109,9 +109,9 @@ impl ItemOrder for KeyedOrder {
     fn needs(&self, items: &[&Value], view: &RouteView<'_>) -> Result<ItemNeeds, RouteError> {
         let keys: Vec<String> =
             items.iter().map(|it| self.key_of(view, it)).collect::<Result<_, _>>()?;
-        let mut spans = HashMap::new();
+        let mut numbers = HashMap::new();
         for (at, key) in keys.iter().enumerate() {
-            if spans.insert(key.as_str(), at).is_some() {
+            if numbers.insert(key.as_str(), at).is_some() {
                 let reason = format!("two items have the key {}", shown(key));
                 return Err(failed(&self.key, reason));
             }
@@ -130,7 +130,7 @@ impl ItemOrder for KeyedOrder {
             let mut of_item = Vec::with_capacity(after.len());
             for needed in after {
                 let needed = needed.to_string();
-                match spans.get(needed.as_str()) {
+                match numbers.get(needed.as_str()) {
                     Some(&at) => of_item.push(at),
                     None if missing.is_none() => {
                         let (key, needed) = (shown(key), shown(&needed));
@@ -189,13 +189,13 @@ fn cycle(needs: &[Vec<usize>]) -> Option<Vec<usize>> {
     }
     // Every item that is left needs another one that is left, so this path comes back to itself.
     let mut item = unmet.iter().position(|&it| it > 0)?;
-    let (mut path, mut spans) = (Vec::new(), HashMap::new());
-    while !spans.contains_key(&item) {
-        spans.insert(item, path.len());
+    let (mut path, mut positions) = (Vec::new(), HashMap::new());
+    while !positions.contains_key(&item) {
+        positions.insert(item, path.len());
         path.push(item);
         item = needs[item].iter().copied().find(|&it| unmet[it] > 0)?;
     }
-    let mut cycle = path.split_off(spans[&item]);
+    let mut cycle = path.split_off(positions[&item]);
     cycle.push(item);
     Some(cycle)
 }

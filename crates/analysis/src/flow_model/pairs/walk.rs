@@ -31,7 +31,7 @@ struct Moves {
 pub(super) struct Walk<'a> {
     model: &'a FlowModel,
     reach: &'a Reach,
-    spans: Places,
+    places: Places,
     moves: Vec<Move>,
     of_nodes: Vec<Moves>,
     /// For each join, the places that are entered when it is complete.
@@ -52,12 +52,12 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(model: &'a FlowModel, reach: &'a Reach, spans: Places) -> Self {
-        let count = spans.count;
+    pub(super) fn new(model: &'a FlowModel, reach: &'a Reach, places: Places) -> Self {
+        let count = places.count;
         let mut walk = Self {
             model,
             reach,
-            spans,
+            places,
             moves: Vec::new(),
             of_nodes: Vec::new(),
             completed: Vec::new(),
@@ -83,12 +83,12 @@ impl<'a> Walk<'a> {
     pub(super) fn run(&mut self) {
         let start = self.number_moves();
         let moves = self.moves.len();
-        self.beside = Pairs::new(moves, self.spans.count);
+        self.beside = Pairs::new(moves, self.places.count);
         self.made = Pairs::new(moves, moves);
         self.begin(&start);
-        while let Some(span) = self.open.pop_front() {
-            if let Some(others) = self.fresh.take(span) {
-                self.continue_from(span, &others);
+        while let Some(place) = self.open.pop_front() {
+            if let Some(others) = self.fresh.take(place) {
+                self.continue_from(place, &others);
             }
         }
     }
@@ -99,7 +99,7 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn met(self) -> Concurrency {
-        Concurrency { with: self.with, spans: self.spans }
+        Concurrency { with: self.with, places: self.places }
     }
 
     /// Numbers all moves; returns those at the start.
@@ -137,25 +137,25 @@ impl<'a> Walk<'a> {
 
     /// Returns the places that are occupied after an arrow led to a node.
     fn entered(&self, from: Option<usize>, to: usize) -> Vec<usize> {
-        let span = |node: usize| {
-            if self.model.nodes[node].defers.is_some() { self.spans.deferred(node) } else { node }
+        let place = |node: usize| {
+            if self.model.nodes[node].defers.is_some() { self.places.deferred(node) } else { node }
         };
-        self.reach.reached(self.model, from, to).into_iter().map(|it| span(it.node)).collect()
+        self.reach.reached(self.model, from, to).into_iter().map(|it| place(it.node)).collect()
     }
 
     fn move_by(&self, from: usize, arrow: Arrow) -> Move {
         let to = match arrow {
             Arrow::Node(to) => self.entered(Some(from), to),
             Arrow::Tasks(to) => {
-                let mut spans = self.entered(Some(from), to);
+                let mut places = self.entered(Some(from), to);
                 // The items of a deferred node do not wait.
-                let waiting = self.spans.deferred(to);
-                spans.iter_mut().filter(|it| **it == waiting).for_each(|it| *it = to);
-                spans
+                let waiting = self.places.deferred(to);
+                places.iter_mut().filter(|it| **it == waiting).for_each(|it| *it = to);
+                places
             }
             Arrow::Join(join) => {
                 let at = self.model.joins[join].position(from);
-                at.map(|it| self.spans.arrived(join, it)).into_iter().collect()
+                at.map(|it| self.places.arrived(join, it)).into_iter().collect()
             }
             Arrow::End | Arrow::Fail => Vec::new(),
         };
@@ -237,11 +237,11 @@ impl<'a> Walk<'a> {
             return;
         }
         self.with.insert(other, one);
-        for (span, beside) in [(one, other), (other, one)] {
-            if self.fresh.row(span).is_none() {
-                self.open.push_back(span);
+        for (place, beside) in [(one, other), (other, one)] {
+            if self.fresh.row(place).is_none() {
+                self.open.push_back(place);
             }
-            self.fresh.insert(span, beside);
+            self.fresh.insert(place, beside);
         }
         self.complete(one, other);
         self.complete(other, one);
@@ -252,8 +252,8 @@ impl<'a> Walk<'a> {
     /// A join that is complete takes all of its arrivals with it. The walk ignores that later ones are absorbed, which
     /// only makes more pairs.
     fn complete(&mut self, arrived: usize, beside: usize) {
-        let Some(join) = self.spans.join_of(arrived) else { return };
-        if self.spans.join_of(beside) == Some(join) {
+        let Some(join) = self.places.join_of(arrived) else { return };
+        if self.places.join_of(beside) == Some(join) {
             return;
         }
         let count = self.arrived.entry((join, beside)).or_default();
@@ -269,32 +269,32 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds the pairs that follow from a place and the places beside it.
-    fn continue_from(&mut self, span: usize, others: &Bits) {
-        let nodes = self.spans.nodes;
-        if span >= nodes {
-            others.iter().for_each(|it| self.release(span, it));
+    fn continue_from(&mut self, place: usize, others: &Bits) {
+        let nodes = self.places.nodes;
+        if place >= nodes {
+            others.iter().for_each(|it| self.release(place, it));
             return;
         }
         let mut others = others.clone();
-        if self.model.nodes[span].ends_once {
+        if self.model.nodes[place].ends_once {
             // All of its tasks make the same move.
-            let mut itself = Bits::none(self.spans.count);
-            itself.insert(span);
+            let mut itself = Bits::none(self.places.count);
+            itself.insert(place);
             others.remove(&itself);
         }
-        for at in 0..self.of_nodes[span].numbers.len() {
-            let one = self.of_nodes[span].numbers[at];
+        for at in 0..self.of_nodes[place].numbers.len() {
+            let one = self.of_nodes[place].numbers[at];
             self.make_beside(one, others.clone());
         }
     }
 
     /// Makes a move while each of these places is occupied; each of them moves next or waits.
-    fn make_beside(&mut self, one: usize, spans: Bits) {
+    fn make_beside(&mut self, one: usize, places: Bits) {
         self.work += 1;
-        let spans = self.beside.insert_all(one, spans);
+        let places = self.beside.insert_all(one, places);
         let mut moves = Bits::none(self.moves.len());
-        for span in spans.iter() {
-            if let Some(runs) = self.of_nodes.get(span) {
+        for place in places.iter() {
+            if let Some(runs) = self.of_nodes.get(place) {
                 self.work += 1;
                 match &runs.set {
                     Some(set) => _ = moves.add(set),
@@ -304,8 +304,8 @@ impl<'a> Walk<'a> {
             }
             for at in 0..self.moves[one].to.len() {
                 let to = self.moves[one].to[at];
-                if to != span {
-                    self.add(to, span);
+                if to != place {
+                    self.add(to, place);
                 }
             }
         }
@@ -314,7 +314,7 @@ impl<'a> Walk<'a> {
 
     /// Lets a waiting node continue, unless another node must move first.
     fn release(&mut self, waits: usize, beside: usize) {
-        let nodes = self.spans.nodes;
+        let nodes = self.places.nodes;
         let runs = |it: usize| it < nodes;
         let is_deferred = |it: usize| (nodes..2 * nodes).contains(&it);
         if runs(beside) {

@@ -325,14 +325,14 @@ impl Translation<'_> {
         }
         // An optional value may be absent; about others nothing is known here. An item is not independent of the
         // size of its list, nor is the result of a call of its arguments.
-        let found = self.types.get(&of.place());
+        let found = self.types.get(&of.key());
         let free = is_path(of) && matches!(found, Some(Type::Optional(_)));
         let Term { text, needs, .. } = term(of);
         test(Term { text, reads: needs, needs: Vec::new(), free }, Ask::Present)
     }
 
     fn ty(&self, node: &Node) -> &Type {
-        let found = self.types.get(&node.place());
+        let found = self.types.get(&node.key());
         found.map_or(&Type::Any, Type::required)
     }
 }
@@ -476,12 +476,12 @@ fn is_path(node: &Node) -> bool {
 
 /// Records the paths of a part. `always` means that the term needs them to have a value.
 fn look(node: &Node, always: bool, into: &mut Term) {
-    if let Some(span) = node.span() {
-        if always && !into.needs.contains(&span) {
-            into.needs.push(span.clone());
+    if let Some(path) = node.fact_path() {
+        if always && !into.needs.contains(&path) {
+            into.needs.push(path.clone());
         }
-        if !into.reads.contains(&span) {
-            into.reads.push(span);
+        if !into.reads.contains(&path) {
+            into.reads.push(path);
         }
         if is_path(node) {
             return;

@@ -110,7 +110,7 @@ fn rules_of(files: &ToolFolder, folder: &str) -> Option<Gitignore> {
     rules.build().ok()
 }
 
-/// Returns the innermost rule that matches decides, as in git.
+/// Returns whether rules leave a path out. The innermost one that matches decides, as in git.
 fn is_ignored(rules: &[Gitignore], path: &str, is_folder: bool) -> bool {
     let found = rules.iter().rev().map(|it| it.matched(path, is_folder));
     found.into_iter().find(|it| !it.is_none()).is_some_and(|it| matches!(it, Match::Ignore(_)))
