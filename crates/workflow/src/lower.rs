@@ -179,7 +179,8 @@ impl<'y> Drafter<'_, 'y> {
         let errors_before = report.error_count();
         let entry = read_start(report, top, &declarations);
         let entry_errors = report.error_count() - errors_before;
-        let lacks_start = misses_names || entry_errors > 0 || hides_target;
+        // A misspelt `start` is reported as an unknown key, and not as missing.
+        let lacks_start = misses_names || entry_errors > 0 || entry.is_empty() || hides_target;
         let defaults = &sections.defaults;
         let scope =
             PolicyScope { registry, declarations: &declarations, schema: &schema, defaults };

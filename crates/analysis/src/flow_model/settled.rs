@@ -168,11 +168,11 @@ impl<'a> Work<'a> {
     }
 }
 
-/// What is certain at the start of each node, on the paths that were followed so far.
+/// The fields that are certain at the start of each node, by the paths that were followed so far.
 struct Starts {
     fields: Vec<Bits>,
     is_reached: Vec<bool>,
-    /// The nodes from which the paths are not followed yet, with what is certain now.
+    /// The nodes whose further paths must be followed again.
     open: Vec<usize>,
 }
 
