@@ -120,20 +120,23 @@ pub(super) async fn write_back(
 
 /// Returns a message that names the removed files, if there are any.
 fn removed_names(removed: &[String], program: &str) -> Option<String> {
-    let named = listed(removed.iter().map(|it| format!("`{it}`")));
+    let named = first_names(removed.iter().map(|it| format!("`{it}`")), NAMED_MAX);
     (!removed.is_empty()).then(|| format!("`{program}` removed {named}"))
 }
 
 /// Returns a message that names changed files which do not come back, if there are any.
 fn refused_names(refused: &[PathBuf], program: &str) -> Option<String> {
-    let named = listed(refused.iter().map(|path| {
-        // The program chose the names, so they are escaped and cut.
-        let path = path.to_string_lossy();
-        let shown: String = path.chars().take(NAME_CHARACTERS_MAX).collect();
-        let problem = check_path(&path).err();
-        let problem = problem.map_or_else(|| "it is not UTF-8".to_owned(), |it| it.to_string());
-        format!("{shown:?} ({problem})")
-    }));
+    let named = first_names(
+        refused.iter().map(|path| {
+            // The program chose the names, so they are escaped and cut.
+            let path = path.to_string_lossy();
+            let shown: String = path.chars().take(NAME_CHARACTERS_MAX).collect();
+            let problem = check_path(&path).err();
+            let problem = problem.map_or_else(|| "it is not UTF-8".to_owned(), |it| it.to_string());
+            format!("{shown:?} ({problem})")
+        }),
+        NAMED_MAX,
+    );
     let (files, their) = match refused.len() {
         0 => return None,
         1 => ("1 changed file".to_owned(), "cannot be written back, because its name is"),
@@ -146,9 +149,9 @@ fn refused_names(refused: &[PathBuf], program: &str) -> Option<String> {
 }
 
 /// Returns the first names, and the number of the others.
-fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
-    let more = names.len().saturating_sub(NAMED_MAX);
-    let mut named: Vec<String> = names.take(NAMED_MAX).collect();
+pub(super) fn first_names(names: impl ExactSizeIterator<Item = String>, max: usize) -> String {
+    let more = names.len().saturating_sub(max);
+    let mut named: Vec<String> = names.take(max).collect();
     if more > 0 {
         named.push(format!("{more} more"));
     }

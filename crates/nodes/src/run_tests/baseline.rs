@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::TestResult;
+use crate::changes::first_names;
 
 /// The most tests that a reason names.
 const NAMED_MAX: usize = 10;
@@ -122,13 +123,11 @@ impl TestDifference {
                 continue;
             }
             is_refused = true;
-            let more = names.len().saturating_sub(NAMED_MAX);
-            let more = if more > 0 { format!(", {more} more") } else { String::new() };
-            let named = names[..names.len().min(NAMED_MAX)].join(", ");
             if !output.is_empty() && !output.ends_with('\n') {
                 output.push('\n');
             }
-            let reason = format!("not passed: tests {what}: {named}{more}");
+            let named = first_names(names.iter().cloned(), NAMED_MAX);
+            let reason = format!("not passed: tests {what}: {named}");
             output.push_str(&reason);
         }
         if !is_refused {

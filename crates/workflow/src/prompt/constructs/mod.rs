@@ -174,9 +174,9 @@ fn problems(schema: &Schema, template: &str) -> Vec<String> {
     let problems = check(schema, &prompt).into_iter();
     problems
         .map(|it| {
-            let span = template.get(it.range.clone()).unwrap_or("?");
+            let part = template.get(it.range.clone()).unwrap_or("?");
             let help = it.help.unwrap_or_default();
-            format!("{} `{span}` {} ({help})", it.code, it.message)
+            format!("{} `{part}` {} ({help})", it.code, it.message)
         })
         .collect()
 }
