@@ -6,7 +6,6 @@
 
 use std::{
     collections::BTreeSet,
-    env,
     fmt::Write as _,
     fs,
     os::unix::{
@@ -18,7 +17,6 @@ use std::{
     time::Duration,
 };
 
-use crate::support::cache_dir;
 use futures_util::{StreamExt, stream};
 use graphrun::sandbox::{
     Allowed, FixedFile, Limits, Project, Proof, PythonEnvironment, Sandbox, SourceFile, TestReport,
@@ -26,7 +24,7 @@ use graphrun::sandbox::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::test_name;
+use crate::support::{cache_dir, copy_own_program, test_name};
 
 /// How many sandboxes run side by side.
 const WIDTH: usize = 2;
@@ -315,7 +313,7 @@ async fn run_again_as_an_ordinary_user(test: &str) {
     let folder = tempfile::tempdir().unwrap();
     let [program, home, data] = ["forging", "home", "tests"].map(|it| folder.path().join(it));
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::copy(env::current_exe().unwrap(), &program).unwrap();
+    copy_own_program(&program);
     fs::create_dir(&home).unwrap();
     chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
     let compiled_folder = folder.path().join(COMPILED);

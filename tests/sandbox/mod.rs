@@ -27,7 +27,7 @@ use nix::unistd::geteuid;
 use tokio::{sync::Semaphore, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::test_name;
+use crate::support::{copy_own_program, test_name};
 
 /// Attacks that run at a time. They mostly wait.
 const AT_A_TIME: usize = 3;
@@ -121,7 +121,7 @@ fn everything_holds_for_an_ordinary_user_too() {
         |path: &Path| fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     open_to_all(folder.path());
     let program = folder.path().join("tests");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    copy_own_program(&program);
     open_to_all(&program);
     for corpus in ["attacks", "compat"] {
         let copy = folder.path().join(corpus);

@@ -84,6 +84,14 @@ pub(crate) fn child_test(module: &str, test: &str) -> Command {
     command
 }
 
+/// Copies this program to a path, where another user may start it. A process of its own does the copy: if this one
+/// held the file open, programs that other tests start at that moment would hold it too, and it could not be started.
+pub(crate) fn copy_own_program(to: &Path) {
+    let own = env::current_exe().expect("this program has a path");
+    let status = Command::new("cp").args([&*own, to]).status().expect("`cp` starts");
+    assert!(status.success(), "`cp` ended with {status}");
+}
+
 /// Returns the name under which this program runs a test of the given module.
 pub(crate) fn test_name(module: &str, test: &str) -> String {
     let (_program, module) = module.split_once("::").expect("tests are in modules");
