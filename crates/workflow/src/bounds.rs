@@ -16,7 +16,7 @@ pub(super) fn check_bounds(report: &mut Report, sources: Sources<'_>) {
     for node in sources.draft.nodes.values() {
         let Some(field) = &node.policies.bounds.visits_field else { continue };
         let Some(yaml) = node.section.get("max_visits") else { continue };
-        if sources.vague.contains(field) {
+        if sources.incomplete_fields.contains(field) {
             continue;
         }
         let found = fault_of_range(sources, field)

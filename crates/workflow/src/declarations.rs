@@ -31,9 +31,9 @@ pub(super) struct Declarations {
     /// The nodes with an invalid part, which is reported: `parallel`s, `map`s, nodes with a `join`,
     /// and nodes of no kind, which may have been any of these. The checks assume that such a part
     /// may do anything, so they report nothing about its consequences.
-    pub(super) vague: BTreeSet<NodeName>,
+    pub(super) incomplete: BTreeSet<NodeName>,
     /// Whether some node has an invalid name, which is reported.
-    is_misnamed: bool,
+    has_invalid_name: bool,
 }
 
 /// What a join waits for.
@@ -102,8 +102,8 @@ fn read_join_count(report: &mut Report, yaml: &Yaml, nodes: usize) -> Option<usi
 
 impl Declarations {
     pub(super) fn read(report: &mut Report, yaml: &Yaml, registry: &Registry) -> Self {
-        let is_misnamed = !matches!(yaml.data, Data::Map(_));
-        let mut declarations = Self { is_misnamed, ..Self::default() };
+        let has_invalid_name = !matches!(yaml.data, Data::Map(_));
+        let mut declarations = Self { has_invalid_name, ..Self::default() };
         let (mut branches, mut maps, mut joins) = (Vec::new(), Vec::new(), Vec::new());
         for entry in yaml.entries() {
             if built_in(&entry.key.text).is_some() {
@@ -111,11 +111,11 @@ impl Declarations {
                 let span = report.span(&entry.key.range);
                 let diagnostic = Diagnostic::error("GR016", message).at(span, "reserved");
                 report.push(diagnostic.help("choose another name"));
-                declarations.is_misnamed = true;
+                declarations.has_invalid_name = true;
                 continue;
             }
             let Some(name) = report.node_name(&entry.key) else {
-                declarations.is_misnamed = true;
+                declarations.has_invalid_name = true;
                 continue;
             };
             if let Some(parallel) = entry.value.get("parallel") {
@@ -123,7 +123,7 @@ impl Declarations {
                 continue;
             }
             if registry.kinds_of(&entry.value).next().is_none() {
-                declarations.vague.insert(name.clone());
+                declarations.incomplete.insert(name.clone());
             }
             maps.extend(entry.value.get("map").map(|map| (name.clone(), map)));
             joins.extend(entry.value.get("join").map(|join| (name.clone(), join)));
@@ -134,7 +134,7 @@ impl Declarations {
         for (name, yaml) in branches {
             let found = declarations.read_branches(report, &name, yaml, &mut owners);
             if found.iter().flatten().any(Option::is_none) {
-                declarations.vague.insert(name.clone());
+                declarations.incomplete.insert(name.clone());
             }
             let found = found.into_iter().map(|it| it.into_iter().flatten().collect());
             let found: Vec<Vec<NodeName>> = found.collect();
@@ -159,24 +159,24 @@ impl Declarations {
             }
             match found {
                 Some(node) => _ = declarations.maps.insert(name, node),
-                None => _ = declarations.vague.insert(name),
+                None => _ = declarations.incomplete.insert(name),
             }
         }
         for (name, yaml) in joins {
             let form = JoinForm::read(report, yaml);
             let awaited = form.as_ref().map(|it| declarations.read_join(report, &name, it));
             let awaited = awaited.unwrap_or_else(|| vec![None]);
-            let is_vague = awaited.iter().any(Option::is_none);
+            let is_incomplete = awaited.iter().any(Option::is_none);
             let nodes: Vec<NodeName> = awaited.into_iter().flatten().flatten().collect();
             let count = match form {
                 Some(JoinForm::Any(_)) => 1,
-                Some(JoinForm::Some(_, count)) if !is_vague => {
+                Some(JoinForm::Some(_, count)) if !is_incomplete => {
                     read_join_count(report, count, nodes.len()).unwrap_or(nodes.len())
                 }
                 _ => nodes.len(),
             };
-            if is_vague || nodes.len() < 2 {
-                declarations.vague.insert(name.clone());
+            if is_incomplete || nodes.len() < 2 {
+                declarations.incomplete.insert(name.clone());
             }
             declarations.joins.insert(name, AwaitedNodes { nodes, count });
         }
@@ -346,7 +346,7 @@ impl Declarations {
     /// `parallel` or `map` has an invalid part.
     pub(super) fn may_be_a_part(&self, name: &NodeName) -> bool {
         let has_parts = |it: &&NodeName| !self.joins.contains_key(*it);
-        self.vague.iter().any(|it| has_parts(&it) && it != name)
+        self.incomplete.iter().any(|it| has_parts(&it) && it != name)
             && self.follows(name) == Follows::Then
     }
 
@@ -354,7 +354,8 @@ impl Declarations {
     pub(super) fn may_have_an_item(&self, name: &NodeName) -> bool {
         let is_map =
             |it: &&NodeName| !self.joins.contains_key(*it) && !self.groups.contains_key(*it);
-        self.vague.iter().any(|it| is_map(&it) && it != name) && self.follows(name) == Follows::Then
+        self.incomplete.iter().any(|it| is_map(&it) && it != name)
+            && self.follows(name) == Follows::Then
     }
 
     /// Returns the continuation behind a name, as given by its position.
@@ -432,7 +433,7 @@ impl Declarations {
         word: &SpannedText,
         known: impl Iterator<Item = &'n str>,
     ) {
-        if !self.is_misnamed || did_you_mean(&word.text, self.words()).is_some() {
+        if !self.has_invalid_name || did_you_mean(&word.text, self.words()).is_some() {
             report.unknown("GR010", "node", word, known);
         }
     }
@@ -500,9 +501,9 @@ impl Declarations {
         words.iter().flat_map(|it| self.resolve(report, it)).collect()
     }
 
-    /// Returns whether a node waits for others of which some are unknown.
-    pub(super) fn is_doubted_join(&self, name: &NodeName) -> bool {
-        self.vague.contains(name) && self.joins.contains_key(name)
+    /// Returns whether a node is a join that lacks some of the nodes it waits for, because of a reported mistake.
+    pub(super) fn is_incomplete_join(&self, name: &NodeName) -> bool {
+        self.incomplete.contains(name) && self.joins.contains_key(name)
     }
 
     /// Returns whether a node with a `join` waits for another one.

@@ -41,10 +41,10 @@ const ARGUMENTS: &str = "args";
 pub(super) struct WorkflowDraft<'y> {
     pub(super) nodes: BTreeMap<NodeName, NodeDraft<'y>>,
     pub(super) edges: Vec<EdgeDraft<'y>>,
-    /// The arrivals at a node of which some part is unknown, because of a reported mistake.
-    pub(super) doubted: BTreeSet<(NodeName, NodeName)>,
-    /// Whether some way is unknown, because of a reported mistake.
-    pub(super) lacks_ways: bool,
+    /// The arrivals at a join that lacks some of the nodes it waits for, because of a reported mistake.
+    pub(super) incomplete_arrivals: BTreeSet<(NodeName, NodeName)>,
+    /// Whether edges are missing, because of a reported mistake.
+    pub(super) lacks_edges: bool,
 }
 
 /// A node as it is written.
@@ -84,13 +84,13 @@ pub(super) struct CaseDraft<'y> {
     pub(super) item: &'y Yaml,
     pub(super) when: Option<&'y Yaml>,
     /// Whether its condition has an unknown key, which is reported.
-    pub(super) is_vague: bool,
+    pub(super) is_incomplete: bool,
     pub(super) to: Vec<Target>,
 }
 
 impl<'y> WorkflowDraft<'y> {
     pub(super) fn read(report: &mut Report, nodes: &'y Yaml, scope: PolicyScope<'y, '_>) -> Self {
-        let mut lacks_ways = false;
+        let mut lacks_edges = false;
         if !matches!(nodes.data, Data::Map(_)) {
             report.wrong_kind(nodes, "`nodes`", "a mapping from names to nodes");
         }
@@ -109,11 +109,11 @@ impl<'y> WorkflowDraft<'y> {
             } else if let Some(name) = declarations.nodes.get(key) {
                 let errors_before = report.error_count();
                 let Some(node) = NodeDraft::read(report, entry, name, &keys, scope) else {
-                    lacks_ways = true;
+                    lacks_edges = true;
                     continue;
                 };
-                lacks_ways |=
-                    node.kind.is_none() || hides_ways(&node.section, report, errors_before);
+                lacks_edges |=
+                    node.kind.is_none() || hides_edges(&node.section, report, errors_before);
                 let errors_before = report.error_count();
                 if node.kind.is_some() || node.section.get("then").is_some() {
                     edges.read(report, name, &node.section);
@@ -125,16 +125,21 @@ impl<'y> WorkflowDraft<'y> {
         }
         let errors_before = report.error_count();
         edges.check_arrivals(report);
-        lacks_ways |= errors_of_edges > 0 || report.error_count() > errors_before;
+        lacks_edges |= errors_of_edges > 0 || report.error_count() > errors_before;
         for (map, node) in &declarations.maps {
             move_failure_policies(&mut drafts, (map, node), scope.schema);
         }
-        Self { nodes: drafts, edges: edges.drafts, doubted: edges.doubted, lacks_ways }
+        Self {
+            nodes: drafts,
+            edges: edges.drafts,
+            incomplete_arrivals: edges.incomplete_arrivals,
+            lacks_edges,
+        }
     }
 }
 
-/// Returns whether a mistake hides a way that a node has besides its edges, or a misspelt key hides an edge.
-fn hides_ways(section: &Section<'_>, report: &Report, errors_before: usize) -> bool {
+/// Returns whether a mistake hides where a node leads by `catch` or `exhausted`, or a misspelt key hides an edge.
+fn hides_edges(section: &Section<'_>, report: &Report, errors_before: usize) -> bool {
     let has_error = report.error_count() > errors_before;
     ["then", "catch", "exhausted"].into_iter().any(|key| match section.get(key) {
         Some(_) => has_error && key != "then",

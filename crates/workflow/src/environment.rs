@@ -50,8 +50,8 @@ pub(crate) struct Environment {
     pub(crate) limits: DeclaredLimits,
     /// The list of each `map`.
     pub(crate) maps: BTreeMap<NodeName, MapList>,
-    /// The fields whose type has an unknown part, because of a reported mistake.
-    pub(crate) vague: BTreeSet<ChannelName>,
+    /// The fields whose declaration has a reported mistake.
+    pub(crate) incomplete_fields: BTreeSet<ChannelName>,
 }
 
 /// A node while it is read, with the names that its expressions and prompts may use.
@@ -103,7 +103,7 @@ impl<'e> NodeScope<'e> {
     pub(crate) fn of(env: &'e Environment, name: &'e NodeName) -> Self {
         let item = env.maps.values().find(|it| it.node.as_ref() == Some(name)).map(|it| &it.item);
         let any_item = match item {
-            Some(item) => item.is_vague,
+            Some(item) => item.has_invalid_name,
             None => env.declarations.may_have_an_item(name),
         };
         let possible = env.flow.triggers(name);
@@ -131,7 +131,13 @@ impl<'e> NodeScope<'e> {
 
     /// The scope of an expression of a `map` over one of its items.
     pub(crate) fn of_item(env: &'e Environment, name: &'e NodeName, item: &'e Item) -> Self {
-        Self { env, name, item: Some(item), any_item: item.is_vague, known: KnownFacts::NONE }
+        Self {
+            env,
+            name,
+            item: Some(item),
+            any_item: item.has_invalid_name,
+            known: KnownFacts::NONE,
+        }
     }
 
     fn item(&self) -> Option<(&str, &Type)> {

@@ -27,8 +27,8 @@ pub(super) struct Edges<'y, 'd> {
     pub(super) drafts: Vec<EdgeDraft<'y>>,
     /// The arrivals: each node that leads to a join that awaits it, with the join.
     arrivals: BTreeSet<(NodeName, NodeName)>,
-    /// The arrivals at a node of which some part is unknown, because of a reported mistake.
-    pub(super) doubted: BTreeSet<(NodeName, NodeName)>,
+    /// The arrivals at a join that lacks some of the nodes it waits for, because of a reported mistake.
+    pub(super) incomplete_arrivals: BTreeSet<(NodeName, NodeName)>,
 }
 
 /// The continuation behind a name.
@@ -43,8 +43,8 @@ enum Following<'y> {
 
 impl<'y, 'd> Edges<'y, 'd> {
     pub(super) fn new(declarations: &'d Declarations, schema: &'d Schema) -> Self {
-        let (arrivals, doubted) = (BTreeSet::new(), BTreeSet::new());
-        Self { declarations, schema, drafts: Vec::new(), arrivals, doubted }
+        let (arrivals, incomplete_arrivals) = (BTreeSet::new(), BTreeSet::new());
+        Self { declarations, schema, drafts: Vec::new(), arrivals, incomplete_arrivals }
     }
 
     /// Reads the edges that leave a node, a `map` or a `parallel`.
@@ -159,9 +159,9 @@ impl<'y, 'd> Edges<'y, 'd> {
         }
     }
 
-    fn arrive(&mut self, from: NodeName, join: NodeName, is_doubted: bool) {
-        if is_doubted || self.declarations.is_doubted_join(&join) {
-            self.doubted.insert((from.clone(), join.clone()));
+    fn arrive(&mut self, from: NodeName, join: NodeName, is_incomplete: bool) {
+        if is_incomplete || self.declarations.is_incomplete_join(&join) {
+            self.incomplete_arrivals.insert((from.clone(), join.clone()));
         }
         self.arrivals.insert((from, join));
     }
@@ -178,7 +178,7 @@ impl<'y, 'd> Edges<'y, 'd> {
             }
             return;
         }
-        let is_doubted = self.declarations.vague.contains(name);
+        let is_incomplete = self.declarations.incomplete.contains(name);
         for target in targets {
             let Target::Node(to) = target else {
                 // The run ends when no task is left, independent of the order of the branches.
@@ -194,7 +194,7 @@ impl<'y, 'd> Edges<'y, 'd> {
                 self.drafts.push(EdgeDraft::Plain(Edge::Join { from, to, count, span }));
             }
             for end in &ends {
-                self.arrive(end.clone(), to.clone(), is_doubted);
+                self.arrive(end.clone(), to.clone(), is_incomplete);
             }
         }
     }

@@ -55,8 +55,8 @@ pub(super) struct Sources<'a> {
     pub(super) registry: &'a Registry,
     /// The used workflows, by the node that uses them.
     pub(super) loaded: &'a BTreeMap<NodeName, Workflow>,
-    /// The fields whose type has an unknown part.
-    pub(super) vague: &'a BTreeSet<ChannelName>,
+    /// The fields whose declaration has a reported mistake.
+    pub(super) incomplete_fields: &'a BTreeSet<ChannelName>,
     /// Whether an error hides where a run starts, or where a limit leads.
     pub(super) lacks_start: bool,
 }
@@ -82,8 +82,8 @@ impl Flow {
             fields,
             proved: proved.facts,
             success,
-            is_doubtful: sources.is_doubtful(),
-            lacks_ways: sources.lacks_ways(),
+            has_incomplete_nodes: sources.has_incomplete_nodes(),
+            lacks_edges: sources.lacks_edges(),
             visits: names.iter().map(|_| OnceLock::new()).collect(),
             own_visits: names.iter().map(|_| OnceLock::new()).collect(),
             names,
@@ -199,7 +199,7 @@ impl<'a> Sources<'a> {
         graphrun_analysis::flow_model::Draft {
             schema: self.schema,
             input: self.input,
-            given: self.doubted_at_start(),
+            given: self.possible_inputs(),
             facts: proved.fields.clone(),
             start: self.start,
             after_limit: self.limits.exhausted.as_ref().and_then(Target::node),
@@ -209,7 +209,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Returns whether a reported mistake leaves it open what some node changes, or where it leads.
-    fn is_doubtful(self) -> bool {
+    fn has_incomplete_nodes(self) -> bool {
         let is_registered = |it: &NodeDraft<'_>| {
             it.section
                 .get("node")
@@ -219,17 +219,21 @@ impl<'a> Sources<'a> {
         let is_open = |(name, it): (&NodeName, &NodeDraft<'a>)| {
             !is_registered(it) && self.written(name, it).is_none()
         };
-        !self.declarations.vague.is_empty()
+        !self.declarations.incomplete.is_empty()
             || self.draft.nodes.len() < self.declarations.nodes.len()
             || self.draft.nodes.iter().any(is_open)
     }
 
-    /// Returns whether a reported mistake hides some way.
-    pub(super) fn lacks_ways(self) -> bool {
+    /// Returns whether edges are missing, because of a reported mistake.
+    pub(super) fn lacks_edges(self) -> bool {
         self.lacks_start
-            || self.draft.lacks_ways
-            || !self.declarations.vague.is_empty()
-            || self.draft.edges.iter().any(|it| self.led_anywhere(it).is_some() || lacks_bool(it))
+            || self.draft.lacks_edges
+            || !self.declarations.incomplete.is_empty()
+            || self
+                .draft
+                .edges
+                .iter()
+                .any(|it| self.edges_of_incomplete_match(it).is_some() || lacks_bool(it))
     }
 
     fn every_field(self) -> Vec<ChannelName> {
@@ -237,12 +241,12 @@ impl<'a> Sources<'a> {
     }
 
     /// Returns the fields that were probably meant as assigned before the first step.
-    fn doubted_at_start(self) -> Vec<ChannelName> {
+    fn possible_inputs(self) -> Vec<ChannelName> {
         let input = self.top.get("input").map(Yaml::words).unwrap_or_default();
         if input.iter().any(|it| self.schema.channel(it).is_none()) {
             return self.every_field();
         }
-        self.vague.iter().cloned().collect()
+        self.incomplete_fields.iter().cloned().collect()
     }
 
     fn node(self, name: &NodeName) -> DraftNode<'a> {
@@ -259,7 +263,7 @@ impl<'a> Sources<'a> {
         if policies.bounds.max_visits.is_none() && node.section.get("max_visits").is_some() {
             policies.to_mut().bounds.max_visits = Some(1);
         }
-        if !self.declarations.vague.is_empty() && !policies.on_finish.clears.is_empty() {
+        if !self.declarations.incomplete.is_empty() && !policies.on_finish.clears.is_empty() {
             // The order of assignments and clears is unknown.
             policies.to_mut().on_finish.clears.clear();
         }
@@ -290,8 +294,8 @@ impl<'a> Sources<'a> {
             let (may_assign, must_assign) = fields_of_use(used, self.loaded.get(name));
             return self.known(may_assign.into_iter()).zip(self.known(must_assign.into_iter()));
         }
-        let is_vague =
-            self.declarations.vague.contains(name) && !self.declarations.joins.contains_key(name);
+        let is_incomplete = self.declarations.incomplete.contains(name)
+            && !self.declarations.joins.contains_key(name);
         let mut keys: BTreeSet<&str> = ["writes"].into();
         let mut lacks_writes = false;
         let (mut sometimes, mut also): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
@@ -302,7 +306,7 @@ impl<'a> Sources<'a> {
             also.extend(kind.kind.also_changes(section));
         }
         let written = keys.into_iter().filter_map(|it| section.get(it)).flat_map(Yaml::words);
-        let may_assign = self.known(written).filter(|_| !is_vague && !lacks_writes)?;
+        let may_assign = self.known(written).filter(|_| !is_incomplete && !lacks_writes)?;
         let must_assign =
             may_assign.iter().filter(|it| !sometimes.contains(&it.as_str())).cloned().collect();
         let also = also.iter().filter_map(|it| Some(self.schema.channel(it)?.name().clone()));
@@ -364,14 +368,14 @@ impl<'a> Sources<'a> {
 
     fn edges(self, proved_facts: &ProvedFacts, success: &SuccessFields) -> Vec<DraftEdge<'a>> {
         let edge = |it: &'a EdgeDraft<'a>| match it {
-            EdgeDraft::Plain(Edge::Then { from, to, .. }) if self.is_doubted(to) => {
-                self.doubted(from, to.clone())
+            EdgeDraft::Plain(Edge::Then { from, to, .. }) if self.is_incomplete_join(to) => {
+                self.edge_to_incomplete_join(from, to.clone())
             }
             EdgeDraft::Plain(edge) => DraftEdge::of(edge),
             EdgeDraft::Route { from, route, .. } => {
                 let mut choices = route.choices();
                 for choice in &mut choices {
-                    if choice.to.iter().any(|it| self.is_doubted(it)) {
+                    if choice.to.iter().any(|it| self.is_incomplete_join(it)) {
                         choice.known = self.every_field();
                     }
                 }
@@ -380,15 +384,17 @@ impl<'a> Sources<'a> {
                 DraftEdge::Choice { from, choices, proved }
             }
         };
-        let misled = self.draft.edges.iter().filter_map(|it| self.led_anywhere(it));
-        let doubted = self.draft.doubted.iter();
-        let doubted = doubted.map(|(from, to)| self.doubted(from, Target::Node(to.clone())));
-        self.draft.edges.iter().map(edge).chain(misled).chain(doubted).collect()
+        let incomplete_matches =
+            self.draft.edges.iter().filter_map(|it| self.edges_of_incomplete_match(it));
+        let arrivals = self.draft.incomplete_arrivals.iter();
+        let arrivals =
+            arrivals.map(|(from, to)| self.edge_to_incomplete_join(from, Target::Node(to.clone())));
+        self.draft.edges.iter().map(edge).chain(incomplete_matches).chain(arrivals).collect()
     }
 
     /// Returns the edges of a match that lacks a case, which is reported: the case may have been meant to lead to any
     /// node.
-    fn led_anywhere(self, edge: &'a EdgeDraft<'a>) -> Option<DraftEdge<'a>> {
+    fn edges_of_incomplete_match(self, edge: &'a EdgeDraft<'a>) -> Option<DraftEdge<'a>> {
         let EdgeDraft::Route { from, route: RouteDraft::Match { on, arms, .. }, .. } = edge else {
             return None;
         };
@@ -417,12 +423,13 @@ impl<'a> Sources<'a> {
         })
     }
 
-    fn is_doubted(self, target: &Target) -> bool {
-        target.node().is_some_and(|it| self.declarations.is_doubted_join(it))
+    /// Returns whether a target is a join that lacks some of the nodes it waits for.
+    fn is_incomplete_join(self, target: &Target) -> bool {
+        target.node().is_some_and(|it| self.declarations.is_incomplete_join(it))
     }
 
-    /// Returns an edge to a node that waits for others of which some are unknown: these may have assigned every field.
-    fn doubted(self, from: &'a NodeName, to: Target) -> DraftEdge<'a> {
+    /// Returns an edge to such a join: the nodes that it lacks may have assigned every field.
+    fn edge_to_incomplete_join(self, from: &'a NodeName, to: Target) -> DraftEdge<'a> {
         let choice = RouteChoice { to: vec![to], is_dispatched: false, known: self.every_field() };
         DraftEdge::Choice { from, choices: vec![choice], proved: Vec::new() }
     }

@@ -61,14 +61,14 @@ pub(super) fn lower(
     let nodes = top.require(report, "nodes", "a workflow needs nodes").unwrap_or(&nothing);
     check_size(report, chain, nodes)?;
     let drafter = Drafter { report, top, nodes, registry, chain };
-    let UncheckedDraft { draft, env, interface, limits, entry, lacks_ways } =
+    let UncheckedDraft { draft, env, interface, limits, entry, lacks_edges } =
         drafter.draft(state, prompts)?;
     let (definitions, edges) = read_nodes(report, &env, &draft);
     let folders = read_folders(report, top, &env, entry.first()).into_iter().collect();
     check_used(report, nodes, &env);
     let reports = read_reports(report, top, &env, &draft);
     check_outputs(report, top, &env, &interface);
-    if !lacks_ways {
+    if !lacks_edges {
         check_reachable(report, &draft, &entry, &limits);
     }
     report_unused(report, top);
@@ -131,8 +131,8 @@ struct UncheckedDraft<'y> {
     interface: Interface,
     limits: Limits,
     entry: Vec<NodeName>,
-    /// Whether a reported mistake hides some way.
-    lacks_ways: bool,
+    /// Whether edges are missing, because of a reported mistake.
+    lacks_edges: bool,
 }
 
 /// The fields by which a workflow is used.
@@ -162,7 +162,7 @@ impl<'y> Drafter<'_, 'y> {
         let interface = Interface::read(report, top, &schema);
         let errors_before = report.error_count();
         let declarations = Declarations::read(report, nodes, registry);
-        let misses_names = report.error_count() > errors_before;
+        let lacks_names = report.error_count() > errors_before;
         let declared = chain.limits(top);
         let used = Uses { nodes, maps: &declarations.maps, limits: declared };
         let loaded = load_used(report, used, prompts.folder(), registry, chain);
@@ -180,7 +180,7 @@ impl<'y> Drafter<'_, 'y> {
         let entry = read_start(report, top, &declarations);
         let entry_errors = report.error_count() - errors_before;
         // A misspelt `start` is reported as an unknown key, and not as missing.
-        let lacks_start = misses_names || entry_errors > 0 || entry.is_empty() || hides_target;
+        let lacks_start = lacks_names || entry_errors > 0 || entry.is_empty() || hides_target;
         let defaults = &sections.defaults;
         let scope =
             PolicyScope { registry, declarations: &declarations, schema: &schema, defaults };
@@ -195,10 +195,10 @@ impl<'y> Drafter<'_, 'y> {
             limits: &limits,
             registry,
             loaded: &loaded,
-            vague: &state.vague,
+            incomplete_fields: &state.incomplete_fields,
             lacks_start,
         };
-        let lacks_ways = sources.lacks_ways();
+        let lacks_edges = sources.lacks_edges();
         check_bounds(report, sources);
         let flow = Flow::of(sources);
         let of_runs = used.nodes_of_runs(&declarations.nodes, &loaded);
@@ -214,10 +214,10 @@ impl<'y> Drafter<'_, 'y> {
             nodes: of_runs,
             limits: declared,
             maps: BTreeMap::new(),
-            vague: state.vague,
+            incomplete_fields: state.incomplete_fields,
         };
         env.maps = read_lists(report, &env, nodes);
-        Some(UncheckedDraft { draft, env, interface, limits, entry, lacks_ways })
+        Some(UncheckedDraft { draft, env, interface, limits, entry, lacks_edges })
     }
 }
 

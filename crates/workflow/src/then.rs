@@ -126,11 +126,11 @@ fn read_cases<'y>(
         let to = case.require(report, "to", "give the case a target");
         let to = to.map(|it| declarations.read_targets(report, it, "`to`")).unwrap_or_default();
         let when = case.get("when");
-        let is_vague = when.is_none() && case.has_or_means("when");
-        if when.is_none() && !is_vague {
+        let is_incomplete = when.is_none() && case.has_or_means("when");
+        if when.is_none() && !is_incomplete {
             otherwise = otherwise.or(Some(item));
         }
-        cases.push(CaseDraft { item, when, is_vague, to });
+        cases.push(CaseDraft { item, when, is_incomplete, to });
     }
     cases
 }
@@ -212,10 +212,10 @@ fn compile_cases(
     let mut cases = Vec::new();
     let mut conditions = CaseConditions::default();
     let mut otherwise: Option<&Yaml> = None;
-    for CaseDraft { item, when, is_vague, to } in drafts {
+    for CaseDraft { item, when, is_incomplete, to } in drafts {
         let to = to.clone();
         let Some(when) = when else {
-            if *is_vague {
+            if *is_incomplete {
                 conditions.unknown = true;
             } else {
                 otherwise = otherwise.or(Some(item));
@@ -268,7 +268,9 @@ fn compile_match(
     let keys: Vec<&SpannedText> = drafts.iter().map(|it| &it.0).collect();
     let values = match (&on, subject) {
         // The type of its value is unknown.
-        (Some(on), _) if on.reads().iter().any(|it| scope.env.vague.contains(it)) => None,
+        (Some(on), _) if on.reads().iter().any(|it| scope.env.incomplete_fields.contains(it)) => {
+            None
+        }
         (Some(on), Some(subject)) => check_arms(report, (subject, on), (to, &keys), "target"),
         _ => None,
     };

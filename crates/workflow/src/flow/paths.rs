@@ -31,10 +31,10 @@ pub(crate) struct Paths {
     pub(super) proved: Vec<KnownFact>,
     /// The fields that show the success of commands.
     pub(super) success: SuccessFields,
-    /// Whether mistakes that are reported make the facts doubtful; then all of them hold.
-    pub(super) is_doubtful: bool,
-    /// Whether some ways are unknown, because of reported mistakes.
-    pub(super) lacks_ways: bool,
+    /// Whether reported mistakes leave it open what some node does; then all facts hold.
+    pub(super) has_incomplete_nodes: bool,
+    /// Whether edges are missing, because of reported mistakes.
+    pub(super) lacks_edges: bool,
     /// The fields that are assigned after a visit of each node. They take time to find, and few conditions ask for visits.
     pub(super) visits: Vec<OnceLock<VisitFields>>,
     /// The same before each node itself, for its other visits.
@@ -91,9 +91,9 @@ impl Paths {
         {
             Presence::Always
         } else if !self.assigned.may_be_assigned_before(node).contains(field) {
-            // A node that writes it may be on an unknown way.
+            // A missing edge may lead from a node that writes it.
             let may_follow =
-                self.lacks_ways && self.net.nodes.iter().any(|it| it.may_assign.contains(field));
+                self.lacks_edges && self.net.nodes.iter().any(|it| it.may_assign.contains(field));
             if may_follow { Presence::Always } else { Presence::Never }
         } else {
             Presence::Sometimes
@@ -108,8 +108,8 @@ impl Paths {
         if visited == node && !is_again {
             return false;
         }
-        // Without a known way from the one to the other, an unknown way leads there.
-        let has = |it: Option<&Bits>| it.map_or(self.lacks_ways, |it| it.contains(field));
+        // Without a path from the one to the other, a missing edge leads there.
+        let has = |it: Option<&Bits>| it.map_or(self.lacks_edges, |it| it.contains(field));
         // The last one of a node's own visits is the current one.
         if visited == node {
             let own = self.own_visits[node].get_or_init(|| OwnVisitFields {
@@ -142,7 +142,8 @@ impl Paths {
 
     fn proved_in(&self, holds: impl Fn(usize) -> bool) -> KnownFacts {
         let proved = self.proved.iter().enumerate();
-        let proved = proved.filter(|(at, _)| self.is_doubtful || holds(self.fields.len() + at));
+        let proved =
+            proved.filter(|(at, _)| self.has_incomplete_nodes || holds(self.fields.len() + at));
         proved.map(|(_, fact)| fact.clone()).collect()
     }
 

@@ -121,8 +121,8 @@ pub(crate) struct Item {
     pub(crate) width_max: Option<usize>,
     /// The order of items that depend on each other.
     pub(crate) order: Option<Arc<dyn ItemOrder>>,
-    /// Whether it may have another name because of a reported mistake.
-    pub(crate) is_vague: bool,
+    /// Whether its name, or a key that may have been meant as `as`, is invalid, which is reported.
+    pub(crate) has_invalid_name: bool,
 }
 
 impl Kind for Map {
@@ -261,8 +261,8 @@ pub(crate) fn read_lists(
             _ => Type::Any,
         };
         let width_max = map.get("width").and_then(|it| report.count(it, "`width`", 1));
-        let (item, is_vague) = item_name(report, env, map);
-        let mut item = Item { name: item, ty, width_max, order: None, is_vague };
+        let (item, has_invalid_name) = item_name(report, env, map);
+        let mut item = Item { name: item, ty, width_max, order: None, has_invalid_name };
         item.order = KeyedOrder::read(report, &NodeScope::of_item(env, name, &item), &item.ty, map);
         let node = env.declarations.maps.get(name).cloned();
         lists.insert(name.clone(), MapList { over, node, item });

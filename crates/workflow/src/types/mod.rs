@@ -74,8 +74,8 @@ pub(super) struct ReadState {
     pub(super) types: BTreeMap<String, Type>,
     /// The used names under `types`.
     pub(super) used: BTreeSet<String>,
-    /// The fields with reported mistakes.
-    pub(super) vague: BTreeSet<ChannelName>,
+    /// The fields whose declaration has a reported mistake.
+    pub(super) incomplete_fields: BTreeSet<ChannelName>,
     /// The types of the declared tools.
     pub(super) tools: BTreeMap<String, ToolTypes>,
     /// The JSON Schemas of the values of tiers of `memory`.
@@ -107,7 +107,7 @@ pub(super) fn read_state(
         files: BTreeMap::new(),
         nodes: 0,
         used: BTreeSet::new(),
-        vague: BTreeSet::new(),
+        incomplete_fields: BTreeSet::new(),
     };
     if let Some(types) = top.get("types") {
         reading.types(types);
@@ -126,7 +126,14 @@ pub(super) fn read_state(
         tiers.extend(reading.schema_of(ty).map(|it| (name.to_owned(), it)));
     }
     let types = reading.record_types(schema.as_ref());
-    ReadState { schema, types, used: reading.used, vague: reading.vague, tools, tiers }
+    ReadState {
+        schema,
+        types,
+        used: reading.used,
+        incomplete_fields: reading.incomplete_fields,
+        tools,
+        tiers,
+    }
 }
 
 /// The state of reading types.
@@ -146,7 +153,7 @@ struct TypeReader<'a, 'y> {
     /// The nodes of all schemas from files and of all uses of named types.
     nodes: u64,
     used: BTreeSet<String>,
-    vague: BTreeSet<ChannelName>,
+    incomplete_fields: BTreeSet<ChannelName>,
 }
 
 /// A type under `types`.
@@ -255,11 +262,11 @@ impl<'y> TypeReader<'_, 'y> {
             schema.and_then(|it| Channel::new(name.clone(), it, Reducer::Replace).ok())
         };
         if self.report.repeated.contains(&key.range.start) {
-            self.vague.insert(name.clone());
+            self.incomplete_fields.insert(name.clone());
         }
         // A field whose type is reported counts as `any`, so that its uses are not reported too.
         channel.or_else(|| {
-            self.vague.insert(name.clone());
+            self.incomplete_fields.insert(name.clone());
             Channel::new(name, json!({}), Reducer::Replace).ok()
         })
     }
