@@ -56,6 +56,7 @@ fn main() {
         let long = self::counter(10 * STEPS);
         runtime.block_on(count(&long, 10 * STEPS));
         println!("{:<48} {:>10.1}", "memory: MB more after 100,000 steps", resident_mb() - before);
+        memory_of_runs(&runtime);
     }
 
     let by_edges = fan_out_by_edges();
@@ -257,18 +258,45 @@ async fn spread_by_hand() {
 
 // Many runs at once.
 
-fn many_runs(runtime: &Runtime, table: &Table) {
+/// Returns a chain of five nodes that each wait.
+fn waits(wait: Duration) -> CompiledGraph {
     let mut graph = GraphBuilder::new::<Counter>("waits").edge(START, "wait_0");
     for index in 0..5 {
-        let wait = node_fn(|(): (), _: NodeContext| async {
-            tokio::time::sleep(WAIT).await;
+        let node = node_fn(move |(): (), _: NodeContext| async move {
+            tokio::time::sleep(wait).await;
             Ok::<_, NodeError>(())
         });
         let next = if index < 4 { format!("wait_{}", index + 1) } else { "end".to_owned() };
         let name = format!("wait_{index}");
-        graph = graph.node(&name, wait).edge(&name, &next);
+        graph = graph.node(&name, node).edge(&name, &next);
     }
-    let engine = Arc::new(Engine::new(graph.compile().unwrap()));
+    graph.compile().unwrap()
+}
+
+/// Prints the memory of 10,000 runs that are active at once. Their waits are longer than the time in which all of them
+/// start.
+fn memory_of_runs(runtime: &Runtime) {
+    const ACTIVE: usize = 10_000;
+    let engine = Arc::new(Engine::new(waits(Duration::from_secs(1))));
+    let before = resident_mb();
+    let resident = runtime.block_on(async {
+        let mut runs = JoinSet::new();
+        for _ in 0..ACTIVE {
+            let engine = Arc::clone(&engine);
+            runs.spawn(async move { engine.run(&()).await.unwrap().status });
+        }
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        assert_eq!(runs.try_join_next().map(|it| it.is_ok()), None, "a run ended too early");
+        let resident = resident_mb();
+        assert!(runs.join_all().await.into_iter().all(|it| it == Status::Done));
+        resident
+    });
+    let name = "memory: MB more with 10,000 active runs";
+    println!("{name:<48} {:>10.1} {:>30}", resident - before, "150");
+}
+
+fn many_runs(runtime: &Runtime, table: &Table) {
+    let engine = Arc::new(Engine::new(waits(WAIT)));
     let cpu = cpu_time();
     let (mut threads, mut peak) = (0.0_f64, 0.0_f64);
     let row = Row { name: "1,000 runs × 5 nodes × 10 ms, ms", units: 1_000, at_most: "80" };

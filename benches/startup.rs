@@ -15,9 +15,12 @@ fn main() {
     let fifty = folder.path().join("fifty.yaml");
     std::fs::write(&fifty, chain(50)).unwrap();
     let fifty = fifty.to_str().unwrap();
-    let cases: [(&str, &[&str]); 3] = [
+    let database = format!("sqlite:{}", folder.path().join("runs.db").display());
+    let execute = ["execute", fifty, "--db", &database, "--progress", "none"];
+    let cases: [(&str, &[&str]); 4] = [
         ("--help", &["--help"]),
         ("validate, 50 nodes", &["validate", fifty]),
+        ("execute, 50 nodes", &execute),
         ("validate dev_team.yaml", &["validate", "graphs/dev_team.yaml"]),
     ];
     println!("{:<24} {:>12} {:>12} {:>8}", "milliseconds", "graphrun", "true", "ratio");

@@ -33,7 +33,7 @@ use crate::{
     folders,
     graph::{ErrorKind, Failure},
     models::Providers,
-    sandbox::{Job, ProgramEnd, PythonEnvironment, Sandbox, find_tool},
+    sandbox::{Job, ProgramEnd, PythonEnvironment, Sandbox, find_program, find_tool},
     workflow::Program,
 };
 
@@ -295,9 +295,8 @@ fn programs(loaded: &LoadedWorkflow) -> Check {
     let missing = all().filter(|it| !is_installed(it)).map(shown);
     let missing = named(missing.collect());
     if !missing.is_empty() {
-        let place = "`/usr/bin`, `/bin` and `/usr/local/bin`";
-        return Check::bad("programs", format!("not in {place}: {missing}")).help(Some(
-            "install them there, or change `command` of the agents; packages in a home are not looked for",
+        return Check::bad("programs", format!("not installed: {missing}")).help(Some(
+            "install those of a sandbox below `/usr`, those of a host in a folder of `PATH`, or change `command` of the agents",
         ));
     }
     let found = named(all().map(shown).collect());
@@ -309,13 +308,14 @@ fn programs(loaded: &LoadedWorkflow) -> Check {
 /// installed.
 fn is_installed(program: &Program) -> bool {
     let name = program.command();
+    let Some(sandbox) = program.sandbox() else {
+        return find_program(name, env::var("PATH").ok().as_deref()).is_some();
+    };
+    let path = Path::new(name);
     let is_tool = !name.contains('/') && find_tool(name).is_some();
-    let in_sandbox = program.sandbox().is_some_and(|it| {
-        let path = Path::new(name);
-        let is_file = path.starts_with("/usr") && path.is_file();
-        is_file || !it.settings.requirements.is_empty()
-    });
-    is_tool || in_sandbox
+    is_tool
+        || path.starts_with("/usr") && path.is_file()
+        || !sandbox.settings.requirements.is_empty()
 }
 
 /// Checks the settings of the environment and the files, and whether the folder is trusted.

@@ -1,6 +1,6 @@
 //! `resume --due`: each due run is resumed, also after one that cannot be.
 
-use std::{fs, thread, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt as _, thread, time::Duration};
 
 use graphrun::{
     checkpoint::{Checkpointer, LeaseRequest, Presence},
@@ -8,7 +8,7 @@ use graphrun::{
 };
 use serde_json::{Value, json};
 
-use crate::cli::program::Place;
+use crate::cli::program::{Place, Running};
 
 /// A question whose deadline passes quickly.
 const DEADLINE: &str = r#"graphrun: 1
@@ -17,6 +17,17 @@ state: { v: string }
 start: a
 nodes:
   a: { ask: "Now?", writes: v, timeout: 1s, catch: { timeout: end }, then: end }
+"#;
+
+/// A question whose deadline passes quickly; then a command.
+const SLOW: &str = r#"graphrun: 1
+name: slow
+state: { v: string }
+hosts: { here: { allow: slow, approve: never } }
+start: a
+nodes:
+  a: { ask: "Now?", writes: v, timeout: 1s, catch: { timeout: b }, then: end }
+  b: { run: [slow], in: here, then: end }
 "#;
 
 /// Creates a folder with paused runs after their deadlines, each with a separate workflow.
@@ -94,6 +105,44 @@ fn a_due_run_that_another_process_owns_is_skipped() {
     let expected = [("first", "skipped", 6), ("second", "resumed", 0)];
     assert_eq!(outcomes(&ended.json()), expected, "{ended}");
     assert!(ended.stderr.contains("is skipped: run `first` is owned by"), "{ended}");
+}
+
+/// The second run is due when the command starts, and no longer when its turn comes.
+#[test]
+fn a_due_run_that_another_process_has_resumed_is_skipped() {
+    let place = Place::new();
+    let command = "#!/bin/sh\ntouch begun\nuntil test -e go; do sleep 0.05; done\n";
+    let programs = place.path("programs");
+    fs::create_dir(&programs).unwrap();
+    fs::write(programs.join("slow"), command).unwrap();
+    fs::set_permissions(programs.join("slow"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let allowed = ["--allow-host", "here"];
+    for (run, text, allowed) in [("first", SLOW, &allowed[..]), ("second", DEADLINE, &[])] {
+        let file = format!("{run}.yaml");
+        fs::write(place.path(&file), text).unwrap();
+        let asked = place.run([&["execute", &file, "--run-id", run], allowed].concat());
+        assert_eq!(asked.code, 3, "{asked}");
+    }
+    thread::sleep(Duration::from_secs(2));
+    let mut all = place.command(["resume", "--due", "--output", "json", "--allow-host", "here"]);
+    all.env("PATH", path);
+    let all = Running::of(all);
+    let has_begun = || {
+        place.path("begun").exists() || {
+            thread::sleep(Duration::from_millis(20));
+            false
+        }
+    };
+    assert!((0..3_000).any(|_| has_begun()), "the command did not start");
+    let second = place.run(["resume", "second"]);
+    assert_eq!(second.code, 0, "{second}");
+    fs::write(place.path("go"), "").unwrap();
+    let ended = all.rest();
+    assert_eq!(ended.code, 0, "{ended}");
+    let expected = [("first", "resumed", 0), ("second", "skipped", 0)];
+    assert_eq!(outcomes(&ended.json()), expected, "{ended}");
+    assert!(ended.stderr.contains("another process has resumed it"), "{ended}");
 }
 
 #[test]

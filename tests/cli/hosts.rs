@@ -1,11 +1,18 @@
 //! Commands on this machine, outside of a sandbox: permission, approval and environment.
 
-use std::fs;
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt as _},
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Value, json};
 
-use crate::cli::program::{Ended, Place, workflow};
-use crate::support::git::git;
+use crate::{
+    cli::program::{Ended, Place, workflow},
+    docs::page::Page,
+    support::git::git,
+};
 
 /// Runs a workflow with this configuration of the user.
 fn run_configured(place: &Place, text: &str) -> Ended {
@@ -218,21 +225,82 @@ fn a_value_is_no_option() {
     );
 }
 
-#[test]
-fn a_command_pushes_from_the_folder_with_its_secret_and_without_hooks() {
-    let place = Place::new();
-    let folder = place.path("repo");
+/// A repository with a commit on `main`, and a bare one that it pushes to.
+fn repository_with_remote(place: &Place) -> (PathBuf, PathBuf) {
+    let (folder, remote) = (place.path("repo"), place.path("remote.git"));
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("kept.txt"), "kept\n").unwrap();
     git(&folder, &["init", "--quiet", "--initial-branch=main"]);
     git(&folder, &["add", "--all"]);
     git(&folder, &["commit", "--quiet", "--message", "first"]);
-    let remote = place.path("remote.git");
     git(&folder, &["clone", "--quiet", "--bare", ".", remote.to_str().unwrap()]);
     git(&folder, &["remote", "add", "origin", remote.to_str().unwrap()]);
-    let hook = folder.join(".git/hooks/pre-push");
-    fs::write(&hook, "#!/bin/sh\necho hooked >&2\nexit 1\n").unwrap();
-    fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    (folder, remote)
+}
+
+/// Writes a program that the tests put in place of another one.
+fn write_program(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+/// A `gh` that keeps one request for a branch, and kills graphrun once it has made it.
+const GH: &str = r#"#!/bin/sh
+cd "$HOME" || exit 1
+case "$1 $2" in
+  "pr create")
+    if test -e request; then echo "a pull request already exists" >&2; exit 1; fi
+    echo "$4" >> request
+    kill -9 "$PPID"
+    sleep 60 ;;
+  "pr view") test -e request && echo "https://example.org/pull/1" ;;
+esac
+"#;
+
+/// The example of `docs/workflow.md`.
+#[test]
+fn a_pull_request_is_opened_once_also_after_a_kill() {
+    let place = Place::new();
+    let (_, remote) = repository_with_remote(&place);
+    let page = Page::read("docs/workflow.md");
+    let blocks = page.blocks();
+    let example = blocks.iter().find(|it| it.code.contains("[gh, pr, create,")).unwrap().code;
+    let change = "  change: { write_files: { folder: repo, files: '[{ path: \"new.txt\", content: title }]' }, then: commit }";
+    let text = example
+        .replace("start: commit\nnodes:\n", &format!("start: change\nnodes:\n{change}\n"))
+        .replace("folder: repo, secrets", "folder: repo, approve: once, secrets");
+    fs::write(place.path("publish.yaml"), text).unwrap();
+    let programs = place.path("programs");
+    fs::create_dir(&programs).unwrap();
+    write_program(&programs.join("gh"), GH);
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let home = place.path("home");
+    fs::create_dir(&home).unwrap();
+    let secret = ("GH_TOKEN", "canary-of-requests-7c21");
+    let variables = [("PATH", path.as_str()), ("HOME", home.to_str().unwrap()), secret];
+
+    let inputs = ["-i", "repo_path=repo", "-i", "title=Add a file", "--run-id", "one"];
+    let allowed = ["--output", "json", "--allow-host", "here"];
+    let asked =
+        place.run_with([&["execute", "publish.yaml"][..], &inputs, &allowed].concat(), variables);
+    assert_eq!(question(&asked)["show"]["command"], json!(["git", "push", "origin", "HEAD"]));
+    let mut approve = place.command([&["approve", "one"][..], &allowed].concat());
+    let killed = approve.envs(variables).output().unwrap();
+    assert_eq!(killed.status.signal(), Some(9), "{killed:?}");
+    let done = place.run_with([&["resume", "one"][..], &allowed].concat(), variables);
+    let report = done.json();
+    assert_eq!((done.code, &report["state"]["url"]), (0, &json!("https://example.org/pull/1\n")));
+    assert_eq!(report["state"]["reason"], "published");
+    assert_eq!(fs::read_to_string(home.join("request")).unwrap(), "Add a file\n");
+    let pushed = git(&remote, &["log", "--branches", "--format=%s", "--max-count=1"]);
+    assert_eq!(pushed, "Add a file");
+}
+
+#[test]
+fn a_command_pushes_from_the_folder_with_its_secret_and_without_hooks() {
+    let place = Place::new();
+    let (folder, remote) = repository_with_remote(&place);
+    write_program(&folder.join(".git/hooks/pre-push"), "#!/bin/sh\necho hooked >&2\nexit 1\n");
 
     let allowed = ["--run-id", "one", "--allow-host", "remote", "--allow-host", "keys"];
     let unset = place.run(execute("pushes", "x", &allowed));

@@ -367,7 +367,7 @@ fn doctor_names_the_programs_that_are_missing() {
         let checks = checks.as_array().unwrap().clone();
         checks.into_iter().find(|it| it["name"] == "programs").unwrap()
     };
-    let detail = "not in `/usr/bin`, `/bin` and `/usr/local/bin`: `no-other-coder` of `c`, `no-such-coder` of `a`";
+    let detail = "not installed: `no-other-coder` of `c`, `no-such-coder` of `a`";
     assert_eq!((&check()["ok"], &check()["detail"]), (&json!(false), &json!(detail)));
     let installed = text.replace("no-such-coder", "tar").replace("no-other-coder", "env");
     fs::write(place.path("w.yaml"), installed).unwrap();

@@ -8,7 +8,7 @@
 mod command_line;
 mod commands;
 mod links;
-mod page;
+pub(crate) mod page;
 mod programs;
 mod providers;
 mod rules;

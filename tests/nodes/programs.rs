@@ -375,7 +375,7 @@ async fn a_missing_program_is_named_with_a_remedy() {
     let hosts = Arc::new(HostAccess::default().allow("here", all));
     let home = Home::new(&[]);
     let ended = coder.run(&home, &on_host, Services { hosts, ..services() }).await;
-    let expected = "there is no program `no-such-coder` in `/usr/bin`, `/bin` and `/usr/local/bin`; install it there";
+    let expected = "there is no program `no-such-coder` in `/usr/local/bin:/usr/bin:/bin`, the absolute folders of `PATH`; install it there";
     assert!(ended.reason().contains(expected), "{}", ended.reason());
 }
 

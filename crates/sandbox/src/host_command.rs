@@ -1,6 +1,6 @@
 //! A command that a person trusts, on this machine and outside of the sandbox.
 //!
-//! Only its surroundings are controlled: the environment is given, the program is one of the system, time and output
+//! Only its surroundings are controlled: the environment is given, the program is in a folder of `PATH`, time and output
 //! are limited, and all of its processes are killed when it is stopped. A process is one of the command if it descends
 //! from it, is in its process group, or has inherited a variable with a random value. So a process that has left its
 //! parent and its group is found, too, as long as it keeps its environment. A command that leaves nothing behind also has
@@ -8,8 +8,8 @@
 
 use std::{
     collections::BTreeSet,
-    fs, io,
-    os::unix::process::ExitStatusExt as _,
+    env, fs, io,
+    os::unix::{fs::MetadataExt as _, process::ExitStatusExt as _},
     path::PathBuf,
     process::{ExitStatus, Stdio},
     thread,
@@ -32,7 +32,6 @@ use tokio_util::sync::CancellationToken;
 use super::{
     host_guard::HostGuard,
     job::ProgramEnd,
-    mounts::find_tool,
     output_reader::OutputReader,
     process_tree::{children, has_ended},
 };
@@ -42,8 +41,7 @@ const MARK: &str = "GRAPHRUN_COMMAND";
 
 /// The variables of every command, before those that are given. Hooks of a repository do not run: files of the folder,
 /// which a model may have written, can be among them.
-const ENVIRONMENT: [(&str, &str); 9] = [
-    ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+const ENVIRONMENT: [(&str, &str); 8] = [
     ("LANG", "C.UTF-8"),
     ("NO_COLOR", "1"),
     ("GIT_TERMINAL_PROMPT", "0"),
@@ -53,6 +51,11 @@ const ENVIRONMENT: [(&str, &str); 9] = [
     ("GIT_CONFIG_KEY_1", "core.fsmonitor"),
     ("GIT_CONFIG_VALUE_1", "false"),
 ];
+
+/// The variable with the folders in which programs are looked up.
+const PATH: &str = "PATH";
+/// Its value where none is given.
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The most bytes that are read of a stream before the command is stopped.
 const STREAM_BYTES_MAX: u64 = 64 << 20;
@@ -68,7 +71,7 @@ pub struct HostCommand {
     pub argv: Vec<String>,
     /// The folder in which it starts; `None` is the current one.
     pub folder: Option<PathBuf>,
-    /// The variables that it gets besides `PATH` and a few harmless ones.
+    /// The variables that it gets besides a few harmless ones. `PATH` is the one of the system, unless it is given.
     pub env: Vec<(String, String)>,
     /// Its standard input.
     pub stdin: Option<String>,
@@ -107,10 +110,12 @@ pub struct HostProcess {
 #[non_exhaustive]
 pub enum HostCommandError {
     /// There is no such program.
-    #[error("there is no program `{program}` in `/usr/bin`, `/bin` and `/usr/local/bin`")]
+    #[error("there is no program `{program}` in `{path}`, the absolute folders of `PATH`")]
     ProgramNotFound {
         /// Its name.
         program: String,
+        /// The folders where it was looked up.
+        path: String,
     },
     /// It did not start, or its end could not be waited for.
     #[error("`{program}` cannot be run")]
@@ -123,6 +128,21 @@ pub enum HostCommandError {
     /// The attempt was aborted.
     #[error("the command was aborted, and its processes were killed")]
     Aborted,
+}
+
+/// Finds the program of a command, a name without a path, in the absolute folders of a `PATH`; without one, in those of
+/// the system.
+pub fn find_program(name: &str, path: Option<&str>) -> Option<PathBuf> {
+    let is_program =
+        |it: &PathBuf| it.metadata().is_ok_and(|it| it.is_file() && it.mode() & 0o111 != 0);
+    let folders = env::split_paths(path.unwrap_or(SYSTEM_PATH)).filter(|it| it.is_absolute());
+    let mut found = folders.map(|it| it.join(name)).filter(is_program);
+    // A name with a path would lead out of these folders.
+    if name.is_empty() || name.contains('/') { None } else { found.next() }
+}
+
+fn absolute_folders(path: &str) -> String {
+    path.split(':').filter(|it| it.starts_with('/')).collect::<Vec<_>>().join(":")
 }
 
 impl HostCommand {
@@ -161,16 +181,22 @@ impl HostCommand {
         Self { ends_all: true, ..self.clone() }.spawn(Stdio::piped())
     }
 
+    /// Returns the absolute folders of its `PATH`. A relative one would lead into the folder in which it starts, where a
+    /// model may have written a program.
+    fn path(&self) -> String {
+        let given = self.env.iter().rfind(|(name, _)| name == PATH);
+        absolute_folders(given.map_or(SYSTEM_PATH, |(_, value)| value))
+    }
+
     fn program(&self) -> String {
         self.argv.first().cloned().unwrap_or_default()
     }
 
     fn spawn(&self, stdin: Stdio) -> Result<HostProcess, HostCommandError> {
-        let program = self.program();
-        // A path would lead to a file that is not one of the system.
-        let path = Some(&program).filter(|it| !it.contains('/')).and_then(|it| find_tool(it));
-        let path =
-            path.ok_or_else(|| HostCommandError::ProgramNotFound { program: program.clone() })?;
+        let (program, folders) = (self.program(), self.path());
+        let path = find_program(&program, Some(&folders)).ok_or_else(|| {
+            HostCommandError::ProgramNotFound { program: program.clone(), path: folders.clone() }
+        })?;
         let mark = format!("{:032x}", rand::random::<u128>());
         let failed = |source| HostCommandError::Io { program: program.clone(), source };
         let (guard, mut command) = if self.ends_all {
@@ -184,7 +210,8 @@ impl HostCommand {
             (None, command)
         };
         command.env_clear().envs(ENVIRONMENT);
-        command.envs(self.env.iter().map(|(name, value)| (name, value))).env(MARK, &mark);
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command.env(PATH, folders).env(MARK, &mark);
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
@@ -365,7 +392,7 @@ impl Drop for Processes {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::{os::unix::fs::PermissionsExt as _, time::Instant};
 
     use super::*;
     use crate::host_guard::has_groups;
@@ -416,6 +443,7 @@ mod tests {
         names.sort_unstable();
         let own = ["GH_TOKEN", MARK, "PWD", "SHLVL", "_"];
         let mut expected: Vec<&str> = ENVIRONMENT.iter().map(|it| it.0).chain(own).collect();
+        expected.push(PATH);
         expected.sort_unstable();
         assert_eq!(names, expected);
     }
@@ -429,6 +457,33 @@ mod tests {
                 matches!(error, HostCommandError::ProgramNotFound { .. }),
                 "{program}: {error}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn programs_are_looked_up_in_the_absolute_folders_of_path() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text, mode) in
+            [("installed", "#!/bin/sh\necho \"$PATH\"\n", 0o755), ("a-text", "", 0o644)]
+        {
+            fs::write(folder.path().join(name), text).unwrap();
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(folder.path().join(name), mode).unwrap();
+        }
+        let absolute = format!("/usr/bin:{}", folder.path().display());
+        let command = |name: &str, path: &str| HostCommand {
+            argv: vec![name.to_owned()],
+            folder: Some(folder.path().to_owned()),
+            env: vec![(PATH.to_owned(), path.to_owned())],
+            ..shell("")
+        };
+        let run =
+            async |name: &str, path: &str| command(name, path).run(&CancellationToken::new()).await;
+        let ended = run("installed", &format!(".::bin:{absolute}")).await.unwrap();
+        assert_eq!(String::from_utf8(ended.stdout).unwrap(), format!("{absolute}\n"));
+        for (name, path) in [("installed", "."), ("installed", ""), ("a-text", &*absolute)] {
+            let error = run(name, path).await.unwrap_err();
+            assert!(matches!(error, HostCommandError::ProgramNotFound { .. }), "{name}: {error}");
         }
     }
 

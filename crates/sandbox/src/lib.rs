@@ -65,7 +65,7 @@ pub use cache_entry::{PrunedEntry, prune_cache};
 pub use command_tests::{CommandReport, ReportForm, TestCommand, TestCounts, run_test_command};
 pub use error::{JobError, SandboxError};
 pub use folder_file::{FolderContent, FolderFile, Project};
-pub use host_command::{HostCommand, HostCommandError, HostProcess, HostResult};
+pub use host_command::{HostCommand, HostCommandError, HostProcess, HostResult, find_program};
 pub use job::{
     Channel, Collect, FixedFile, Job, JobResult, Limits, Mount, ProgramEnd, is_harmless_variable,
 };

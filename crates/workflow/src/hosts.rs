@@ -252,7 +252,7 @@ impl HostAccess {
     }
 
     /// The variables that every command gets, as far as they are given.
-    pub const COMMON: [&str; 3] = ["HOME", "USER", "XDG_CONFIG_HOME"];
+    pub const COMMON: [&str; 4] = ["HOME", "PATH", "USER", "XDG_CONFIG_HOME"];
 
     /// Checks that the operator allows a command. Returns when a person is asked.
     ///
@@ -321,7 +321,7 @@ pub fn parse_shape(text: &str) -> Result<CommandShape, String> {
     let plain = |it: char| it.is_ascii_alphanumeric() || "_-+.".contains(it);
     if program.starts_with(['-', '.']) || !program.chars().all(plain) {
         return Err(format!(
-            "`{program}` is not the name of a program; it is looked up in `/usr/bin`, `/bin` and `/usr/local/bin`"
+            "`{program}` is not the name of a program; it is looked up in the folders of `PATH`"
         ));
     }
     if LAUNCHERS.contains(&program.as_str()) {

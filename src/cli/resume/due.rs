@@ -50,7 +50,7 @@ struct DueLine {
 #[serde(rename_all = "snake_case")]
 enum DueOutcome {
     Resumed,
-    /// Another process owns the run.
+    /// Another process owns the run, or has resumed it meanwhile.
     Skipped,
     /// The run could not be resumed.
     Refused,
@@ -97,7 +97,11 @@ pub(super) fn resume_all(
     let runs = find_all(globals)?;
     let (mut lines, mut worst) = (Vec::new(), Exit::Done);
     for found in runs {
-        let line = DueLine::of(found, &mut resume, globals);
+        let line = if is_still_due(globals, &found.info.id)? {
+            DueLine::of(found, &mut resume, globals)
+        } else {
+            (DueLine::resumed_elsewhere(found), Exit::Done)
+        };
         worst = worst.worse(line.1);
         lines.push(line.0);
         if matches!(worst, Exit::Interrupted | Exit::Terminated) {
@@ -111,6 +115,14 @@ pub(super) fn resume_all(
 }
 
 impl DueLine {
+    /// A run that another process has resumed while this one was at work on those before it.
+    fn resumed_elsewhere(found: RunSummary) -> Self {
+        let (run, name) = (found.info.id, found.info.name);
+        print_message(&format!("run {name} is skipped: another process has resumed it"));
+        let (outcome, exit) = (DueOutcome::Skipped, Exit::Done as u8);
+        Self { run, name, outcome, exit, error: None, report: None }
+    }
+
     /// Resumes a run and prints its result, except for a part of a JSON document. Also returns the exit code that counts
     /// for all runs.
     fn of(
@@ -178,6 +190,19 @@ fn find_all(globals: &Globals) -> Result<Vec<RunSummary>, CliError> {
         }
         runs.reverse();
         Ok(runs)
+    })
+}
+
+/// Returns whether a run that was due a while ago still is.
+fn is_still_due(globals: &Globals, run: &RunId) -> Result<bool, CliError> {
+    let database = globals.database()?;
+    block_on(async {
+        let Some(checkpointer) = database.open()? else { return Ok(false) };
+        match find_due(checkpointer.as_ref(), run, Timestamp::now()).await {
+            Ok(found) => Ok(found.is_some()),
+            Err(CheckpointError::UnknownRun(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     })
 }
 
