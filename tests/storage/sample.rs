@@ -154,7 +154,7 @@ pub(crate) fn position(step: u64) -> Position {
             activation("qc", Input::State, Trigger::Then { node: node("ba") }),
             activation(
                 "ta",
-                Input::Value(json!({"n": 1})),
+                Input::Value(json!({"n": 1}).into()),
                 Trigger::Caught { node: node("ba"), failure: Box::new(failure) },
             ),
         ],

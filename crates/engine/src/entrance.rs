@@ -83,7 +83,7 @@ fn redact_command(command: &mut Command) -> Vec<String> {
     };
     for transition in transitions {
         if let Transition::Dispatch(dispatch) = transition {
-            redact_value(&mut dispatch.input);
+            redact_value(Arc::make_mut(&mut dispatch.input));
         }
     }
     redacted

@@ -1,6 +1,6 @@
 //! The result of a node: its update, and its choice of the next tasks.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,7 +62,7 @@ pub struct Dispatch {
     /// The node to run.
     pub node: NodeName,
     /// The value that the node receives as its input.
-    pub input: Value,
+    pub input: Arc<Value>,
     /// The longest duration of each attempt at this task, in place of the node's timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
@@ -140,8 +140,8 @@ impl Goto {
 
 impl Dispatch {
     /// Makes a dispatch with the timeout of its node.
-    pub fn new(node: NodeName, input: Value) -> Self {
-        Self { node, input, timeout_ms: None }
+    pub fn new(node: NodeName, input: impl Into<Arc<Value>>) -> Self {
+        Self { node, input: input.into(), timeout_ms: None }
     }
 }
 

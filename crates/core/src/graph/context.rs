@@ -37,7 +37,7 @@ pub enum Input {
     #[default]
     State,
     /// A [`Dispatch`](super::Dispatch) started the task: the node works on this value.
-    Value(Value),
+    Value(Arc<Value>),
 }
 
 /// A task and its node under the names that they had when the task began.

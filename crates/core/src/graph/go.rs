@@ -1,6 +1,6 @@
 //! Targets by their plain names: what routes and node functions return.
 
-use std::{marker::PhantomData, time::Duration};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -77,7 +77,7 @@ impl<T: ?Sized> DispatchOf<T> {
     pub(super) fn into_dispatch(self) -> Result<Dispatch, RouteError> {
         let Self { node, input, timeout_ms, .. } = self;
         let input = match input {
-            Ok(input) => input,
+            Ok(input) => Arc::new(input),
             Err(reason) => return Err(RouteError::Item { node, reason }),
         };
         let node = NodeName::parse_path(&node).map_err(|_| RouteError::Undeclared(node))?;

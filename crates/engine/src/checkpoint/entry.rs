@@ -81,7 +81,7 @@ impl JournalEntry {
             };
             for transition in transitions {
                 if let Transition::Dispatch(dispatch) = transition {
-                    dispatch.input = Value::Null;
+                    dispatch.input = Arc::clone(&null);
                 }
             }
         }
@@ -95,7 +95,7 @@ impl JournalEntry {
             }
             for activation in &mut position.frontier {
                 if let Input::Value(value) = &mut activation.input {
-                    *value = Value::Null;
+                    *value = Arc::clone(&null);
                 }
             }
         }
