@@ -86,7 +86,7 @@ async fn the_state_is_the_same_over_100_runs_with_random_delays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g3_a_fan_out_of_64_ends_the_same_in_any_order() {
+async fn a_fan_out_of_64_ends_the_same_in_any_order() {
     let items = 0..64_u64;
     let expected: Vec<String> = items.clone().map(|it| it.to_string()).collect();
     let mut orders = BTreeSet::new();
@@ -128,7 +128,7 @@ async fn g3_a_fan_out_of_64_ends_the_same_in_any_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g18_a_returning_watcher_gets_every_event_once() {
+async fn a_returning_watcher_gets_every_event_once() {
     let storage = Arc::new(InMemoryStorage::default());
     let engine = Engine::new(team(40, 5)).with_storage(storage.clone());
     let (mut sink, stop, info) =
@@ -260,7 +260,7 @@ async fn a_run_does_not_block_other_futures_of_its_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g12_a_node_that_is_never_ready_times_out_and_is_caught() {
+async fn a_node_that_is_never_ready_times_out_and_is_caught() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let hangs = node_fn(move |_: Nothing, _| {

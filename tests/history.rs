@@ -259,7 +259,7 @@ async fn an_update_saves_only_the_items_it_appends() {
 }
 
 #[tokio::test]
-async fn g16_an_answer_from_before_an_update_is_not_reused() {
+async fn an_answer_from_before_an_update_is_not_reused() {
     let bench = Bench::new();
     let run = bench.start(Some("x")).await;
     bench.engine().update(&run, write("brief", json!("y")), None).await.unwrap();
@@ -296,7 +296,7 @@ async fn an_update_that_does_not_fit_changes_nothing() {
 }
 
 #[tokio::test]
-async fn g6_a_run_with_an_owner_is_not_updated() {
+async fn a_run_with_an_owner_is_not_updated() {
     let bench = Bench::new();
     let run = bench.start(Some("x")).await;
     let presence = Presence::new();

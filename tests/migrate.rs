@@ -193,7 +193,7 @@ fn beside(ledger: &Ledger, [plan, quick, slow, both]: [&str; 4], waits: bool) ->
 }
 
 #[tokio::test]
-async fn g17_an_interrupted_task_keeps_its_key_after_migration() {
+async fn an_interrupted_task_keeps_its_key_after_migration() {
     let place = Place::new();
     let old = ["plan", "quick", "slow", "both"];
     let engine = place.engine(beside(&place.ledger, old, true));
@@ -264,7 +264,7 @@ fn rounds([draft, check]: [&str; 2], list: &'static str) -> GraphBuilder {
 }
 
 #[tokio::test]
-async fn g17_migration_keeps_loop_counts_and_lists_all_gaps() {
+async fn migration_keeps_loop_counts_and_lists_all_gaps() {
     let place = Place::new();
     place.start(&place.engine(rounds(["draft", "check"], "notes"))).await;
     place.resume(rounds(["draft", "check"], "notes"), &[("good", json!(false))]).await.0.unwrap();
@@ -306,7 +306,7 @@ async fn g17_migration_keeps_loop_counts_and_lists_all_gaps() {
 }
 
 #[tokio::test]
-async fn g16_migration_keeps_questions_with_name_and_deadline() {
+async fn migration_keeps_questions_with_name_and_deadline() {
     let place = Place::new();
     let graph = |node: &'static str| {
         let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
@@ -388,7 +388,7 @@ fn mapping_over(ledger: &Ledger, [node, sum]: [&'static str; 2], is_mended: bool
 }
 
 #[tokio::test]
-async fn g17_migration_keeps_the_results_of_a_partial_map() {
+async fn migration_keeps_the_results_of_a_partial_map() {
     let place = Place::new();
     let end = place.start(&place.engine(mapping_over(&place.ledger, ["work", "sum"], false))).await;
     assert_eq!(end.status, Status::Failed);
@@ -428,7 +428,7 @@ fn uneven([short, long, last, both]: [&str; 4]) -> GraphBuilder {
 }
 
 #[tokio::test]
-async fn g17_migration_keeps_the_arrivals_at_a_join() {
+async fn migration_keeps_the_arrivals_at_a_join() {
     let place = Place::new();
     let pauses = Breakpoints { before: [name("last")].into(), ..Breakpoints::default() };
     let engine = place.engine(uneven(["short", "long", "last", "both"])).with_breakpoints(pauses);
@@ -445,7 +445,7 @@ async fn g17_migration_keeps_the_arrivals_at_a_join() {
 }
 
 #[tokio::test]
-async fn g17_dropped_tasks_still_count_their_usage() {
+async fn dropped_tasks_still_count_their_usage() {
     let place = Place::new();
     let old = ["plan", "work", "both"];
     let graph = |[plan, work, both]: [&'static str; 3]| {

@@ -136,7 +136,7 @@ fn three_reviewers() -> GraphBuilder {
 }
 
 #[tokio::test]
-async fn g16_questions_of_one_node_have_separate_answers() {
+async fn questions_of_one_node_have_separate_answers() {
     let place = Place::new(three_reviewers());
     let end = place.start().await;
     assert_eq!((end.status, keys(&end)), (Status::Paused, vec!["go@2.0", "go@2.1", "go@2.2"]));
@@ -162,7 +162,7 @@ async fn g16_questions_of_one_node_have_separate_answers() {
 }
 
 #[tokio::test]
-async fn g16_one_invalid_answer_refuses_all() {
+async fn one_invalid_answer_refuses_all() {
     let place = Place::new(three_reviewers());
     place.start().await;
     let before = place.storage.journal(&place.run).await.unwrap();
@@ -175,7 +175,7 @@ async fn g16_one_invalid_answer_refuses_all() {
 }
 
 #[tokio::test]
-async fn g16_an_answer_belongs_to_the_entry_that_asked() {
+async fn an_answer_belongs_to_the_entry_that_asked() {
     let place = Place::new(three_reviewers());
     place.start().await;
     place.answer(&[("go@2.1", json!(true))]).await.unwrap();

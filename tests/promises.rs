@@ -28,7 +28,7 @@ fn each_promise_names_tests_and_these_are_there() {
 
 /// The words in code style that look like names of tests.
 fn names(text: &str) -> impl Iterator<Item = &str> {
-    let is_name = |it: &&str| it.chars().all(is_of_name) && it.matches('_').count() > 3;
+    let is_name = |it: &&str| it.chars().all(is_of_name) && it.matches('_').count() > 2;
     text.split('`').skip(1).step_by(2).filter(is_name)
 }
 

@@ -155,7 +155,7 @@ fn told(ended: &Ended) -> String {
 }
 
 #[test]
-fn g17_only_changes_that_break_the_run_are_refused() {
+fn only_changes_that_break_the_run_are_refused() {
     let place = Place::new();
     for (replaced, code, said) in MUTATIONS {
         let name = paused(&place);
@@ -180,7 +180,7 @@ pub(crate) fn named(refused: &Ended) -> Vec<String> {
 }
 
 #[test]
-fn g17_every_refusal_names_a_migration_that_works() {
+fn every_refusal_names_a_migration_that_works() {
     let place = Place::new();
     let refused = MUTATIONS.iter().filter(|it| it.1 == 6);
     assert!(refused.clone().count() >= 10 && MUTATIONS.len() >= 15);
@@ -213,7 +213,7 @@ fn g17_every_refusal_names_a_migration_that_works() {
 }
 
 #[test]
-fn g17_a_refused_run_is_not_touched() {
+fn a_refused_run_is_not_touched() {
     let place = Place::new();
     let name = paused(&place);
     let hash =
@@ -225,7 +225,7 @@ fn g17_a_refused_run_is_not_touched() {
 }
 
 #[test]
-fn g17_a_fork_continues_with_a_changed_workflow() {
+fn a_fork_continues_with_a_changed_workflow() {
     let place = Place::new();
     let name = paused(&place);
     change(
@@ -280,7 +280,7 @@ fn pauses_and_changes(place: &Place, replaced: &[Replaced]) -> String {
 }
 
 #[test]
-fn g17_a_new_field_that_a_later_node_reads_is_refused() {
+fn a_new_field_that_a_later_node_reads_is_refused() {
     const NEW: &[Replaced] =
         &[("  t: string", "  t: string\n  z: string"), ("[t, a]", "[t, a, z]")];
     let fin = r#"log: '["fin"]'"#;
@@ -323,7 +323,7 @@ fn g17_a_new_field_that_a_later_node_reads_is_refused() {
 }
 
 #[test]
-fn g17_a_new_field_that_is_written_before_it_is_read_is_no_break() {
+fn a_new_field_that_is_written_before_it_is_read_is_no_break() {
     const NEW: Replaced = ("  t: string", "  t: string\n  z: string");
     let place = Place::new();
     for (what, replaced) in [
@@ -354,7 +354,7 @@ fn g17_a_new_field_that_is_written_before_it_is_read_is_no_break() {
 }
 
 #[test]
-fn g17_a_field_that_is_no_longer_optional_needs_a_value() {
+fn a_field_that_is_no_longer_optional_needs_a_value() {
     let place = Place::new();
     let replaced = [("a: string?", "a: string"), (r#"log: '["fin"]'"#, "log: '[a]'")];
     let name = pauses_and_changes(&place, &replaced);
@@ -363,7 +363,7 @@ fn g17_a_field_that_is_no_longer_optional_needs_a_value() {
 }
 
 #[test]
-fn g17_an_open_question_follows_the_type_of_its_field() {
+fn an_open_question_follows_the_type_of_its_field() {
     let place = Place::new();
     let name = pauses_and_changes(&place, &[("approved | rejected", "yes | no")]);
     let ended = place.run(["resume", &name, "--answer", "ask1=approved"]);

@@ -71,12 +71,12 @@ fn a_run_is_followed(database: &[&str]) {
 }
 
 #[test]
-fn g18_disconnected_readers_see_every_event_once() {
+fn disconnected_readers_see_every_event_once() {
     a_run_is_followed(&[]);
 }
 
 #[test]
-fn g18_disconnected_readers_see_every_event_once_in_postgres() {
+fn disconnected_readers_see_every_event_once_in_postgres() {
     let schema = crate::support::postgres::Schema::new();
     a_run_is_followed(&["--db", &schema.url()]);
 }

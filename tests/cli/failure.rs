@@ -65,7 +65,7 @@ pub(crate) fn finished(place: &Place, database: &str) -> Vec<u64> {
 }
 
 #[test]
-fn g9_a_full_disk_interrupts_a_run_that_can_be_resumed() {
+fn a_full_disk_interrupts_a_run_that_can_be_resumed() {
     let place = place(GROWS);
     // A text that hardly compresses: 80,000 letters of 64.
     let text: String =
@@ -104,7 +104,7 @@ fn g9_a_full_disk_interrupts_a_run_that_can_be_resumed() {
 }
 
 #[test]
-fn g9_runs_can_be_removed_from_a_full_disk() {
+fn runs_can_be_removed_from_a_full_disk() {
     let place = place(GROWS);
     let script = r#"
         "$0" execute w.yaml -i text=x --run-id run-1 --db sqlite:disk/runs.db > run.out 2> run.err || exit 1
@@ -119,7 +119,7 @@ fn g9_runs_can_be_removed_from_a_full_disk() {
 }
 
 #[test]
-fn g9_a_limit_on_the_size_of_files_is_no_crash() {
+fn a_limit_on_the_size_of_files_is_no_crash() {
     let place = place(GROWS);
     let text: String =
         noise("pile", 80_000).iter().map(|it| char::from(b' ' + 1 + it % 64)).collect();
@@ -232,7 +232,7 @@ fn on_a_broken_disk(shim: &str, fault: &str, expected: &Value) -> bool {
 }
 
 #[test]
-fn g10_a_run_survives_the_failure_of_any_write_and_any_flush() {
+fn a_run_survives_the_failure_of_any_write_and_any_flush() {
     let tools = Place::new();
     let shim = shim(&tools);
     let shim = shim.to_str().unwrap();
@@ -247,7 +247,7 @@ fn g10_a_run_survives_the_failure_of_any_write_and_any_flush() {
 }
 
 #[test]
-fn g19_a_wait_continues_after_a_kill_with_its_count() {
+fn a_wait_continues_after_a_kill_with_its_count() {
     use std::io::Write as _;
 
     const PATIENCE: Duration = Duration::from_secs(5);
@@ -291,7 +291,7 @@ fn g19_a_wait_continues_after_a_kill_with_its_count() {
 }
 
 #[test]
-fn g2_a_saved_answer_is_not_requested_again_after_a_kill() {
+fn a_saved_answer_is_not_requested_again_after_a_kill() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", provider.local_addr().unwrap());
     let agent = fs::read_to_string(workflow("agent")).unwrap();
@@ -327,7 +327,7 @@ fn g2_a_saved_answer_is_not_requested_again_after_a_kill() {
 }
 
 #[test]
-fn g13_a_timeout_ends_a_run_and_a_longer_one_resumes_it() {
+fn a_timeout_ends_a_run_and_a_longer_one_resumes_it() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", provider.local_addr().unwrap());
     let place = Place::new();

@@ -15,7 +15,7 @@ fn tamper(place: &Place, change: &str) {
 }
 
 #[test]
-fn g8_a_history_is_verified_by_its_hash() {
+fn a_history_is_verified_by_its_hash() {
     let place = Place::new();
     let (one, other) = (place.execute("two_steps"), place.execute("two_steps"));
     let ended = place.run(["runs", "verify", "--output", "json"]);

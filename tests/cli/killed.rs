@@ -101,7 +101,7 @@ fn runs_whose_process_has_died_are_listed_and_pruned_as_such() {
 }
 
 #[test]
-fn g16_an_answer_of_a_dying_process_counts_once_or_never() {
+fn an_answer_of_a_dying_process_counts_once_or_never() {
     for (fault, was_given) in
         [("approval.in_tx=abort", false), ("approval.after_commit=abort", true)]
     {
@@ -127,7 +127,7 @@ fn g16_an_answer_of_a_dying_process_counts_once_or_never() {
 }
 
 #[test]
-fn g16_a_deadline_that_passed_before_a_crash_stays_passed() {
+fn a_deadline_that_passed_before_a_crash_stays_passed() {
     let place = Place::new();
     let workflow = workflow("late");
     let execute = ["execute", &workflow, "-i", "brief=x", "--run-id", "mine"];

@@ -33,7 +33,7 @@ fn show(place: &Place, run: &str) -> Value {
 }
 
 #[test]
-fn g16_questions_are_answered_in_any_order() {
+fn questions_are_answered_in_any_order() {
     let place = Place::new();
     let asked = paused(&place, "approvals", &[]);
     let run = name(&asked);
@@ -160,7 +160,7 @@ fn each_answer_to_a_growing_list_is_an_item() {
 }
 
 #[test]
-fn g16_a_late_or_second_answer_is_exit_6_with_the_first_author() {
+fn a_late_or_second_answer_is_exit_6_with_the_first_author() {
     let place = Place::new();
     let run = name(&paused(&place, "approvals", &[]));
     let first = place.run_with(["approve", &run, "legal"], [("USER", "ann")]);
@@ -205,7 +205,7 @@ fn a_wrong_answer_is_exit_2_and_the_question_stays_open() {
 }
 
 #[test]
-fn g16_an_answer_to_the_last_visit_is_never_taken_for_this_one() {
+fn an_answer_to_the_last_visit_is_never_taken_for_this_one() {
     let place = Place::new();
     let asked = paused(&place, "again", &[]);
     let run = name(&asked);
@@ -221,7 +221,7 @@ fn g16_an_answer_to_the_last_visit_is_never_taken_for_this_one() {
 }
 
 #[test]
-fn g16_of_two_processes_with_the_same_answer_one_is_taken() {
+fn of_two_processes_with_the_same_answer_one_is_taken() {
     for round in 0..20 {
         let place = Place::new();
         let run = name(&paused(&place, "again", &[]));
@@ -242,7 +242,7 @@ fn g16_of_two_processes_with_the_same_answer_one_is_taken() {
 }
 
 #[test]
-fn g16_of_two_processes_with_different_answers_one_wins() {
+fn of_two_processes_with_different_answers_one_wins() {
     for round in 0..20 {
         let place = Place::new();
         let run = name(&paused(&place, "again", &[]));
@@ -268,7 +268,7 @@ fn g16_of_two_processes_with_different_answers_one_wins() {
 }
 
 #[test]
-fn g16_an_answer_names_the_entry_that_asked() {
+fn an_answer_names_the_entry_that_asked() {
     let place = Place::new();
     let run = name(&paused(&place, "again", &[]));
     place.run_with(["reject", &run], [("USER", "ann")]);

@@ -131,7 +131,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn g8_a_damaged_or_foreign_database_is_refused_with_a_remedy() {
+fn a_damaged_or_foreign_database_is_refused_with_a_remedy() {
     let place = Place::new();
     let mut wrong = Vec::new();
     for (case, harm) in CASES.iter().flat_map(|it| it.harms.iter().map(move |harm| (it, harm))) {
@@ -152,7 +152,7 @@ fn g8_a_damaged_or_foreign_database_is_refused_with_a_remedy() {
 }
 
 #[test]
-fn g9_a_full_server_is_exit_5_and_the_run_can_be_resumed() {
+fn a_full_server_is_exit_5_and_the_run_can_be_resumed() {
     let (place, schema) = (Place::new(), Schema::new());
     let url = schema.url();
     assert_eq!(place.run(asks_in(&url)).code, 3);
@@ -170,7 +170,7 @@ fn g9_a_full_server_is_exit_5_and_the_run_can_be_resumed() {
 }
 
 #[test]
-fn g11_a_second_signal_ends_a_run_whose_server_is_silent() {
+fn a_second_signal_ends_a_run_whose_server_is_silent() {
     let (place, schema) = (Place::new(), Schema::new());
     let url = schema.url();
     assert_eq!(place.run(asks_in(&url)).code, 3);

@@ -88,7 +88,7 @@ fn young_runs_and_other_statuses_are_kept() {
 }
 
 #[test]
-fn g6_a_run_with_an_owner_is_not_removed() {
+fn a_run_with_an_owner_is_not_removed() {
     let place = Place::new();
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut running = Running::start(&place, &provider);

@@ -50,7 +50,7 @@ fn interrupted(place: &Place, args: &[&str], line: &str, round: usize) -> Option
 }
 
 #[test]
-fn g11_a_signal_at_any_time_leaves_a_resumable_run() {
+fn a_signal_at_any_time_leaves_a_resumable_run() {
     let mut hit = 0;
     for round in 0..ROUNDS {
         let place = place(GROWS);
@@ -81,7 +81,7 @@ fn g11_a_signal_at_any_time_leaves_a_resumable_run() {
 }
 
 #[test]
-fn g11_a_signal_at_any_time_leaves_no_sandbox_and_no_lease() {
+fn a_signal_at_any_time_leaves_no_sandbox_and_no_lease() {
     let mut hit = 0;
     for round in 0..ROUNDS {
         let marker = format!("graphrun-g11-{}-{round}", std::process::id());
@@ -141,7 +141,7 @@ print(os.waitstatus_to_exitcode(status))
 "#;
 
 #[test]
-fn g11_a_closed_terminal_stops_the_run_as_sigterm_does() {
+fn a_closed_terminal_stops_the_run_as_sigterm_does() {
     for (progress, output, shown) in [
         ("tty", "text", "note 1/12"),
         ("plain", "text", "note 1/12 started"),

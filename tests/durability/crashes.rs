@@ -51,15 +51,15 @@ macro_rules! kills {
 }
 
 kills! {
-    g1_g2_g3_a_linear_run_survives_a_kill_at_every_point: "linear";
-    g1_g2_g3_a_run_with_decisions_survives_a_kill_at_every_point: "conditional";
-    g1_g2_g3_a_loop_survives_a_kill_at_every_point: "rounds";
-    g1_g2_g3_a_fan_out_and_its_join_survive_a_kill_at_every_point: "joined";
-    g1_g2_g3_a_used_workflow_survives_a_kill_at_every_point: "used";
-    g1_g2_g3_retries_survive_a_kill_at_every_point: "retried";
-    g1_g2_g3_approvals_survive_a_kill_at_every_point: "approved";
-    g1_g2_g3_parts_of_tasks_that_were_saved_survive_a_kill_at_every_point: "memos";
-    g1_g2_g3_a_map_survives_a_kill_at_every_point: "mapped";
+    a_linear_run_survives_a_kill_at_every_point: "linear";
+    a_run_with_decisions_survives_a_kill_at_every_point: "conditional";
+    a_loop_survives_a_kill_at_every_point: "rounds";
+    a_fan_out_and_its_join_survive_a_kill_at_every_point: "joined";
+    a_used_workflow_survives_a_kill_at_every_point: "used";
+    retries_survive_a_kill_at_every_point: "retried";
+    approvals_survive_a_kill_at_every_point: "approved";
+    parts_of_tasks_that_were_saved_survive_a_kill_at_every_point: "memos";
+    a_map_survives_a_kill_at_every_point: "mapped";
 }
 
 /// The behaviour of an undisturbed run.

@@ -103,7 +103,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn g8_damaged_and_foreign_files_are_refused_and_unchanged() {
+fn damaged_and_foreign_files_are_refused_and_unchanged() {
     let home = TempDir::new().unwrap();
     let path = home.path().join("runs.db");
     let workflow = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/durability/shapes/asks.yaml");

@@ -33,7 +33,7 @@ const LEASE: Duration = Duration::from_millis(1200);
 const TICK: Duration = Duration::from_millis(5);
 
 #[test]
-fn g4_an_accepted_run_exists_and_is_accepted_once() {
+fn an_accepted_run_exists_and_is_accepted_once() {
     let path = workflow("plain");
     let execute = ["execute", &path, "--run-id", RUN];
     for backend in [Backend::Sqlite, Backend::Postgres] {
@@ -60,12 +60,12 @@ fn g4_an_accepted_run_exists_and_is_accepted_once() {
 }
 
 #[test]
-fn g6_one_of_eight_resuming_processes_wins() {
+fn one_of_eight_resuming_processes_wins() {
     one_wins(&Place::new(Backend::Sqlite), ROUNDS);
 }
 
 #[test]
-fn g6_one_of_eight_resuming_processes_wins_in_postgres() {
+fn one_of_eight_resuming_processes_wins_in_postgres() {
     one_wins(&Place::new(Backend::Postgres), ROUNDS / 5);
 }
 
@@ -106,7 +106,7 @@ fn one_wins(place: &Place, rounds: usize) {
 }
 
 #[test]
-fn g6_an_owner_that_lost_its_lease_writes_nothing() {
+fn an_owner_that_lost_its_lease_writes_nothing() {
     for backend in [Backend::Sqlite, Backend::Postgres] {
         let (place, mut owner) = stopped_with_its_lease(backend);
 
@@ -160,7 +160,7 @@ fn stopped_with_its_lease(backend: Backend) -> (Place, Child) {
 }
 
 #[test]
-fn g6_a_program_that_lost_its_lease_exits_with_6() {
+fn a_program_that_lost_its_lease_exits_with_6() {
     let place = Place::new(Backend::Sqlite);
     let path = workflow("plain");
     let execute = ["execute", &path, "--run-id", RUN];
@@ -179,7 +179,7 @@ fn g6_a_program_that_lost_its_lease_exits_with_6() {
 }
 
 #[test]
-fn g6_an_owner_that_cannot_renew_its_lease_stops() {
+fn an_owner_that_cannot_renew_its_lease_stops() {
     let place = Place::new(Backend::Sqlite);
     let order = Order { takes: LEASE * 4, lease: LEASE, ..place.order("linear") };
     let lost = Order { faults: Some("lease.renew=err".to_owned()), ..order }.run();
@@ -189,7 +189,7 @@ fn g6_an_owner_that_cannot_renew_its_lease_stops() {
 }
 
 #[test]
-fn g7_a_node_that_blocks_all_threads_keeps_its_lease() {
+fn a_node_that_blocks_all_threads_keeps_its_lease() {
     for (backend, one_thread) in
         [(Backend::Sqlite, true), (Backend::Sqlite, false), (Backend::Postgres, true)]
     {

@@ -62,7 +62,7 @@ struct Write {
 }
 
 #[tokio::test]
-async fn g5_no_acknowledged_step_is_lost_to_a_power_cut() {
+async fn no_acknowledged_step_is_lost_to_a_power_cut() {
     let wanted = env::var("GRAPHRUN_IMAGES").map_or(IMAGES, |it| it.parse().unwrap());
     for shape in SHAPES {
         cut(shape, wanted.div_ceil(SHAPES.len())).await;
@@ -98,7 +98,7 @@ async fn cut(shape: &str, wanted: usize) {
 
 /// Tests the test: it detects the loss in a database that syncs less often.
 #[tokio::test]
-async fn g5_a_missing_sync_is_detected() {
+async fn a_missing_sync_is_detected() {
     let folder = folder();
     let (_, writes) = record(folder.path(), SHAPES[0]).await;
     let mut lost = 0;

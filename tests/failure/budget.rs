@@ -70,7 +70,7 @@ fn made(calls: &Calls) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_used_up_tokens_prevent_further_model_calls() {
+async fn used_up_tokens_prevent_further_model_calls() {
     for limits in [tokens(250), Limits { usd: Some(0.7), ..Limits::default() }] {
         let (calls, saved) = (Calls::default(), Saved::new());
         let graph = GraphBuilder::new::<Team>("one").node("agent", spends(5, &calls));
@@ -110,7 +110,7 @@ fn three(calls: &Calls) -> GraphBuilder {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_model_calls_in_progress_complete_and_are_kept() {
+async fn model_calls_in_progress_complete_and_are_kept() {
     let (calls, saved) = (Calls::default(), Saved::new());
     let graph = compiled(three(&calls));
     let engine = |limit| saved.engine(&graph).with_limits(tokens(limit));
@@ -134,7 +134,7 @@ async fn g13_model_calls_in_progress_complete_and_are_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_used_up_tokens_in_mid_step_lead_to_exhausted() {
+async fn used_up_tokens_in_mid_step_lead_to_exhausted() {
     let (calls, saved) = (Calls::default(), Saved::new());
     let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..tokens(300) };
     let graph = three(&calls).limits(limits);
@@ -172,7 +172,7 @@ fn plans(calls: &Calls) -> impl Node + use<> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_a_call_that_does_not_fit_into_the_limit_is_not_made() {
+async fn a_call_that_does_not_fit_into_the_limit_is_not_made() {
     for limits in [tokens(299), Limits { usd: Some(0.74), ..Limits::default() }] {
         let (calls, saved) = (Calls::default(), Saved::new());
         let graph = GraphBuilder::new::<Team>("one").node("agent", plans(&calls));
@@ -202,7 +202,7 @@ async fn g13_a_call_that_does_not_fit_into_the_limit_is_not_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_a_call_that_does_not_fit_leads_to_exhausted() {
+async fn a_call_that_does_not_fit_leads_to_exhausted() {
     let (calls, saved) = (Calls::default(), Saved::new());
     let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..tokens(150) };
     let graph = GraphBuilder::new::<Team>("one")
@@ -221,7 +221,7 @@ async fn g13_a_call_that_does_not_fit_leads_to_exhausted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_waiting_tasks_do_not_start_without_tokens() {
+async fn waiting_tasks_do_not_start_without_tokens() {
     let (calls, saved) = (Calls::default(), Saved::new());
     let graph = GraphBuilder::new::<Team>("queue")
         .node("first", spends(3, &calls).with_policies(Policies::default()))
@@ -264,7 +264,7 @@ fn plans_too_much(used: u64, calls: &Calls) -> impl Node + use<> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_calls_at_once_fit_into_the_limit_together() {
+async fn calls_at_once_fit_into_the_limit_together() {
     // The limit, the tokens that each call uses, and then: how many calls are made, and in which time.
     let cases = [(1_000, 100, 3, 1), (250, 100, 2, 1), (150, 100, 1, 1), (150, 20, 3, 3)];
     for (limit, used, calls_made, seconds) in cases {
@@ -299,7 +299,7 @@ async fn calls_once(ctx: &NodeContext, fails: bool) -> Result<(), NodeError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_a_call_that_ends_without_usage_lets_the_next_one_begin() {
+async fn a_call_that_ends_without_usage_lets_the_next_one_begin() {
     let node = || {
         node_fn(|_: Nothing, ctx: NodeContext| async move {
             // The first call fails, and another one is dropped while it waits.
@@ -326,7 +326,7 @@ async fn g13_a_call_that_ends_without_usage_lets_the_next_one_begin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_calls_of_nested_runs_fit_into_the_limit_of_the_outer_run_together() {
+async fn calls_of_nested_runs_fit_into_the_limit_of_the_outer_run_together() {
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (of_node, seen) = (Arc::clone(&running), Arc::clone(&most));
     let agent = move || {
@@ -366,7 +366,7 @@ async fn g13_calls_of_nested_runs_fit_into_the_limit_of_the_outer_run_together()
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_the_usage_of_a_nested_call_counts_before_the_next_call_begins() {
+async fn the_usage_of_a_nested_call_counts_before_the_next_call_begins() {
     let calls = Calls::default();
     let mut inner = GraphBuilder::new::<Team>("inner");
     for node in ["a", "b", "c"] {
@@ -385,7 +385,7 @@ async fn g13_the_usage_of_a_nested_call_counts_before_the_next_call_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_a_call_that_waited_for_its_turn_must_still_fit() {
+async fn a_call_that_waited_for_its_turn_must_still_fit() {
     let calls = Calls::default();
     let made_late = Arc::clone(&calls);
     let waits = node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -420,7 +420,7 @@ async fn g13_a_call_that_waited_for_its_turn_must_still_fit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_a_call_that_an_attempt_left_behind_spends_nothing_later() {
+async fn a_call_that_an_attempt_left_behind_spends_nothing_later() {
     let calls = Calls::default();
     let made_later = Arc::clone(&calls);
     let leaves = node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -485,7 +485,7 @@ fn narrow_map(exhausted: Option<&Target>, calls: &Calls) -> CompiledGraph {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_the_limit_of_a_node_stops_the_items_that_have_not_begun() {
+async fn the_limit_of_a_node_stops_the_items_that_have_not_begun() {
     let reason = "`work` has used 400 of its 250 tokens";
     let (calls, saved) = (Calls::default(), Saved::new());
     let graph = narrow_map(Some(&Target::Node(name("over"))), &calls);
@@ -507,7 +507,7 @@ async fn g13_the_limit_of_a_node_stops_the_items_that_have_not_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_the_limit_of_a_node_ends_no_task_that_waits_for_a_person() {
+async fn the_limit_of_a_node_ends_no_task_that_waits_for_a_person() {
     let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
         if ctx.answers.is_empty() {
             let tokens = TokenUsage { input_tokens: 100, calls: 1, ..TokenUsage::default() };
@@ -528,7 +528,7 @@ async fn g13_the_limit_of_a_node_ends_no_task_that_waits_for_a_person() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_the_limit_of_a_node_ends_its_retries() {
+async fn the_limit_of_a_node_ends_its_retries() {
     let calls = Calls::default();
     let attempts = Arc::clone(&calls);
     let fails = node_fn(move |_: Nothing, ctx: NodeContext| {

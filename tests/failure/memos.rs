@@ -76,7 +76,7 @@ async fn tokens(saved: &Saved) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g2_another_process_does_not_repeat_a_saved_part() {
+async fn another_process_does_not_repeat_a_saved_part() {
     let done = Done::default();
     let saved = Saved::new();
     let engine = saved.engine(&graph(&done, Between::Waits));
@@ -94,7 +94,7 @@ async fn g2_another_process_does_not_repeat_a_saved_part() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g2_the_next_attempt_does_not_repeat_a_saved_part() {
+async fn the_next_attempt_does_not_repeat_a_saved_part() {
     let done = Done::default();
     let saved = Saved::new();
     let end = saved.start(&saved.engine(&graph(&done, Between::Transient))).await;

@@ -28,7 +28,7 @@ async fn contained(graph: GraphBuilder) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn g14_a_panic_in_a_condition_fails_its_node() {
+async fn a_panic_in_a_condition_fails_its_node() {
     for (name, via) in [("first", false), ("later", true)] {
         let graph = GraphBuilder::new::<Team>("condition");
         let graph = if via {
@@ -84,13 +84,13 @@ fn summing(writes: &[(&str, i64)]) -> GraphBuilder {
 }
 
 #[tokio::test]
-async fn g14_a_panic_in_a_reducer_fails_the_writing_node() {
+async fn a_panic_in_a_reducer_fails_the_writing_node() {
     let notes = contained(summing(&[("adds", 12)])).await;
     assert!(notes[0].ends_with("`sums` panicked: 12 is too much"), "{notes:?}");
 }
 
 #[tokio::test]
-async fn g14_a_panic_while_folding_a_step_keeps_the_old_state() {
+async fn a_panic_while_folding_a_step_keeps_the_old_state() {
     let graph = compiled(summing(&[("one", 6), ("two", 7)]).node("help", notes_its_way()));
     let saved = Saved::new();
     let engine = saved.engine(&graph);
@@ -110,7 +110,7 @@ impl Drop for Mine {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g14_a_panic_during_abort_is_reported_with_the_timeout() {
+async fn a_panic_during_abort_is_reported_with_the_timeout() {
     let hangs = node_fn(|_: Nothing, _| async {
         let _mine = Mine;
         std::future::pending::<Result<Noted, NodeError>>().await
@@ -127,7 +127,7 @@ async fn g14_a_panic_during_abort_is_reported_with_the_timeout() {
 }
 
 #[tokio::test]
-async fn g14_a_panic_in_drop_fails_the_node() {
+async fn a_panic_in_drop_fails_the_node() {
     let drops = node_fn(|_: Nothing, _: NodeContext| async {
         drop(Mine);
         noted("never")
@@ -159,7 +159,7 @@ impl<'de> Deserialize<'de> for Unwritable {
 }
 
 #[tokio::test]
-async fn g14_a_panic_in_serde_code_fails_the_node() {
+async fn a_panic_in_serde_code_fails_the_node() {
     let writes = node_fn(|_: Nothing, _: NodeContext| async {
         Ok::<_, NodeError>(Unwritable { notes: Vec::new() })
     });
@@ -188,7 +188,7 @@ async fn g14_a_panic_in_serde_code_fails_the_node() {
 }
 
 #[tokio::test]
-async fn g14_a_panic_in_a_node_does_not_affect_other_runs() {
+async fn a_panic_in_a_node_does_not_affect_other_runs() {
     let panics = node_fn(|_: Nothing, _: NodeContext| async {
         let empty: Vec<Noted> = Vec::new();
         Ok::<_, NodeError>(empty.into_iter().next().expect("a note is missing"))

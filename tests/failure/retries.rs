@@ -68,7 +68,7 @@ async fn retry(saved: &Saved, engine: &Engine, node: Option<&str>) -> Result<Run
 }
 
 #[tokio::test(start_paused = true)]
-async fn g1_retry_runs_only_the_failed_parallel_tasks() {
+async fn retry_runs_only_the_failed_parallel_tasks() {
     let (ran, broken) = (NodeLog::default(), Broken::default());
     *broken.lock().unwrap() = vec!["one", "three"];
     let (saved, graph) = (Saved::new(), three(&ran, &broken));
@@ -137,7 +137,7 @@ async fn a_question_stays_open_when_a_parallel_failure_is_retried() {
 }
 
 #[test]
-fn g20_every_failure_has_one_class() {
+fn every_failure_has_one_class() {
     for kind in ErrorKind::ALL {
         let failure = Failure::new(kind, "no");
         let (mended, again) = (failure.class(), Failure { transient: true, ..failure }.class());

@@ -64,7 +64,7 @@ async fn stopped(ran: &Arc<AtomicUsize>) -> Saved {
 }
 
 #[tokio::test]
-async fn g1_g14_a_panic_in_a_route_keeps_the_result_of_its_node() {
+async fn a_panic_in_a_route_keeps_the_result_of_its_node() {
     let ran = Arc::default();
     let saved = stopped(&ran).await;
     let stopped = saved.storage.load(saved.run()).await.unwrap();

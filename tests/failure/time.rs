@@ -72,7 +72,7 @@ fn began(list: &[(&str, u32)]) -> Vec<(String, u32)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_the_time_limit_aborts_a_step_and_resume_continues() {
+async fn the_time_limit_aborts_a_step_and_resume_continues() {
     let (begun, saved) = (Begun::default(), Saved::new());
     let graph = compiled(uneven(&begun, Policies::default()));
     let start = Instant::now();
@@ -104,7 +104,7 @@ async fn g13_the_time_limit_aborts_a_step_and_resume_continues() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_the_time_limit_leads_to_exhausted_with_finished_tasks() {
+async fn the_time_limit_leads_to_exhausted_with_finished_tasks() {
     let (begun, saved) = (Begun::default(), Saved::new());
     let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..seconds(10) };
     let graph = uneven(&begun, Policies::default()).limits(limits);
@@ -133,7 +133,7 @@ impl ItemOrder for LastAfterSecond {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_an_item_released_at_the_time_limit_does_not_start() {
+async fn an_item_released_at_the_time_limit_does_not_start() {
     let (begun, saved) = (Begun::default(), Saved::new());
     let list = Arc::clone(&begun);
     let item = node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -177,7 +177,7 @@ async fn g13_an_item_released_at_the_time_limit_does_not_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_aborted_attempts_and_waits_are_not_counted() {
+async fn aborted_attempts_and_waits_are_not_counted() {
     let (begun, saved) = (Begun::default(), Saved::new());
     let wait = Duration::from_secs(20);
     let retry = Backoff {
@@ -200,7 +200,7 @@ async fn g13_aborted_attempts_and_waits_are_not_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_a_failure_takes_precedence_over_the_time_limit() {
+async fn a_failure_takes_precedence_over_the_time_limit() {
     let (begun, saved) = (Begun::default(), Saved::new());
     let graph = uneven(&begun, Policies::default());
     let fails = node_fn(|_: Nothing, _: NodeContext| async {
@@ -227,7 +227,7 @@ fn around(begun: &Begun, limits: Limits) -> CompiledGraph {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_limits_count_across_crashes() {
+async fn limits_count_across_crashes() {
     let tokens = Limits { tokens: Some(500), ..Limits::default() };
     let steps = Limits { steps: 5, ..Limits::default() };
     let visits = Limits::default();

@@ -42,7 +42,7 @@ fn idle(seconds: u64) -> Policies {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g12_the_idle_timeout_aborts_a_silent_node() {
+async fn the_idle_timeout_aborts_a_silent_node() {
     let silent = || {
         node_fn(|_: Nothing, ctx: NodeContext| async move {
             for _ in 0..3 {
@@ -61,7 +61,7 @@ async fn g12_the_idle_timeout_aborts_a_silent_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g12_reports_prevent_the_idle_timeout() {
+async fn reports_prevent_the_idle_timeout() {
     let beats = node_fn(|_: Nothing, ctx: NodeContext| async move {
         for _ in 0..100 {
             sleep(Duration::from_secs(9)).await;
@@ -110,7 +110,7 @@ async fn beside(blocks: impl Fn(&NodeContext) + Clone + Send + Sync + 'static) -
 const LEFT_BEHIND: [&str; 2] = ["works", "late after: not finished within 200ms"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn g12_an_endless_loop_delays_no_other_node() {
+async fn an_endless_loop_delays_no_other_node() {
     let freed = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&freed);
     let spins = move |_: &NodeContext| while !flag.load(Ordering::Relaxed) {};
@@ -121,7 +121,7 @@ async fn g12_an_endless_loop_delays_no_other_node() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn g12_a_blocked_read_delays_no_other_node() {
+async fn a_blocked_read_delays_no_other_node() {
     let (reader, writer) = std::io::pipe().unwrap();
     let reader = Arc::new(reader);
     let read = Arc::new(AtomicBool::new(false));
@@ -137,7 +137,7 @@ async fn g12_a_blocked_read_delays_no_other_node() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn g12_blocking_code_can_check_for_cancellation() {
+async fn blocking_code_can_check_for_cancellation() {
     let told = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&told);
     let asks = move |ctx: &NodeContext| {

@@ -77,7 +77,7 @@ impl Attempts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g19_a_resumed_run_waits_only_for_the_remaining_time() {
+async fn a_resumed_run_waits_only_for_the_remaining_time() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph(4, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
@@ -91,7 +91,7 @@ async fn g19_a_resumed_run_waits_only_for_the_remaining_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g19_an_expired_wait_ends_at_once_on_resume() {
+async fn an_expired_wait_ends_at_once_on_resume() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph(2, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
@@ -102,7 +102,7 @@ async fn g19_an_expired_wait_ends_at_once_on_resume() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g19_setting_the_clock_back_makes_no_wait_longer() {
+async fn setting_the_clock_back_makes_no_wait_longer() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph(2, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
@@ -114,7 +114,7 @@ async fn g19_setting_the_clock_back_makes_no_wait_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g19_a_stop_ends_a_wait_and_resume_continues_it() {
+async fn a_stop_ends_a_wait_and_resume_continues_it() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph(2, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
@@ -135,7 +135,7 @@ async fn g19_a_stop_ends_a_wait_and_resume_continues_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g19_a_failed_attempt_is_saved_with_cause_and_wake_time() {
+async fn a_failed_attempt_is_saved_with_cause_and_wake_time() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph(9, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
@@ -153,7 +153,7 @@ async fn g19_a_failed_attempt_is_saved_with_cause_and_wake_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_failed_attempts_before_a_crash_count_towards_limits() {
+async fn failed_attempts_before_a_crash_count_towards_limits() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let limits = Limits { tokens: Some(300), ..Limits::default() };
     let graph = attempts.graph(3, limits).node("after", notes_its_way()).edge("calls", "after");

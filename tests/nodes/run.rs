@@ -91,7 +91,7 @@ async fn a_command_that_does_not_end_is_stopped() {
 }
 
 #[tokio::test]
-async fn g12_a_command_ends_with_the_timeout_of_its_node() {
+async fn a_command_ends_with_the_timeout_of_its_node() {
     let node = "    run: [sh, -c, 'sleep 600 # of g12']\n    timeout: 1s\n    writes: { ok: ok }\n    \
                 catch: { timeout: mend }\n";
     let mend = "  mend: { set: { caught: '\"late\"' }, then: end }\n";

@@ -155,7 +155,7 @@ fn go_on(hand: &Hand, change: impl FnOnce(&mut Limits)) -> (u64, Status, Option<
 }
 
 #[test]
-fn g13_replaced_limits_apply_again() {
+fn replaced_limits_apply_again() {
     let mut hand = flushing();
     while hand.machine.position().step.0 < 6 {
         let task = hand.open.pop_front().unwrap();

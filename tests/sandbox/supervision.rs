@@ -98,7 +98,7 @@ async fn keys_typed_at_the_terminal_interrupt_no_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g15_out_of_memory_kills_the_sandbox_before_its_server() {
+async fn out_of_memory_kills_the_sandbox_before_its_server() {
     let marker = marker("score");
     let sandbox = Sandbox::probe().unwrap();
     let cancel = CancellationToken::new();
@@ -118,7 +118,7 @@ async fn g15_out_of_memory_kills_the_sandbox_before_its_server() {
 
 /// Two fifths of a limit in each of four processes: no one is beyond it, and all together are.
 #[tokio::test(flavor = "multi_thread")]
-async fn g15_programs_that_exceed_memory_together_are_killed_alone() {
+async fn programs_that_exceed_memory_together_are_killed_alone() {
     let eats = "import os, time\nfor _ in range(2): os.fork()\nblock = bytearray(b'x') * (100 << 20)\ntime.sleep(60)";
     let limits = Limits { memory_bytes: 256 << 20, ..Limits::default() };
     let job =

@@ -250,7 +250,7 @@ async fn a_cached_head_that_is_out_of_date_saves_nothing() {
 }
 
 #[tokio::test]
-async fn g10_a_group_whose_commit_lost_its_answer_is_saved_once() {
+async fn a_group_whose_commit_lost_its_answer_is_saved_once() {
     for loss in [Loss::Before, Loss::After] {
         let (schema, proxy) = (Schema::new(), Proxy::before_test_server());
         let storage: Arc<dyn Checkpointer> =

@@ -43,7 +43,7 @@ impl Through {
 }
 
 #[tokio::test]
-async fn g10_an_entry_whose_commit_lost_its_answer_is_saved_once() {
+async fn an_entry_whose_commit_lost_its_answer_is_saved_once() {
     for loss in [Loss::Before, Loss::After] {
         let it = Through::new();
         let first = commit(0, vec![set("n", 0)]).into();
@@ -66,7 +66,7 @@ async fn g10_an_entry_whose_commit_lost_its_answer_is_saved_once() {
 }
 
 #[tokio::test]
-async fn g10_a_run_whose_acceptance_lost_its_answer_is_accepted_once() {
+async fn a_run_whose_acceptance_lost_its_answer_is_accepted_once() {
     for loss in [Loss::Before, Loss::After] {
         let it = Through::new();
         it.proxy.lose(loss);
@@ -85,7 +85,7 @@ async fn g10_a_run_whose_acceptance_lost_its_answer_is_accepted_once() {
 }
 
 #[tokio::test]
-async fn g10_a_claim_whose_commit_lost_its_answer_is_one_claim() {
+async fn a_claim_whose_commit_lost_its_answer_is_one_claim() {
     for loss in [Loss::Before, Loss::After] {
         let it = Through::new();
         let first = commit(0, vec![]).into();
@@ -175,7 +175,7 @@ async fn a_connection_that_the_server_ends_is_replaced() {
 }
 
 #[tokio::test]
-async fn g7_a_lease_is_renewed_in_a_blocked_runtime() {
+async fn a_lease_is_renewed_in_a_blocked_runtime() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     let first = commit(0, vec![]).into();

@@ -64,7 +64,7 @@ async fn a_run_with_an_owner_can_be_verified(home: Home) {
 }
 
 #[tokio::test]
-async fn g8_a_changed_row_does_not_pass_the_proof() {
+async fn a_changed_row_does_not_pass_the_proof() {
     let saved = saved().await;
     let mut changes = Vec::new();
     for number in 1..=5 {
@@ -97,7 +97,7 @@ async fn g8_a_changed_row_does_not_pass_the_proof() {
 }
 
 #[tokio::test]
-async fn g8_a_noted_hash_detects_a_truncated_history() {
+async fn a_noted_hash_detects_a_truncated_history() {
     let home = Home::sqlite();
     let Home::Sqlite(folder) = &home else { unreachable!("it was just made") };
     let storage = home.open();

@@ -221,7 +221,7 @@ fn a_server_certificate_is_verified_only_on_request() {
 }
 
 #[tokio::test]
-async fn g8_a_run_of_which_only_the_history_is_left_is_missed() {
+async fn a_run_of_which_only_the_history_is_left_is_missed() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     for (id, name) in [("R1", "a"), ("R2", "b")] {
@@ -275,7 +275,7 @@ async fn a_full_server_differs_from_a_failing_one() {
 }
 
 #[tokio::test]
-async fn g8_changes_in_the_tables_are_found_and_named() {
+async fn changes_in_the_tables_are_found_and_named() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     let mut said = Vec::new();
