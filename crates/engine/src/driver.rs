@@ -243,13 +243,14 @@ impl<'a> Driver<'a> {
             };
             let (id, number) = (task.id, task.attempt);
             if let Some(failure) = self.machine.node_limit_failure(id) {
-                self.scheduler.refuse(&task, failure);
+                self.scheduler.refuse(task, failure);
                 coop::consume_budget().await;
                 continue;
             }
             let time_left = self.machine.time_left(id);
             if time_left == Some(Duration::ZERO) {
-                // This drops the task. The end of the run's time is now, so `end_step_early` follows.
+                // The end of the run's time is now, so `end_step_early` follows.
+                self.scheduler.drop_task(task);
                 self.budget.start_clock(id, time_left);
                 break;
             }
@@ -303,7 +304,7 @@ impl<'a> Driver<'a> {
         }
         if !matches!(*event, TaskEvent::Woke { .. }) {
             self.budget.remove_attempt(event.task());
-            self.scheduler.free_slot(self.machine.node_index_of(event.task()));
+            self.scheduler.free_slots(self.machine.node_index_of(event.task()));
         }
         if self.must_read_inbox() {
             Box::pin(self.read_inbox()).await?;

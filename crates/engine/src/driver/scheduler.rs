@@ -9,7 +9,7 @@
 mod futures;
 mod queue;
 
-use std::{sync::Arc, task::Context, time::Duration};
+use std::{ops::Deref, sync::Arc, task::Context, time::Duration};
 
 use graphrun_analysis::NodeIndex;
 use graphrun_core::{
@@ -42,6 +42,19 @@ pub(super) struct Scheduler {
     /// When the grace period of running attempts ends, once a drain was requested. No task starts any more.
     grace_end: Option<Instant>,
     pub(super) spans: StepSpans,
+}
+
+/// A task that holds a slot of the run and of its node: it starts, is refused, or is dropped.
+#[derive(Debug)]
+#[must_use = "its slots stay in use"]
+pub(super) struct AdmittedTask(Box<Task>);
+
+impl Deref for AdmittedTask {
+    type Target = Task;
+
+    fn deref(&self) -> &Task {
+        &self.0
+    }
 }
 
 impl Scheduler {
@@ -79,23 +92,21 @@ impl Scheduler {
         });
     }
 
-    /// Removes and returns the first task for which the run and the node have a free slot, and takes the slot
-    /// of the node.
-    pub(super) fn next_task(&mut self) -> Option<Box<Task>> {
-        let has_slot = self.queue.running() < self.running_max;
-        if has_slot { self.queue.next(&self.context.graph) } else { None }
+    /// Removes and returns the first task for which the run and the node have a free slot, and takes both slots.
+    pub(super) fn next_task(&mut self) -> Option<AdmittedTask> {
+        let has_slot = self.queue.used_slots() < self.running_max;
+        let task = if has_slot { self.queue.next(&self.context.graph) } else { None };
+        task.map(AdmittedTask)
     }
 
-    /// Starts an attempt of the task from `next_task`. Returns the token that aborts it, unless its event is
-    /// available already.
+    /// Starts an attempt. Returns the token that aborts it, unless its event is available already.
     pub(super) fn start(
         &mut self,
-        task: Box<Task>,
+        AdmittedTask(task): AdmittedTask,
         cx: &mut Context<'_>,
     ) -> Option<CancellationToken> {
         let span = self.spans.attempt(&self.context.graph, &task);
         let attempt = NewAttempt::new(&self.context, task, span);
-        self.queue.count_start();
         let attempt = if attempt.may_poll_inline(&self.context.graph) {
             match attempt.poll_inline(&self.context, cx) {
                 Ok(event) => {
@@ -113,22 +124,26 @@ impl Scheduler {
         Some(abort)
     }
 
-    /// Ends the task from `next_task` with a failure instead of an attempt.
-    pub(super) fn refuse(&mut self, task: &Task, failure: Failure) {
-        self.queue.count_start();
+    /// Ends a task with a failure instead of an attempt.
+    pub(super) fn refuse(&mut self, AdmittedTask(task): AdmittedTask, failure: Failure) {
         let (number, ended) = (task.attempt, self.context.clock.now());
         let attempt = AttemptStats { number, ms: 0, usage: Usage::default(), ended };
         self.futures.add_inline(TaskEvent::Failed { task: task.id, failure, attempt }.into());
     }
 
+    /// Drops a task that does not start.
+    pub(super) fn drop_task(&mut self, AdmittedTask(task): AdmittedTask) {
+        self.free_slots(Some(task.node_index));
+    }
+
     /// Frees the slots of an attempt of this node that has ended.
-    pub(super) fn free_slot(&mut self, node: Option<NodeIndex>) {
-        self.queue.count_end(node);
+    pub(super) fn free_slots(&mut self, node: Option<NodeIndex>) {
+        self.queue.free_slots(node);
     }
 
     /// Returns whether no attempt runs.
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.running() == 0
+        self.queue.used_slots() == 0
     }
 
     /// Returns the next event of a task, or `None` when no more will come.
@@ -176,8 +191,6 @@ impl Scheduler {
     /// Makes the scheduler usable again after `abort_all`, when all attempts have ended.
     pub(super) fn reopen_after_abort(&mut self) {
         self.context.abort = self.context.discard.child_token();
-        // A task that was about to start holds a slot of its node; no other task does.
-        self.queue.free_all_slots();
     }
 
     /// Ends the running attempts without an event. Attempts that have finished still produce theirs.

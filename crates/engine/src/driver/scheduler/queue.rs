@@ -16,7 +16,8 @@ pub(super) struct Queue {
     unlimited: VecDeque<(u64, Box<Task>)>,
     limited: BTreeMap<NodeIndex, NodeQueue>,
     pushed: u64,
-    running: usize,
+    /// The used slots of the run.
+    used_slots: usize,
 }
 
 /// The tasks of a node with a width, and its used slots.
@@ -44,12 +45,12 @@ impl Queue {
         self.limited.values_mut().for_each(|it| it.tasks.clear());
     }
 
-    /// Returns the number of running tasks.
-    pub(super) fn running(&self) -> usize {
-        self.running
+    /// Returns how many slots of the run are in use.
+    pub(super) fn used_slots(&self) -> usize {
+        self.used_slots
     }
 
-    /// Removes and returns the first task whose node has a free slot, and takes that slot.
+    /// Removes and returns the first task whose node has a free slot, and takes that slot and one of the run.
     pub(super) fn next(&mut self, graph: &CompiledGraph) -> Option<Box<Task>> {
         let number = |line: &VecDeque<(u64, Box<Task>)>| line.front().map(|it| it.0);
         let free = self.limited.iter().filter_map(|(node, line)| {
@@ -60,27 +61,24 @@ impl Queue {
         });
         let first =
             free.min().filter(|it| number(&self.unlimited).is_none_or(|other| it.0 < other));
-        let Some((_, node)) = first else { return self.unlimited.pop_front().map(|it| it.1) };
-        let line = self.limited.get_mut(&node)?;
-        line.used_slots += 1;
-        line.tasks.pop_front().map(|it| it.1)
+        let (_, task) = match first {
+            None => self.unlimited.pop_front()?,
+            Some((_, node)) => {
+                let line = self.limited.get_mut(&node)?;
+                let task = line.tasks.pop_front()?;
+                line.used_slots += 1;
+                task
+            }
+        };
+        self.used_slots += 1;
+        Some(task)
     }
 
-    /// Counts the task from `next` as running.
-    pub(super) fn count_start(&mut self) {
-        self.running += 1;
-    }
-
-    /// Counts a task of this node as ended.
-    pub(super) fn count_end(&mut self, node: Option<NodeIndex>) {
-        self.running -= 1;
+    /// Frees the slots of a task of this node.
+    pub(super) fn free_slots(&mut self, node: Option<NodeIndex>) {
+        self.used_slots -= 1;
         if let Some(line) = node.and_then(|it| self.limited.get_mut(&it)) {
             line.used_slots = line.used_slots.saturating_sub(1);
         }
-    }
-
-    /// Frees the slots of all nodes: nothing runs, and the task from `next` does not start.
-    pub(super) fn free_all_slots(&mut self) {
-        self.limited.values_mut().for_each(|it| it.used_slots = 0);
     }
 }
