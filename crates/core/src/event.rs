@@ -117,7 +117,7 @@ pub enum Event {
         /// The number of this step.
         step: Step,
     },
-    /// The workflow has changed since the run was started, in ways that do not break the run.
+    /// The workflow has changed since the run was started, without breaking the run.
     #[serde(rename = "workflow.changed")]
     WorkflowChanged {
         /// The changes, in words.

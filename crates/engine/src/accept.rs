@@ -155,7 +155,7 @@ pub(super) fn immediate_stop(actions: &[Action]) -> Option<&RunStatus> {
 pub(super) fn take_emissions(actions: &mut Vec<Action>) -> Vec<Event> {
     let is_emission = |it: &&Action| matches!(it, Action::Emit { .. });
     let count = actions.iter().take_while(is_emission).count();
-    let emitted = actions.drain(..count).filter_map(|it| match it {
+    let emitted = actions.drain(..count).filter_map(|action| match action {
         Action::Emit { task, node, from, name } => Some(event_of_emission(task, node, from, name)),
         _ => None,
     });

@@ -47,12 +47,13 @@ impl ClosedReason {
     /// Returns the outcome of the last question with this name that is not open.
     pub fn of(name: &str, asked: &[AskedQuestion]) -> Option<Self> {
         let is_it = |it: &&AskedQuestion| it.full_name() == name || it.question.key == name;
-        asked.iter().rev().filter(is_it).find_map(|it| match it.outcome.clone() {
+        asked.iter().rev().filter(is_it).find_map(|question| match question.outcome.clone() {
             QuestionOutcome::Open => None,
             QuestionOutcome::Answered { by, at, .. } => Some(Self::Answered { by, at }),
             QuestionOutcome::Dropped { at } => {
                 let over = at.parse::<Timestamp>().ok();
-                let late = it.question.deadline.filter(|&since| over.is_none_or(|at| since <= at));
+                let late =
+                    question.question.deadline.filter(|&since| over.is_none_or(|at| since <= at));
                 Some(late.map_or(Self::Dropped { at }, |since| Self::Late { since }))
             }
         })
@@ -102,7 +103,7 @@ pub(super) async fn match_answers(
         }
         let of_it = asked
             .iter()
-            .rfind(|it| it.task == question.task && it.outcome == QuestionOutcome::Open);
+            .rfind(|asked| asked.task == question.task && asked.outcome == QuestionOutcome::Open);
         let question_hash = of_it.map(|it| it.hash);
         let (task, key) = (question.task, question.question.key.clone());
         let mut answered = TaskEvent::Answered { task, key, answer, by: by.clone(), question_hash };
@@ -136,8 +137,8 @@ pub(super) async fn replace_answers(
         if let Err(problems) = question.question.check(&answer) {
             return Err(RunError::WrongAnswer { name, problems });
         }
-        let is_it = |it: &&AskedQuestion| {
-            it.task == question.task && it.question.key == question.question.key
+        let is_it = |asked: &&AskedQuestion| {
+            asked.task == question.task && asked.question.key == question.question.key
         };
         let (Some(asked), Some(failed)) =
             (asked.iter().rfind(is_it), failed.iter().find(|it| it.task == question.task))

@@ -133,8 +133,9 @@ async fn as_of_now(
 ) -> Result<(SavedCheckpoint, Option<Arc<GraphOutline>>), RunError> {
     let run = summary.info.id.clone();
     let journal = engine.checkpointer.journal_without_values(&run).await?;
-    let is_later =
-        |it: &Entry| it.commit.as_ref().is_some_and(|it| it.position.step > saved.position.step);
+    let is_later = |entry: &Entry| {
+        entry.commit.as_ref().is_some_and(|it| it.position.step > saved.position.step)
+    };
     let since = journal.into_iter().map(|it| it.entry).filter(is_later);
     let since: Vec<Migration> = since.filter_map(|it| Some(*it.migration?)).collect();
     let Some(old) = since.first().and_then(|it| it.from.graph.clone()) else {

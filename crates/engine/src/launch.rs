@@ -325,7 +325,8 @@ fn sinks(engine: &Engine, events: EventSink, own_stream: Option<stream::Sender>)
     let span = if own_stream.is_some() { SpanPlacement::Detached } else { SpanPlacement::Current };
     let stream = own_stream.or_else(|| engine.outer.as_ref()?.stream.clone());
     let outer = engine.outer.as_ref();
-    let outer = outer.map(|it| OuterNode { reporter: it.reporter.clone(), node: it.node.clone() });
+    let outer =
+        outer.map(|outer| OuterNode { reporter: outer.reporter.clone(), node: outer.node.clone() });
     Sinks { events, stream, outer, span }
 }
 

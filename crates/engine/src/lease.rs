@@ -121,10 +121,10 @@ impl Lease {
         presence: Presence,
     ) -> Self {
         let lost = CancellationToken::new();
-        let renewal = RENEWALS.as_ref().map(|it| {
+        let renewal = RENEWALS.as_ref().map(|renewal| {
             let lease =
                 RenewedLease { storage: Arc::downgrade(storage), token: token.clone(), ttl };
-            it.schedule.add(lease, lost.clone())
+            renewal.schedule.add(lease, lost.clone())
         });
         Self {
             storage: Arc::clone(storage),

@@ -193,7 +193,7 @@ impl Machine {
     fn end_by_failed_need(&mut self, index: usize, actions: &mut Vec<Action>) -> bool {
         let Some((failure, need)) = self.open_step.failed_need(index) else { return false };
         // If that failure was caught for all items, this one takes the same transitions, for the same reason.
-        let caught = need.and_then(|it| match &it.outcome {
+        let caught = need.and_then(|record| match &record.outcome {
             Outcome::Caught { for_all_items: true, transitions, failure, .. } => {
                 Some((failure.clone(), transitions.clone()))
             }
@@ -286,7 +286,7 @@ impl Machine {
         if !self.is_in_process {
             return;
         }
-        let last = actions.iter_mut().rev().find_map(|it| match it {
+        let last = actions.iter_mut().rev().find_map(|action| match action {
             Action::EndStep(ended) => Some(ended),
             _ => None,
         });
@@ -350,9 +350,9 @@ impl Machine {
         if self.position.frontier.is_empty() || self.breakpoints.is_empty() {
             return None;
         }
-        let ran = records
-            .iter()
-            .filter(|it| matches!(it.outcome, Outcome::Finished { .. } | Outcome::Caught { .. }));
+        let ran = records.iter().filter(|record| {
+            matches!(record.outcome, Outcome::Finished { .. } | Outcome::Caught { .. })
+        });
         let next = self.position.frontier.iter().enumerate();
         let next = next.map(|(index, it)| (self.graph.name_at(it.node), index));
         let ran = ran.map(|it| &it.node);

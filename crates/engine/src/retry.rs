@@ -29,9 +29,9 @@ pub fn check_retry(saved: &SavedRun, node: Option<&NodeName>) -> Result<(), RunE
 /// Returns the failures of the tasks of an open step, in task order: of nodes, and of the routes after nodes
 /// that finished.
 pub fn failures(records: &[TaskRecord]) -> Vec<(NodeName, Failure)> {
-    let failed = failed_records(records).into_iter().filter_map(|it| match &it.outcome {
+    let failed = failed_records(records).into_iter().filter_map(|record| match &record.outcome {
         Outcome::Failed { failure } | Outcome::Undecided { failure, .. } => {
-            Some((it.node.clone(), failure.clone()))
+            Some((record.node.clone(), failure.clone()))
         }
         _ => None,
     });

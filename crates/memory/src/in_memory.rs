@@ -83,10 +83,10 @@ impl Store for InMemoryStore {
 
     async fn search(&self, search: &Search) -> Result<Vec<Entry>, StoreError> {
         let content = self.content();
-        let fits = |it: &&Entry| {
-            it.tier == search.tier
-                && !it.is_expired(search.now)
-                && search.module.as_ref().is_none_or(|module| it.module.as_ref() == Some(module))
+        let fits = |entry: &&Entry| {
+            entry.tier == search.tier
+                && !entry.is_expired(search.now)
+                && search.module.as_ref().is_none_or(|module| entry.module.as_ref() == Some(module))
         };
         let entries: Vec<&Entry> = content.entries.values().filter(fits).collect();
         let mut found = Vec::new();
@@ -103,15 +103,15 @@ impl Store for InMemoryStore {
 
     async fn list(&self, listing: &Listing) -> Result<Vec<Entry>, StoreError> {
         let content = self.content();
-        let follows = |it: &Entry| match &listing.after {
+        let follows = |entry: &Entry| match &listing.after {
             None => true,
-            Some((updated, id)) => (it.updated, &it.id) < (*updated, id),
+            Some((updated, id)) => (entry.updated, &entry.id) < (*updated, id),
         };
-        let fits = |it: &&Entry| {
-            !it.is_expired(listing.now)
-                && listing.tier.as_ref().is_none_or(|tier| it.tier == *tier)
-                && (!listing.pending || it.approval == Approval::Pending)
-                && follows(it)
+        let fits = |entry: &&Entry| {
+            !entry.is_expired(listing.now)
+                && listing.tier.as_ref().is_none_or(|tier| entry.tier == *tier)
+                && (!listing.pending || entry.approval == Approval::Pending)
+                && follows(entry)
         };
         let mut found: Vec<&Entry> = content.entries.values().filter(fits).collect();
         found.sort_by(|a, b| (b.updated, &b.id).cmp(&(a.updated, &a.id)));
@@ -151,8 +151,8 @@ impl Store for InMemoryStore {
         limit: usize,
     ) -> Result<Vec<Entry>, StoreError> {
         let content = self.content();
-        let lacks = |it: &&Entry| {
-            it.tier == tier && content.vectors.get(&it.id).is_none_or(|it| it.model != model)
+        let lacks = |entry: &&Entry| {
+            entry.tier == tier && content.vectors.get(&entry.id).is_none_or(|it| it.model != model)
         };
         Ok(content.entries.values().filter(lacks).take(limit).cloned().collect())
     }
@@ -179,7 +179,8 @@ fn ranked<'e>(entries: Vec<&'e Entry>, query: &str) -> Vec<&'e Entry> {
     let average = texts.iter().map(length).sum::<f64>() / count(texts.len().max(1));
     let mut scores = vec![0.0; texts.len()];
     for word in &wanted {
-        let frequencies = texts.iter().map(|it| count(it.iter().filter(|it| *it == word).count()));
+        let frequencies =
+            texts.iter().map(|words| count(words.iter().filter(|it| *it == word).count()));
         let frequencies: Vec<f64> = frequencies.collect();
         let having = count(frequencies.iter().filter(|it| **it > 0.0).count());
         let weight = (1.0 + (count(texts.len()) - having + 0.5) / (having + 0.5)).ln();

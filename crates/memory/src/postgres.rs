@@ -512,7 +512,8 @@ async fn save(session: &Session, changes: Changes) -> Result<(), Fault> {
                    JOIN entries AS e ON e.id = w.id
                GROUP BY 1, e.seq";
     session.execute(sql, &[&ids, &words, &numbers]).await?;
-    let is_moved = |it: &&Entry| saved.get(&it.id).is_some_and(|old| old.expires != it.expires);
+    let is_moved =
+        |entry: &&Entry| saved.get(&entry.id).is_some_and(|old| old.expires != entry.expires);
     let moved: Vec<&str> = written.iter().filter(is_moved).map(|it| it.id.as_str()).collect();
     if !moved.is_empty() {
         let sql = "UPDATE words AS w SET expires = e.expires FROM entries AS e
@@ -548,7 +549,7 @@ async fn add_to_totals(session: &Session, entries: i64, words: i64) -> Result<()
 
 /// Cuts the times of an entry to microseconds, as SQLite keeps them, so that a copy in another place is the same entry.
 fn in_microseconds(entry: Entry) -> Entry {
-    let cut = |it: Timestamp| Timestamp::from_microsecond(it.as_microsecond()).unwrap_or(it);
+    let cut = |time: Timestamp| Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time);
     let (created, updated) = (cut(entry.created), cut(entry.updated));
     Entry { created, updated, expires: entry.expires.map(cut), ..entry }
 }

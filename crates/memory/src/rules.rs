@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_without_a_text_a_tier_or_a_possible_confidence_are_refused() {
+    fn entries_need_a_text_a_tier_and_a_possible_confidence() {
         let source = super::super::Source::Person { name: "ana".to_owned() };
         let of = |tier: &str, text: &str, confidence| {
             let entry = NewEntry::of(tier, text.into(), source.clone());

@@ -277,7 +277,7 @@ impl Store for SqliteStore {
     ) -> Result<Vec<Entry>, StoreError> {
         let (tier, model) = (tier.to_owned(), model.to_owned());
         self.read("look for entries without a vector", move |database| {
-            vectors::missing(database, (&tier, &model), limit.min(ENTRIES_MAX))
+            vectors::missing(database, &tier, &model, limit.min(ENTRIES_MAX))
         })
         .await
     }

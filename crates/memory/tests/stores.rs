@@ -469,15 +469,17 @@ async fn both_databases_rank_alike() {
     let (sqlite, postgres) = (Home::sqlite(), Home::postgres());
     // Words of different frequencies, in texts of different lengths.
     let word = |number: usize| ["parser", "tests", "failing", "cache", "lock", "retry"][number % 6];
-    let text = |it: usize| {
-        let words = (0..=it % 7).map(|at| word(it * 7 + at * at * (it % 3 + 1)));
-        let words: Vec<&str> = words.chain([word(it / 40)]).collect();
-        format!("{} rule{it} of{}", words.join(" "), it % 11)
+    let text = |number: usize| {
+        let words = (0..=number % 7).map(|at| word(number * 7 + at * at * (number % 3 + 1)));
+        let words: Vec<&str> = words.chain([word(number / 40)]).collect();
+        format!("{} rule{number} of{}", words.join(" "), number % 11)
     };
     let angle = |it: usize| f32::from(u16::try_from(it % 37).unwrap());
     let vector = |it: usize| embedding("lab/v", angle(it).cos(), angle(it).sin());
-    let entries = (0..200)
-        .map(|it| NewEntry { embedding: (it % 3 > 0).then(|| vector(it)), ..new(&text(it)) });
+    let entries = (0..200).map(|number| NewEntry {
+        embedding: (number % 3 > 0).then(|| vector(number)),
+        ..new(&text(number))
+    });
     let entries: Vec<NewEntry> = entries.collect();
     for home in [&sqlite, &postgres] {
         home.put("1", entries.clone(), at(0)).await;

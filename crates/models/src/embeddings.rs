@@ -164,7 +164,7 @@ mod tests {
     fn a_request_is_small_enough_for_every_provider() {
         let long = "é".repeat(2 * EMBEDDED_CHARACTERS_MAX);
         let texts: Vec<String> = (0..1_000)
-            .map(|it| if it % 3 == 0 { long.clone() } else { format!("text {it}") })
+            .map(|number| if number % 3 == 0 { long.clone() } else { format!("text {number}") })
             .chain([String::new(), "\n".to_owned()])
             .collect();
         let batches = EmbeddingRequest::batches("learn", &texts);

@@ -209,11 +209,13 @@ impl Gate {
         let others = state.running.saturating_sub(1);
         #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵² requests run at once")]
         let others = others as f64;
+        // No request waits for longer than a pause.
+        let pause = PAUSE_MAX.as_secs_f64();
         if let Some(rate) = rates.requests {
-            state.requests = Bucket::of(rate, others, (1.0, PAUSE_MAX), now);
+            state.requests = Bucket::of(rate, others, 1.0 / pause, now);
         }
         if let Some(rate) = rates.tokens {
-            state.tokens = Bucket::of(rate, 0.0, (rate.limit, PAUSE_MAX), now);
+            state.tokens = Bucket::of(rate, 0.0, rate.limit / pause, now);
         }
     }
 

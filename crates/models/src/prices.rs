@@ -208,9 +208,9 @@ impl Price {
     pub fn most(&self, tokens: u64) -> f64 {
         // A short request may have a long answer.
         let each = [self.of_request(0), self.of_request(tokens)].into_iter();
-        let prices = each.flat_map(|it| {
-            let others = [it.cached_input, it.cache_write, it.reasoning_output];
-            [it.input, it.output].into_iter().chain(others.into_iter().flatten())
+        let prices = each.flat_map(|price| {
+            let others = [price.cached_input, price.cache_write, price.reasoning_output];
+            [price.input, price.output].into_iter().chain(others.into_iter().flatten())
         });
         prices.fold(0.0, f64::max) * tokens as f64 / 1_000_000.0
     }

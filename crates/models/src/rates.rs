@@ -82,24 +82,26 @@ pub(super) struct Bucket {
 
 impl Bucket {
     /// Returns the bucket of a rate, less the requests sent since; `None` for a rate whose whole limit is available, and for
-    /// one that is not believed. A request of the size `size_min` is allowed after `wait_max` at the latest: a wrong header
-    /// costs little, and to a request that comes too early the provider says when it may come.
+    /// one that is not believed. It grows by `per_second_min` at least: a wrong header costs little, and to a request that
+    /// comes too early the provider says when it may come.
     pub(super) fn of(
         rate: Rate,
         sent_since: f64,
-        (size_min, wait_max): (f64, Duration),
+        per_second_min: f64,
         now: Instant,
     ) -> Option<Self> {
         let Rate { limit, remaining, reset } = rate;
         if reset > RESET_MAX {
             return None;
         }
-        let (stated, least) =
-            ((limit - remaining) / reset.as_secs_f64(), size_min / wait_max.as_secs_f64());
+        let stated = (limit - remaining) / reset.as_secs_f64();
         let level = remaining - sent_since;
         // Those that are under way are counted twice if the provider has counted them.
-        let (per_second, level) =
-            if 0.0 < stated && stated < least { (least, level.max(0.0)) } else { (stated, level) };
+        let (per_second, level) = if 0.0 < stated && stated < per_second_min {
+            (per_second_min, level.max(0.0))
+        } else {
+            (stated, level)
+        };
         let bucket = Self { level, limit, per_second, at: now };
         (per_second.is_finite() && per_second > 0.0).then_some(bucket)
     }
@@ -169,19 +171,19 @@ mod tests {
     fn an_allowance_grows_back() {
         let now = Instant::now();
         let rate = Rate { limit: 60.0, remaining: 1.0, reset: Duration::from_secs(59) };
-        let mut bucket = Bucket::of(rate, 0.0, (1.0, Duration::from_secs(60)), now).unwrap();
+        let mut bucket = Bucket::of(rate, 0.0, 1.0 / 60.0, now).unwrap();
         assert_eq!(bucket.wait(1.0, now), Duration::ZERO);
         bucket.take(1.0);
         assert_eq!(bucket.wait(1.0, now), Duration::from_secs(1));
         assert_eq!(bucket.wait(9000.0, now), Duration::from_secs(60), "the whole limit");
         assert_eq!(bucket.wait(1.0, now + Duration::from_secs(1)), Duration::ZERO);
         let full = Rate { remaining: 60.0, ..rate };
-        assert!(Bucket::of(full, 0.0, (1.0, Duration::from_secs(60)), now).is_none());
+        assert!(Bucket::of(full, 0.0, 1.0 / 60.0, now).is_none());
         // An allowance of a day, and a time that is none.
         let day = Rate { remaining: 0.0, reset: Duration::from_secs(86_400), ..rate };
-        let mut bucket = Bucket::of(day, 40.0, (1.0, Duration::from_secs(60)), now).unwrap();
+        let mut bucket = Bucket::of(day, 40.0, 1.0 / 60.0, now).unwrap();
         assert_eq!(bucket.wait(1.0, now), Duration::from_secs(60));
         let month = Rate { reset: Duration::from_secs(30 * 86_400), ..day };
-        assert!(Bucket::of(month, 0.0, (1.0, Duration::from_secs(60)), now).is_none());
+        assert!(Bucket::of(month, 0.0, 1.0 / 60.0, now).is_none());
     }
 }

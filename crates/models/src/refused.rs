@@ -117,13 +117,13 @@ impl RefusedParameters {
             // Of two that exclude each other, the first one stays.
             let excluded = usize::from(message.contains("cannot both"));
             // Messages often name the action instead.
-            let is_meant = |it: &Parameter| {
-                let word = match it {
+            let is_meant = |parameter: &Parameter| {
+                let word = match parameter {
                     Parameter::Stream => "streaming",
                     Parameter::ReasoningEffort => "thinking",
                     _ => return false,
                 };
-                has_word(&message, word) && is_sent(profile.name_of(*it))
+                has_word(&message, word) && is_sent(profile.name_of(*parameter))
             };
             let parameter = named.nth(excluded).or_else(|| parameters.clone().find(is_meant))?;
             (self.parameters.insert(parameter), parameter.as_str())

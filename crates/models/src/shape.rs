@@ -74,7 +74,7 @@ pub(super) fn shape_request(request: &ChatRequest, shape: &Shape<'_>) -> Value {
     }
     let messages = messages
         .iter()
-        .map(|it| wire_message(it, &offered, (system_role, profile.wants_reasoning)))
+        .map(|message| wire_message(message, &offered, system_role, profile.wants_reasoning))
         .collect();
     body.insert("messages".into(), Value::Array(messages));
     if !request.tools.is_empty() {
@@ -148,7 +148,8 @@ pub(super) fn split_instructions(messages: Vec<Message>) -> (Vec<String>, Vec<Me
 fn wire_message(
     message: &Message,
     offered: &OfferedTools<'_>,
-    (system_role, wants_reasoning): (SystemRole, bool),
+    system_role: SystemRole,
+    wants_reasoning: bool,
 ) -> Value {
     let Message { role, content, attachments, tool_calls, tool_call_id, reasoning, .. } = message;
     let mut wire = Map::new();
@@ -307,8 +308,9 @@ mod tests {
             let profile = Profile { system_role, ..Profile::default() };
             let request = ChatRequest { output: None, ..request(json!({})) };
             let body = shaped(&request, "m", &profile, OutputMode::Prompted);
-            let message =
-                |it: &Value| format!("{}: {}", it["role"], it["content"]).replace('"', "");
+            let message = |message: &Value| {
+                format!("{}: {}", message["role"], message["content"]).replace('"', "")
+            };
             body["messages"].as_array().unwrap().iter().map(message).collect::<Vec<_>>()
         };
         assert_eq!(roles(SystemRole::System), ["system: Be brief.", "user: Hi"]);

@@ -2,7 +2,7 @@
 //!
 //! It reads the whole reply itself, also one that arrives as a stream of events, and passes it on as one JSON value.
 //! Everything else becomes a [`ModelError`]. So async-openai neither retries, nor reads without a limit, nor logs a body.
-//! The requests of protocols that async-openai does not have take the same way.
+//! The requests of protocols that async-openai does not have use the same transport.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -87,6 +87,14 @@ pub(super) struct Transport {
     patience: Option<Patience>,
 }
 
+/// A wait for a provider.
+#[derive(Clone, Copy)]
+struct Wait {
+    until: Instant,
+    /// How long it is, for an error.
+    after: Duration,
+}
+
 impl Transport {
     pub(super) fn new(
         base_url: &str,
@@ -104,7 +112,7 @@ impl Transport {
             query: query.map(str::to_owned),
             // Azure's older addresses have a version, and their key there.
             key_header: query
-                .is_some_and(|it| it.split('&').any(|it| it.starts_with("api-version=")))
+                .is_some_and(|query| query.split('&').any(|it| it.starts_with("api-version=")))
                 .then(|| HeaderName::from_static("api-key")),
             headers: HeaderMap::new(),
             protocol: Protocol::Chat,
@@ -128,13 +136,13 @@ impl Transport {
         Self { patience, ..self }
     }
 
-    /// Returns until when to wait for a provider whose last sign of life was at `last`, and how long that is.
-    fn wait_from(&self, last: Instant, limit: (Instant, Duration)) -> (Instant, Duration) {
+    /// Returns the wait for a provider whose last sign of life was at `last`.
+    fn wait_from(&self, last: Instant, limit: Wait) -> Wait {
         match self.patience.and_then(|it| it.end(last)) {
-            Some(end) if end < limit.0 => {
+            Some(until) if until < limit.until => {
                 // A message with nanoseconds is no better one.
-                let ms = end.saturating_duration_since(last).as_millis();
-                (end, Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX)))
+                let ms = until.saturating_duration_since(last).as_millis();
+                Wait { until, after: Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX)) }
             }
             _ => limit,
         }
@@ -212,7 +220,8 @@ impl Transport {
     async fn send(&self, request: reqwest::Request) -> Result<Value, ModelError> {
         let began = Instant::now();
         let deadline = began + self.limits.total;
-        let (until, after) = self.wait_from(began, (deadline, self.limits.total));
+        let limit = Wait { until: deadline, after: self.limits.total };
+        let Wait { until, after } = self.wait_from(began, limit);
         let mut response = match timeout_at(until, self.http.execute(request)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.network_error(&error)),
@@ -264,11 +273,13 @@ impl Transport {
         loop {
             let limit = match incoming.pace() {
                 Pace::Over => break,
-                Pace::Ending => (deadline.min(last + USAGE_WAIT_MAX), USAGE_WAIT_MAX),
-                Pace::Steady if last + idle < deadline => (last + idle, idle),
-                Pace::Steady | Pace::Silent => (deadline, total),
+                Pace::Ending => {
+                    Wait { until: deadline.min(last + USAGE_WAIT_MAX), after: USAGE_WAIT_MAX }
+                }
+                Pace::Steady if last + idle < deadline => Wait { until: last + idle, after: idle },
+                Pace::Steady | Pace::Silent => Wait { until: deadline, after: total },
             };
-            let (until, after) = self.wait_from(last, limit);
+            let Wait { until, after } = self.wait_from(last, limit);
             let chunk = match timeout_at(until, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
                 Ok(Ok(None)) => break,
@@ -309,9 +320,12 @@ impl Transport {
     ) -> Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]>>, ModelError> {
         let last = Instant::now();
         let idle = last + self.limits.idle;
-        let limit =
-            if idle < deadline { (idle, self.limits.idle) } else { (deadline, self.limits.total) };
-        let (until, after) = self.wait_from(last, limit);
+        let limit = if idle < deadline {
+            Wait { until: idle, after: self.limits.idle }
+        } else {
+            Wait { until: deadline, after: self.limits.total }
+        };
+        let Wait { until, after } = self.wait_from(last, limit);
         match timeout_at(until, response.chunk()).await {
             Ok(chunk) => chunk.map_err(|error| self.network_error(&error)),
             Err(_) => Err(ModelError::Timeout { phase: Phase::Body, after }),

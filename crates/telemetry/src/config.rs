@@ -54,8 +54,8 @@ impl Config {
             return Ok(Self::default());
         }
         Ok(Self {
-            traces: Signal::read(("TRACES", "/v1/traces"), &variable)?,
-            metrics: Signal::read(("METRICS", "/v1/metrics"), &variable)?,
+            traces: Signal::read("TRACES", "/v1/traces", &variable)?,
+            metrics: Signal::read("METRICS", "/v1/metrics", &variable)?,
             content: captures_content(variable(CAPTURE_CONTENT))?,
         })
     }
@@ -64,7 +64,8 @@ impl Config {
 impl Signal {
     /// Reads the variables of a signal, which has this path at the address of a collector.
     fn read(
-        (name, path): (&str, &str),
+        name: &str,
+        path: &str,
         variable: &impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, UnsupportedVariable> {
         let either = |suffix: &str| {

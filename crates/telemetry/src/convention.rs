@@ -127,23 +127,25 @@ fn content_attribute(field: &KeyValue) -> Option<KeyValue> {
 /// Writes messages in the form of the conventions; those of an answer say why it ended.
 fn messages(written: &str, finish: Option<&str>) -> Option<String> {
     let messages: Vec<Message> = serde_json::from_str(written).ok()?;
-    let message = |it: Message| {
+    let message = |message: Message| {
         let mut parts = Vec::new();
-        if let Some(reasoning) = it.reasoning {
+        if let Some(reasoning) = message.reasoning {
             parts.push(json!({"type": "reasoning", "content": reasoning}));
         }
-        match it.tool_call_id {
+        match message.tool_call_id {
             Some(id) => {
-                parts.push(json!({"type": "tool_call_response", "id": id, "response": it.content}));
+                parts.push(
+                    json!({"type": "tool_call_response", "id": id, "response": message.content}),
+                );
             }
-            None if it.content.is_empty() => (),
-            None => parts.push(json!({"type": "text", "content": it.content})),
+            None if message.content.is_empty() => (),
+            None => parts.push(json!({"type": "text", "content": message.content})),
         }
-        for file in it.attachments {
+        for file in message.attachments {
             parts.push(json!({"type": "attachment", "name": file.name()}));
         }
-        let is_call = !it.tool_calls.is_empty();
-        for call in it.tool_calls {
+        let is_call = !message.tool_calls.is_empty();
+        for call in message.tool_calls {
             let arguments = serde_json::from_str::<serde_json::Value>(&call.arguments);
             let arguments = arguments.unwrap_or_else(|_| call.arguments.into());
             parts.push(json!({
@@ -153,11 +155,11 @@ fn messages(written: &str, finish: Option<&str>) -> Option<String> {
                 "arguments": arguments,
             }));
         }
-        let mut message = json!({"role": it.role.as_str(), "parts": parts});
+        let mut object = json!({"role": message.role.as_str(), "parts": parts});
         if let Some(finish) = finish {
-            message["finish_reason"] = if is_call { "tool_call" } else { finish }.into();
+            object["finish_reason"] = if is_call { "tool_call" } else { finish }.into();
         }
-        message
+        object
     };
     Some(json!(messages.into_iter().map(message).collect::<Vec<_>>()).to_string())
 }

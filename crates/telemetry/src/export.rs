@@ -1,4 +1,4 @@
-//! The way of a span: counted when it ends, translated and sent in a batch by a thread of the SDK.
+//! The export of a span: counted when it ends, translated and sent in a batch by a thread of the SDK.
 
 use std::{
     sync::{

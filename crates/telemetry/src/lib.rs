@@ -155,8 +155,8 @@ impl Telemetry {
         let address = redact(&first.address).into_owned();
         let (line, counts) = (Line::new()?, Arc::new(Counts::default()));
         let resource = resource(&variable);
-        let traces = traces.map(|it| tracer_provider(it, &resource, (&line, &counts)));
-        let metrics = metrics.map(|it| meter_provider(it, &resource, (&line, &counts)));
+        let traces = traces.map(|it| tracer_provider(it, &resource, &line, &counts));
+        let metrics = metrics.map(|it| meter_provider(it, &resource, &line, &counts));
         Ok(Some(Self {
             traces: traces.transpose()?,
             metrics: metrics.transpose()?,
@@ -176,29 +176,30 @@ impl Telemetry {
         F: Fn(&Metadata<'_>) -> bool + Send + Sync + 'static,
     {
         let sends_content = self.sends_content;
-        let is_sent = move |it: &Metadata<'_>| {
-            if !it.target().starts_with(TARGET_PREFIX) {
-                return own(it);
+        let is_sent = move |metadata: &Metadata<'_>| {
+            if !metadata.target().starts_with(TARGET_PREFIX) {
+                return own(metadata);
             }
             // The texts of errors are at the level debug, because they may quote content.
-            let level = if sends_content && it.is_event() { Level::DEBUG } else { Level::INFO };
-            *it.level() <= level || sends_content && it.target() == CONTENT_TARGET
+            let level =
+                if sends_content && metadata.is_event() { Level::DEBUG } else { Level::INFO };
+            *metadata.level() <= level || sends_content && metadata.target() == CONTENT_TARGET
         };
-        let spans = self.traces.as_ref().map(|it| {
-            let spans = OpenTelemetryLayer::new(it.tracer(SERVICE))
+        let spans = self.traces.as_ref().map(|provider| {
+            let spans = OpenTelemetryLayer::new(provider.tracer(SERVICE))
                 .with_location(false)
                 .with_threads(false)
                 .with_tracked_inactivity(false);
             Layer::<S>::and_then(self.caller.clone(), spans).with_filter(filter_fn(is_sent))
         });
-        let calls = self.metrics.as_ref().map(|it| {
-            let is_call = |it: &Metadata<'_>| {
-                model_operation(it.name()).is_some()
-                    && it.is_span()
-                    && it.target().starts_with(TARGET_PREFIX)
+        let calls = self.metrics.as_ref().map(|provider| {
+            let is_call = |metadata: &Metadata<'_>| {
+                model_operation(metadata.name()).is_some()
+                    && metadata.is_span()
+                    && metadata.target().starts_with(TARGET_PREFIX)
             };
             // A hint of its level would become that of both layers.
-            CallMetrics::new(&it.meter(SERVICE)).with_filter(filter_fn(is_call))
+            CallMetrics::new(&provider.meter(SERVICE)).with_filter(filter_fn(is_call))
         });
         Layer::<S>::and_then(spans, calls)
     }
@@ -248,7 +249,8 @@ fn resource(variable: &impl Fn(&str) -> Option<String>) -> Resource {
 fn tracer_provider(
     signal: Signal,
     resource: &Resource,
-    (line, counts): (&Arc<Line>, &Arc<Counts>),
+    line: &Arc<Line>,
+    counts: &Arc<Counts>,
 ) -> Result<SdkTracerProvider, ExporterBuildError> {
     let exporter = SpanExporter::builder()
         .with_http()
@@ -266,7 +268,8 @@ fn tracer_provider(
 fn meter_provider(
     signal: Signal,
     resource: &Resource,
-    (line, counts): (&Arc<Line>, &Arc<Counts>),
+    line: &Arc<Line>,
+    counts: &Arc<Counts>,
 ) -> Result<SdkMeterProvider, ExporterBuildError> {
     let exporter = MetricExporter::builder()
         .with_http()

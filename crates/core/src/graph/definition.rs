@@ -71,7 +71,7 @@ pub struct NodeSpec {
     pub when: Option<Arc<dyn Condition>>,
     /// The place of the definition in the file.
     pub span: Option<SourceSpan>,
-    /// The channels that a checked file says it reads where every way to it has written them. Those that its contract,
+    /// The channels that a checked file says it reads where every path to it has written them. Those that its contract,
     /// its condition and its route require need not be named again.
     pub relies_on: BTreeSet<ChannelName>,
 }

@@ -105,7 +105,7 @@ impl Trigger {
         }
     }
 
-    /// Returns the error behind it, without the bounds that it used up on its way.
+    /// Returns the error behind it, without the bounds that it used up before.
     pub fn cause(&self) -> Option<&str> {
         match self {
             Self::Start | Self::Then { .. } => None,

@@ -144,9 +144,9 @@ fn targets(edge: &Edge) -> Vec<String> {
         Edge::Route { route, .. } => {
             let targets = route.targets().iter();
             targets
-                .map(|it| match &it.label {
-                    Some(label) => format!("{} ({})", it.to, redact(label)),
-                    None => shown(&it.to),
+                .map(|target| match &target.label {
+                    Some(label) => format!("{} ({})", target.to, redact(label)),
+                    None => shown(&target.to),
                 })
                 .collect()
         }

@@ -113,16 +113,16 @@ pub fn replaceable_questions(
     asked: &[AskedQuestion],
 ) -> Vec<OpenQuestion> {
     let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
-    let failed = |it: &&AskedQuestion| {
-        let record = last.get(&it.task);
+    let failed = |question: &&AskedQuestion| {
+        let record = last.get(&question.task);
         record.is_some_and(|it| matches!(it.outcome, Outcome::Failed { .. }))
-            && matches!(it.outcome, QuestionOutcome::Answered { .. })
+            && matches!(question.outcome, QuestionOutcome::Answered { .. })
     };
-    let replaceable = asked.iter().filter(failed).map(|it| {
-        let is_other = |other: &&AskedQuestion| other.question.key == it.question.key;
+    let replaceable = asked.iter().filter(failed).map(|question| {
+        let is_other = |other: &&AskedQuestion| other.question.key == question.question.key;
         let is_known = asked.iter().filter(is_other).count() > 1
-            || position.people.question_keys.contains(&it.question.key);
-        let AskedQuestion { task, original_task, node, question, .. } = (*it).clone();
+            || position.people.question_keys.contains(&question.question.key);
+        let AskedQuestion { task, original_task, node, question, .. } = (*question).clone();
         let name = name_of(&question.key, original_task, is_known);
         OpenQuestion { task, original_task, node, name, question }
     });

@@ -207,7 +207,7 @@ impl Outcome {
 /// deadline of a question. `records` are those of the step after its position, oldest first.
 pub fn next_due(records: &[TaskRecord]) -> Option<Timestamp> {
     let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
-    let due = last.into_values().filter_map(|it| match &it.outcome {
+    let due = last.into_values().filter_map(|record| match &record.outcome {
         Outcome::Retrying { wake, .. } => Some(*wake),
         Outcome::Asked { question } => question.deadline,
         _ => None,
@@ -228,9 +228,9 @@ pub fn is_followed<'r>(
             *first = record.task.min(*first);
         }
     }
-    move |it| {
-        let first = deciding.as_ref().and_then(|all| all.get(&it.node));
-        first.is_none_or(|task| *task == it.task)
+    move |record| {
+        let first = deciding.as_ref().and_then(|all| all.get(&record.node));
+        first.is_none_or(|task| *task == record.task)
     }
 }
 
@@ -250,7 +250,7 @@ mod tests {
     use super::{Outcome, TaskRecord, is_followed};
 
     #[test]
-    fn the_first_item_that_decides_for_all_is_the_only_one_of_its_node() {
+    fn the_first_item_that_decides_for_all_is_the_only_one() {
         let finished = Outcome::Finished { update: Update::default(), transitions: Vec::new() };
         let caught = |for_all_items| Outcome::Caught {
             failure: Failure::new(ErrorKind::Other, "broken"),

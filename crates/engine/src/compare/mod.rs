@@ -147,7 +147,9 @@ pub(super) fn suggest(compared: Comparison<'_>) -> Vec<Remedy> {
     let mut mapping = Mapping::default();
     for _ in 0..ROUNDS_MAX {
         let found = compare(compared, Some(&mapping));
-        let first = |it: &Difference| it.remedies.first().cloned().filter(|_| it.breaks.is_some());
+        let first = |difference: &Difference| {
+            difference.remedies.first().cloned().filter(|_| difference.breaks.is_some())
+        };
         let wanted: BTreeSet<Remedy> = found.iter().filter_map(first).collect();
         let new: Vec<Remedy> = wanted.into_iter().filter(|it| !flags.contains(it)).collect();
         if new.is_empty() {
@@ -221,7 +223,8 @@ impl KnownNames<'_> {
     /// Checks that a name is one of these, or the prefix of one.
     fn check(&self, name: &str, found: &mut Differences) {
         let Self { whose, kind, names } = self;
-        let below = |it: &&str| it.strip_prefix(name).is_some_and(|it| it.starts_with('.'));
+        let below =
+            |channel: &&str| channel.strip_prefix(name).is_some_and(|it| it.starts_with('.'));
         if names.iter().any(|it| *it == name || below(it)) {
             return;
         }
@@ -275,7 +278,7 @@ fn unwritten_fields(names: Names<'_>, parts: Parts<'_>, found: &mut Differences)
         .0
         .iter()
         .flat_map(|it| &it.remedies)
-        .filter_map(|it| match it {
+        .filter_map(|remedy| match remedy {
             Remedy::MapField(_, new) => new.clone(),
             Remedy::Set(field) => Some(field.clone()),
             _ => None,

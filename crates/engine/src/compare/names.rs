@@ -127,7 +127,7 @@ pub(super) fn map_field(old: &ChannelName, new: Option<ChannelName>) -> Remedy {
 fn elsewhere<'a>(name: &str, added: &[&'a str]) -> Option<&'a str> {
     let mut end = name;
     while let Some((_, rest)) = end.split_once('.') {
-        let ends = |it: &&str| it.strip_suffix(rest).is_some_and(|it| it.ends_with('.'));
+        let ends = |text: &&str| text.strip_suffix(rest).is_some_and(|it| it.ends_with('.'));
         let mut found = added.iter().copied().filter(ends);
         if let (Some(only), None) = (found.next(), found.next()) {
             return Some(only);

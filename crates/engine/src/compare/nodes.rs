@@ -94,8 +94,9 @@ impl<'a> NodeChanges<'a> {
         }
         let before = self.targets(was);
         if before != is.targets {
-            let shown =
-                |it: &[String]| if it.is_empty() { "nowhere".to_owned() } else { it.join(", ") };
+            let shown = |names: &[String]| {
+                if names.is_empty() { "nowhere".to_owned() } else { names.join(", ") }
+            };
             self.found.note(format!(
                 "`{now}` leads to {}, and led to {} before",
                 shown(&is.targets),
@@ -168,7 +169,8 @@ impl<'a> NodeChanges<'a> {
     fn awaits(&mut self, name: &NodeName, was: &NodeOutline, now: &NodeName, is: &NodeOutline) {
         let awaited: BTreeSet<NodeName> = is.awaits.iter().cloned().collect();
         // An old node without a decided new name is most likely this one.
-        let likely = |it: &NodeName| self.names.renamed(it, self.names.compared.old.nodes.get(it)?);
+        let likely =
+            |old: &NodeName| self.names.renamed(old, self.names.compared.old.nodes.get(old)?);
         let before = was.awaits.iter().filter(|it| !self.names.is_dropped(it));
         let before: BTreeSet<NodeName> =
             before.filter_map(|it| self.names.node(it).or_else(|| likely(it))).collect();
@@ -186,13 +188,13 @@ impl<'a> NodeChanges<'a> {
         }
         let begun = format!("it is waiting: {} arrived there", quoted_list(&arrived));
         let is_astray =
-            |it: &&NodeName| self.names.node(it).is_some_and(|it| !awaited.contains(&it));
+            |name: &&NodeName| self.names.node(name).is_some_and(|it| !awaited.contains(&it));
         let astray = arrived.iter().filter(is_astray);
         let midway = self.parts.midway();
         let missing = awaited.iter().filter(|it| !before.contains(*it));
-        let missing = missing.filter(|it| {
-            let has_arrived = midway.arrived.get(now).is_some_and(|all| all.contains(*it));
-            !has_arrived && !self.names.compared.graph.comes_to(&midway, it, now)
+        let missing = missing.filter(|name| {
+            let has_arrived = midway.arrived.get(now).is_some_and(|all| all.contains(*name));
+            !has_arrived && !self.names.compared.graph.comes_to(&midway, name, now)
         });
         let drops: Vec<Remedy> = astray.chain(missing).cloned().map(Remedy::DropNode).collect();
         if drops.is_empty() {
@@ -208,8 +210,8 @@ impl<'a> NodeChanges<'a> {
 fn fits_all(question: &Value, channel: &Channel) -> bool {
     let is_list = channel.reducer().grows_list();
     if let Type::Enum(choices) = Type::of_schema(question) {
-        return choices.into_iter().map(Value::from).all(|it| {
-            let written = if is_list { json!([it]) } else { it };
+        return choices.into_iter().map(Value::from).all(|value| {
+            let written = if is_list { json!([value]) } else { value };
             channel.validate(&written).is_ok()
         });
     }

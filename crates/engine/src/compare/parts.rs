@@ -45,8 +45,9 @@ impl Parts<'_> {
         if position.deferred.contains_key(name) {
             return Some("it is deferred until the other nodes have run".to_owned());
         }
-        let leads_there = |it: &&TaskRecord| {
-            it.outcome
+        let leads_there = |record: &&TaskRecord| {
+            record
+                .outcome
                 .transitions()
                 .iter()
                 .map(Transition::target)
@@ -60,8 +61,9 @@ impl Parts<'_> {
     pub(super) fn arrived_at(&self, name: &NodeName) -> BTreeSet<NodeName> {
         let SavedRun { position, records, .. } = self.names.compared.saved;
         let before = position.joins.get(name).into_iter().flatten();
-        let joins = |it: &&TaskRecord| {
-            it.outcome
+        let joins = |record: &&TaskRecord| {
+            record
+                .outcome
                 .transitions()
                 .iter()
                 .any(|it| matches!(it, Transition::Join(to) if to == name))
@@ -104,8 +106,8 @@ impl Parts<'_> {
 
     /// Returns the node that updated a field in the open step.
     pub(super) fn writer_of(&self, name: &ChannelName) -> Option<&NodeName> {
-        let writes = |it: &&TaskRecord| {
-            it.outcome.update().is_some_and(|it| it.writes.iter().any(|(it, _)| it == name))
+        let writes = |record: &&TaskRecord| {
+            record.outcome.update().is_some_and(|it| it.writes.iter().any(|(it, _)| it == name))
         };
         let mut records = self.names.compared.saved.records.iter();
         records.find(|it| writes(it) && self.is_kept(it)).map(|it| &it.node)

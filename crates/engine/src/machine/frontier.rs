@@ -206,7 +206,7 @@ impl<'a> FrontierBuilder<'a> {
             Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } => {
                 (transitions, Trigger::Then { node: record.node.clone() })
             }
-            // The failure is data, and the map goes its usual way.
+            // The failure is data, and the map takes its usual edge.
             Outcome::Caught { transitions, .. } if record.outcome.is_collected() => {
                 (transitions, Trigger::Then { node: record.node.clone() })
             }
@@ -365,12 +365,13 @@ impl<'a> FrontierBuilder<'a> {
         running: &BTreeSet<NodeIndex>,
         waiting: &[NodeIndex],
     ) -> bool {
-        let name_and_defer = |it: NodeIndex| {
-            let defer = self.policies(it).schedule.defer.as_ref()?;
-            Some((self.graph.name_at(it), defer))
+        let name_and_defer = |node: NodeIndex| {
+            let defer = self.policies(node).schedule.defer.as_ref()?;
+            Some((self.graph.name_at(node), defer))
         };
         let Some((name, defer)) = name_and_defer(node) else { return true };
-        let waits = |it: NodeIndex| it != node && waits_for(name, defer, self.graph.name_at(it));
+        let waits =
+            |other: NodeIndex| other != node && waits_for(name, defer, self.graph.name_at(other));
         let comes_first = |other: NodeIndex| {
             name_and_defer(other).is_some_and(|(other, it)| rank(other, it) > rank(name, defer))
         };
@@ -611,7 +612,7 @@ fn rank(name: &NodeName, defer: &Defer) -> (usize, bool) {
 /// Returns the failure of a run that has nothing left to run while a join still waits.
 fn starvation_failure(graph: &CompiledGraph, position: &IndexedPosition) -> Option<String> {
     let (join, arrived) = position.joins.iter().next().filter(|_| position.frontier.is_empty())?;
-    let has_arrived = |it: &NodeName| graph.index(it).is_some_and(|it| arrived.contains(&it));
+    let has_arrived = |name: &NodeName| graph.index(name).is_some_and(|it| arrived.contains(&it));
     let awaited = graph.awaited_at(*join).iter().filter(|it| !has_arrived(it));
     let missing: Vec<&NodeName> = awaited.collect();
     let name = graph.name_at(*join);

@@ -101,7 +101,8 @@ impl IndexedPosition {
         } = position;
         let caught = caught.into_iter();
         let caught = caught.filter_map(|(it, error)| Some((graph.index(&it)?, error))).collect();
-        let index = |it: &NodeName| graph.index(it).ok_or_else(|| RestoreError::Node(it.clone()));
+        let index =
+            |name: &NodeName| graph.index(name).ok_or_else(|| RestoreError::Node(name.clone()));
         let join = |(to, arrived): (NodeName, BTreeSet<NodeName>)| {
             let arrived: Result<BTreeSet<_>, RestoreError> = arrived.iter().map(index).collect();
             Ok::<_, RestoreError>((index(&to)?, arrived?))
@@ -156,7 +157,7 @@ impl IndexedPosition {
         let join = |(to, arrived): (&NodeIndex, &BTreeSet<NodeIndex>)| {
             (name(*to), arrived.iter().map(|&it| name(it)).collect())
         };
-        let names = |it: &BTreeSet<NodeIndex>| it.iter().map(|&it| name(it)).collect();
+        let names = |nodes: &BTreeSet<NodeIndex>| nodes.iter().map(|&it| name(it)).collect();
         let round = |(join, it): (&NodeIndex, &IndexedRound)| {
             (name(*join), Round { missing: names(&it.missing), tasks: names(&it.tasks) })
         };

@@ -108,9 +108,9 @@ impl PositionMigration<'_> {
                 position.original_tasks.insert(task.index, original);
             }
         }
-        let records = self.records.iter().filter_map(|it| {
-            let task = places.get(&it.task.index).filter(|_| !self.restarts(&it.node))?;
-            self.record(*task, it)
+        let records = self.records.iter().filter_map(|record| {
+            let task = places.get(&record.task.index).filter(|_| !self.restarts(&record.node))?;
+            self.record(*task, record)
         });
         let records = records.collect();
         self.leave_behind(&mut position, &places);
@@ -170,7 +170,7 @@ impl PositionMigration<'_> {
             joins.entry(to.clone()).or_default().extend(arrived);
         }
         let transitions = self.records.iter().flat_map(|it| it.outcome.transitions());
-        let begun = transitions.filter_map(|it| match it {
+        let begun = transitions.filter_map(|transition| match transition {
             Transition::Join(to) => self.new_node(to),
             _ => None,
         });
@@ -265,7 +265,8 @@ impl PositionMigration<'_> {
     fn record(&self, task: TaskId, old: &TaskRecord) -> Option<TaskRecord> {
         let node = self.new_node(&old.node)?;
         // A key that equals the node name follows the rename of the node.
-        let key = |it: &str| if it == old.node.as_str() { node.to_string() } else { it.to_owned() };
+        let key =
+            |part: &str| if part == old.node.as_str() { node.to_string() } else { part.to_owned() };
         let outcome = match &old.outcome {
             Outcome::Finished { update, transitions } => Outcome::Finished {
                 update: self.update(update),
@@ -314,15 +315,15 @@ impl PositionMigration<'_> {
     }
 
     fn transitions(&self, old: &[Transition]) -> Vec<Transition> {
-        let transition = |it: &Transition| match it {
+        let transition = |transition: &Transition| match transition {
             Transition::To(Target::Node(to)) => {
                 Some(Transition::To(Target::Node(self.new_node(to)?)))
             }
             Transition::To(target) => Some(Transition::To(target.clone())),
             Transition::Join(to) => Some(Transition::Join(self.new_node(to)?)),
-            Transition::Dispatch(it) => Some(Transition::Dispatch(Dispatch {
-                node: self.new_node(&it.node)?,
-                ..it.clone()
+            Transition::Dispatch(dispatch) => Some(Transition::Dispatch(Dispatch {
+                node: self.new_node(&dispatch.node)?,
+                ..dispatch.clone()
             })),
         };
         old.iter().filter_map(transition).collect()
@@ -330,9 +331,9 @@ impl PositionMigration<'_> {
 
     fn messages(&self, messages: &[InboxMessage]) -> Vec<InboxMessage> {
         let all = self.position.people.pending_messages.iter().chain(messages);
-        let named = all.filter_map(|it| {
-            let mut posted = it.clone();
-            posted.message.channel = self.new_field(&it.message.channel)?;
+        let named = all.filter_map(|sent| {
+            let mut posted = sent.clone();
+            posted.message.channel = self.new_field(&sent.message.channel)?;
             Some(posted)
         });
         named.collect()
@@ -341,8 +342,9 @@ impl PositionMigration<'_> {
     /// Counts the usage of tasks whose records are dropped, and keeps their question keys, so that no old
     /// answer is used for a question that is asked again.
     fn leave_behind(&self, position: &mut Position, places: &BTreeMap<u32, TaskId>) {
-        let is_left_behind =
-            |it: &&TaskRecord| !places.contains_key(&it.task.index) || self.restarts(&it.node);
+        let is_left_behind = |record: &&TaskRecord| {
+            !places.contains_key(&record.task.index) || self.restarts(&record.node)
+        };
         let mut last: BTreeMap<TaskId, &TaskRecord> = BTreeMap::new();
         for record in self.records.iter().filter(is_left_behind) {
             if let Outcome::Asked { question } = &record.outcome {

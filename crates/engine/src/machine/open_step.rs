@@ -175,7 +175,7 @@ impl OpenStep {
 
     /// Returns the reason of the first task that failed for good.
     pub(super) fn failure(&self) -> Option<String> {
-        self.tasks.iter().find_map(|it| match &it.phase {
+        self.tasks.iter().find_map(|task| match &task.phase {
             Phase::Failed(reason) => Some(reason.clone()),
             _ => None,
         })
@@ -228,7 +228,7 @@ impl OpenStep {
 
     /// Returns the tasks whose deadline has passed without an answer.
     pub(super) fn expired(&self, now: Timestamp) -> Vec<TaskId> {
-        let is_over = |it: &usize| self.tasks[*it].deadline().is_some_and(|it| it <= now);
+        let is_over = |index: &usize| self.tasks[*index].deadline().is_some_and(|it| it <= now);
         (0..self.tasks.len()).filter(is_over).map(|it| self.id(it)).collect()
     }
 

@@ -163,7 +163,7 @@ fn check_open_maps(machine: &Machine, finished: &[FinishedTask]) -> Result<(), R
     let is_open_item =
         |node| unfinished(machine, finished).any(|it| it.node == node && it.is_dispatched());
     let leads_all =
-        |it: &TaskRecord| matches!(it.outcome, Outcome::Caught { for_all_items: true, .. });
+        |record: &TaskRecord| matches!(record.outcome, Outcome::Caught { for_all_items: true, .. });
     let leading = finished.iter().find(|it| leads_all(&it.record) && is_open_item(it.active.node));
     leading.map_or(Ok(()), |it| Err(ReviseError::OpenMap { node: it.record.node.clone() }))
 }

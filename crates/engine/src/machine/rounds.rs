@@ -91,11 +91,11 @@ impl Rounds {
         }
         for (join, round) in &mut before {
             let belongs = |it: &NodeIndex| belongs(graph, *join, *it);
-            let stays_in_round = |it: &NodeIndex| {
+            let stays_in_round = |node: &NodeIndex| {
                 if self.completed.iter().any(|it| it.0 == *join) {
-                    !self.entered.contains(&(*it, *join))
+                    !self.entered.contains(&(*node, *join))
                 } else {
-                    self.is_led_to_only_by(*it, &round.tasks)
+                    self.is_led_to_only_by(*node, &round.tasks)
                 }
             };
             let tasks = active.iter().copied().filter(|it| belongs(it) && stays_in_round(it));

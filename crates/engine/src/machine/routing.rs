@@ -94,7 +94,7 @@ impl Routing<'_> {
         }
         let node = self.graph.name_at(index);
         let may_choose = |target: &Target, by_dispatch: bool| {
-            self.graph.leaving_at(index).any(|it| match it {
+            self.graph.leaving_at(index).any(|edge| match edge {
                 Edge::May { to, is_dispatched, .. } => {
                     *is_dispatched == by_dispatch && to.contains(target)
                 }

@@ -194,8 +194,9 @@ impl RunJournal for InMemoryStorage {
         saved: &SavedRun,
     ) -> Result<(), CheckpointError> {
         self.with(&token.run, |run| {
-            check_fence(run.lease.as_ref(), token.fence)
-                .map_err(|it| it.explain(format!("keep the values of run `{}`", token.run)))?;
+            check_fence(run.lease.as_ref(), token.fence).map_err(|error| {
+                error.explain(format!("keep the values of run `{}`", token.run))
+            })?;
             let last = run.entries.iter().rposition(|it| it.commit.is_some());
             if let Some(last) = last.filter(|_| run.head.step == saved.position.step) {
                 run.kept = (last + 1, saved.values.clone());
@@ -278,8 +279,8 @@ impl RunList for InMemoryStorage {
         if let Some(run) = exact {
             return Ok(run.summary());
         }
-        let begins = |it: &&StoredRun| {
-            id_or_name.len() >= ID_PREFIX_LENGTH_MIN && it.info.id.as_str().starts_with(id_or_name)
+        let begins = |run: &&StoredRun| {
+            id_or_name.len() >= ID_PREFIX_LENGTH_MIN && run.info.id.as_str().starts_with(id_or_name)
         };
         match runs.iter().filter(begins).collect::<Vec<_>>().as_slice() {
             [] => Err(CheckpointError::UnknownRun(id_or_name.to_owned())),

@@ -126,8 +126,8 @@ impl TaskJournal {
         let Self { ctx, run, next } = self;
         let action = || format!("save the nested run of task {} of run `{}`", ctx.task, ctx.run);
         let json = serde_json::to_value(value);
-        let value =
-            json.map_err(|it| CheckpointError::Storage { action: action(), source: it.into() })?;
+        let value = json
+            .map_err(|error| CheckpointError::Storage { action: action(), source: error.into() })?;
         let value = joined(iter::once(value).chain(parts).collect());
         let number = next.load(Ordering::Relaxed);
         let saved = ctx.save_nested(&format!("{run}/{number}"), value).await;
@@ -198,7 +198,7 @@ impl SavedEntry {
     /// Returns the memos in its records that hold entries of nested runs.
     fn nested_memos(&mut self) -> impl Iterator<Item = &mut Value> {
         let of_nested_run = self.records.iter_mut().filter(|it| it.is_of_nested_run());
-        of_nested_run.filter_map(|it| match &mut it.outcome {
+        of_nested_run.filter_map(|record| match &mut record.outcome {
             Outcome::MemoSaved { value, .. } => Some(value),
             _ => None,
         })

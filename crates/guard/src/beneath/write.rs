@@ -130,7 +130,7 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// Fails when it is not there, is no folder, or a link is on the way.
+    /// Fails when it is not there, is no folder, or a folder above it is a link.
     pub fn open_plain(&self, path: &Path) -> Result<Self, BeneathError> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;

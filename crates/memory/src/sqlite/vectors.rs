@@ -47,7 +47,8 @@ pub(super) fn nearest(
 /// Returns entries of a tier that have no vector of a model.
 pub(super) fn missing(
     database: &Connection,
-    (tier, model): (&str, &str),
+    tier: &str,
+    model: &str,
     limit: usize,
 ) -> Result<Vec<Entry>, Fault> {
     let mut found: Vec<Entry> = Vec::new();

@@ -35,7 +35,7 @@ pub(super) async fn connect(url: &str, allows_private: bool) -> Result<Client, F
         let status = attempt.status();
         attempt.error(format!("the answer is a redirect ({status}), which is not followed"))
     });
-    client((&url, &host), allows_private, refused).await
+    client(&url, &host, allows_private, refused).await
 }
 
 fn checked_url(url: &str, allows_private: bool) -> Result<(Url, String), FetchError> {
@@ -63,7 +63,7 @@ async fn exchange(
     host: &str,
 ) -> Result<FetchResponse, FetchError> {
     let invalid = |reason: String| FetchError::Invalid { reason };
-    let client = client((&url, host), request.allows_private, Policy::none()).await?;
+    let client = client(&url, host, request.allows_private, Policy::none()).await?;
     let method = Method::from_bytes(request.method.as_bytes());
     let method = method.map_err(|error| invalid(error.to_string()))?;
     let mut sent = client.request(method, url);
@@ -95,7 +95,8 @@ async fn exchange(
 
 /// Returns a client that connects to the addresses which the host has now.
 async fn client(
-    (url, host): (&Url, &str),
+    url: &Url,
+    host: &str,
     allows_private: bool,
     redirects: Policy,
 ) -> Result<Client, FetchError> {

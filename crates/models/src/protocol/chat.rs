@@ -61,7 +61,7 @@ impl Fold for ChatFold {
 
     fn is_whole(&self) -> bool {
         let first = self.choices.values().next();
-        first.is_some_and(|it| it.fields.get("finish_reason").is_some_and(|it| *it != ""))
+        first.is_some_and(|choice| choice.fields.get("finish_reason").is_some_and(|it| *it != ""))
     }
 
     fn may_be_silent(&self) -> bool {
@@ -176,17 +176,17 @@ impl Choice {
         let id = piece.get("id").and_then(Value::as_str).filter(|it| !it.is_empty());
         let has_name = text_in(&piece, "name").is_some();
         let begins_anew = |it: &Call| begins_another_call(&it.call["function"], &piece);
-        let same = |it: &Call| match (index, id) {
+        let same = |call: &Call| match (index, id) {
             // One server numbers all calls with zero, but each call has another id.
             (Some(index), Some(id)) => {
-                it.index == Some(index)
-                    && (it.call["id"] == id
+                call.index == Some(index)
+                    && (call.call["id"] == id
                         || !has_name
-                        || it.call["id"].is_null() && !begins_anew(it))
+                        || call.call["id"].is_null() && !begins_anew(call))
             }
             // Another one has no ids, either.
-            (Some(index), None) => it.index == Some(index) && !begins_anew(it),
-            (None, Some(id)) => it.call["id"] == id,
+            (Some(index), None) => call.index == Some(index) && !begins_anew(call),
+            (None, Some(id)) => call.call["id"] == id,
             (None, None) => false,
         };
         let at = self.calls.iter().rposition(same);
@@ -247,9 +247,9 @@ fn repeats_call(function: &Value, piece: &Map<String, Value>) -> bool {
 }
 
 fn is_whole_call(function: &Value) -> bool {
-    function.get("arguments").is_some_and(|it| match it {
+    function.get("arguments").is_some_and(|arguments| match arguments {
         Value::String(text) => serde_json::from_str::<Value>(text).is_ok_and(|it| it.is_object()),
-        it => it.is_object(),
+        other => other.is_object(),
     })
 }
 

@@ -18,7 +18,7 @@ impl Protocol {
             Self::Gemini => {
                 let model = gemini::path_of(model);
                 let request =
-                    |it: &String| json!({"model": model, "content": {"parts": [{"text": it}]}});
+                    |text: &String| json!({"model": model, "content": {"parts": [{"text": text}]}});
                 let requests: Vec<Value> = texts.iter().map(request).collect();
                 let path = format!("/{model}:batchEmbedContents");
                 Wire { path, body: json!({"requests": requests}) }
@@ -48,9 +48,9 @@ impl Protocol {
         let vectors = in_order(items).and_then(|items| {
             items.into_iter().map(|it| vector(it.get(values))).collect::<Result<Vec<_>, _>>()
         });
-        let checked = vectors.and_then(|it| match problem_of(&it, texts) {
+        let checked = vectors.and_then(|reply| match problem_of(&reply, texts) {
             Some(problem) => Err(problem),
-            None => Ok(it),
+            None => Ok(reply),
         });
         let mut stated = StatedUsage::default();
         let (usage, cost_usd, model) = match self {
@@ -90,5 +90,5 @@ fn in_order(items: &[Value]) -> Result<Vec<&Value>, String> {
 #[expect(clippy::cast_possible_truncation, reason = "a number that is too large becomes infinite")]
 fn vector(values: Option<&Value>) -> Result<Vec<f32>, String> {
     let numbers = values.and_then(Value::as_array).ok_or("an item has no vector")?;
-    Ok(numbers.iter().map(|it| it.as_f64().map_or(f32::NAN, |it| it as f32)).collect())
+    Ok(numbers.iter().map(|number| number.as_f64().map_or(f32::NAN, |it| it as f32)).collect())
 }

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configured_provider_needs_no_key_unless_it_names_a_variable() {
+    fn a_configured_provider_needs_a_key_if_it_names_a_variable() {
         let mut providers = Providers::default();
         let base_url = Some("https://lab.example/v1".to_owned());
         let keyless = ProviderSettings { base_url, ..ProviderSettings::default() };

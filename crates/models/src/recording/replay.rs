@@ -174,8 +174,9 @@ impl Replay {
             Matcher::Exact { .. } => false,
         };
         // A line with the full name comes before those with the name of a node in several nested runs.
-        names_of(&request.caller)
-            .find_map(|it| self.take(it, &exact).or_else(|| self.take(it, &by_content)))
+        names_of(&request.caller).find_map(|recorded| {
+            self.take(recorded, &exact).or_else(|| self.take(recorded, &by_content))
+        })
     }
 
     /// Returns the first matching entry that has not answered yet, or else the last one, and marks it.

@@ -236,8 +236,8 @@ impl<'a> Reader<'a> {
         codec: &mut Codec,
         after: u64,
     ) -> Result<Vec<JournalEntry>, CheckpointError> {
-        let records = |it: &Self, codec: &mut Codec, row: &Row| {
-            let mut meta = it.meta(codec, row)?;
+        let records = |decoder: &Self, codec: &mut Codec, row: &Row| {
+            let mut meta = decoder.meta(codec, row)?;
             let records = std::mem::take(&mut meta.records);
             Ok((meta, records))
         };

@@ -66,9 +66,9 @@ pub(crate) fn encode<'a>(
         }
         changes = Some(stored);
     }
-    let stored_event = |it: &'a RunEvent| {
-        let (ts, event) = (Cow::Borrowed(it.ts.as_str()), Cow::Borrowed(&it.event));
-        StoredEvent { v: it.v, ts, event }
+    let stored_event = |emitted: &'a RunEvent| {
+        let (ts, event) = (Cow::Borrowed(emitted.ts.as_str()), Cow::Borrowed(&emitted.event));
+        StoredEvent { v: emitted.v, ts, event }
     };
     meta.events = entry.events.iter().map(stored_event).collect();
 

@@ -83,8 +83,8 @@ impl Writer {
         let earlier = Earlier { since, in_doubt: false };
         // Of two runs with one id or name, the second one follows when the first one is saved.
         let mut words = BTreeSet::new();
-        let (together, later): (Vec<_>, Vec<_>) = pending.into_iter().partition(|it| {
-            let RunInfo { id, name, .. } = &it.work.info;
+        let (together, later): (Vec<_>, Vec<_>) = pending.into_iter().partition(|waiting| {
+            let RunInfo { id, name, .. } = &waiting.work.info;
             let is_new = words.insert(id.to_string());
             (name == id.as_str() || words.insert(name.clone())) && is_new
         });

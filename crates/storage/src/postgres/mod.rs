@@ -269,7 +269,7 @@ impl RunList for PostgresStorage {
     ) -> Result<Vec<RunListItem>, CheckpointError> {
         let work = Newest { before: before.cloned(), limit };
         let found = self.transact("list the runs".to_owned(), work).await?;
-        Ok(found.into_iter().map(|it| it.and_then(|it| it.summary())).collect())
+        Ok(found.into_iter().map(|run| run.and_then(|it| it.summary())).collect())
     }
 
     async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {

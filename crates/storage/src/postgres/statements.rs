@@ -123,8 +123,8 @@ impl CachedAppend {
         let next =
             NextEntry::new(&append.token, &stored, &append.entry, &mut server.open_steps()).ok();
         let next = next.filter(|it| it.needed_rows().is_none());
-        let encoded =
-            next.and_then(|it| server.with_codec(|codec| it.encode::<Fault>(None, codec)).ok());
+        let encoded = next
+            .and_then(|entry| server.with_codec(|codec| entry.encode::<Fault>(None, codec)).ok());
         match encoded {
             Some(encoded) => Ok(Self { append, run, stored, encoded }),
             None => Err(Box::new(append)),
@@ -221,8 +221,8 @@ impl Work for CreateAll {
     async fn attempt(&self, session: &Session) -> Result<Self::Output, Fault> {
         let Self { server, creates } = self;
         let (now, taken) = self.look(session).await?;
-        let is_new = |it: &&Create| {
-            !taken.contains(it.info.id.as_str()) && !taken.contains(it.info.name.as_str())
+        let is_new = |create: &&Create| {
+            !taken.contains(create.info.id.as_str()) && !taken.contains(create.info.name.as_str())
         };
         let new = creates.iter().filter(is_new);
         // A separate transaction reports a run that cannot be encoded.
@@ -267,8 +267,8 @@ async fn insert(session: &Session, new: &[NewRun<'_>]) -> Result<BTreeMap<String
     });
     let heads = HeadValues::of(heads)?;
     let rows = RowValues::of(new.iter().map(|it| &it.row))?;
-    let info = |it: &NewRun<'_>| {
-        let Create { info, json, .. } = it.create;
+    let info = |new: &NewRun<'_>| {
+        let Create { info, json, .. } = new.create;
         of_info(info.id.as_str(), &info.name, json).to_vec()
     };
     let fences = new.iter().map(|it| signed(it.lease.fence));

@@ -240,9 +240,9 @@ impl Database {
                 drop(session.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)"));
                 Ok(())
             }
-            done => done.map_err(|it| {
+            done => done.map_err(|error| {
                 let action = format!("make {} smaller", self.path.display());
-                Fault::from(it).explain(&self.path, action)
+                Fault::from(error).explain(&self.path, action)
             }),
         }
     }
@@ -268,7 +268,8 @@ impl Session {
             Ok(made)
         };
         let done = work();
-        let is_failure = |it: &Fault| matches!(it, Fault::Sqlite(error) if is_failed_write(error));
+        let is_failure =
+            |fault: &Fault| matches!(fault, Fault::Sqlite(error) if is_failed_write(error));
         if is_write && done.as_ref().is_err_and(is_failure) {
             *failed = true;
             // The next process that opens the database reads the log; until then, nothing is

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_without_one_of_the_tables_is_refused_and_left_alone() {
+    fn a_database_without_a_table_is_refused_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.db");
         assert_eq!(

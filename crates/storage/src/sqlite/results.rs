@@ -147,8 +147,8 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
         storage.keep(&key(1), &result("one", 1)).await.unwrap();
-        storage.database.with_connection(|it| {
-            it.execute("UPDATE results SET key = ?", [key(2).as_bytes()]).unwrap();
+        storage.database.with_connection(|database| {
+            database.execute("UPDATE results SET key = ?", [key(2).as_bytes()]).unwrap();
         });
         storage.find(&key(2)).await.unwrap_err();
         assert_eq!(storage.find(&key(1)).await.unwrap(), None);

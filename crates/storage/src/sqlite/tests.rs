@@ -49,8 +49,8 @@ async fn a_step_on_a_full_disk_is_saved_later_as_a_whole() {
     let folder = TempDir::new().unwrap();
     let (storage, token) = storage_with_a_run(&folder).await;
     let limit_pages = |pages: u32| {
-        storage.database.with_connection(|it| {
-            it.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).unwrap();
+        storage.database.with_connection(|database| {
+            database.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).unwrap();
         });
     };
     limit_pages(20);
@@ -70,8 +70,8 @@ async fn a_read_keeps_no_head_of_a_failed_write() {
     let folder = TempDir::new().unwrap();
     let (storage, token) = storage_with_a_run(&folder).await;
     storage.append(&token, &commit(1, "x")).await.unwrap();
-    let fails = storage.database.with_connection(|it| {
-        it.execute_batch(
+    let fails = storage.database.with_connection(|database| {
+        database.execute_batch(
             "CREATE TABLE parents (key INTEGER PRIMARY KEY);
              CREATE TABLE children (key REFERENCES parents DEFERRABLE INITIALLY DEFERRED);
              CREATE TRIGGER fails AFTER INSERT ON journal BEGIN INSERT INTO children VALUES (1); END",
@@ -136,8 +136,8 @@ fn run_and_watch<T>(work: impl Future<Output = T>) -> (T, bool) {
         tokio::runtime::Builder::new_current_thread().thread_name(WAITERS).build().unwrap();
     let made = runtime.block_on(work);
     let mut threads = std::fs::read_dir("/proc/self/task").unwrap();
-    let is_waiter = |it: std::io::Result<std::fs::DirEntry>| {
-        let name = std::fs::read_to_string(it.unwrap().path().join("comm"));
+    let is_waiter = |entry: std::io::Result<std::fs::DirEntry>| {
+        let name = std::fs::read_to_string(entry.unwrap().path().join("comm"));
         name.is_ok_and(|it| it.trim() == WAITERS)
     };
     (made, threads.any(is_waiter))
@@ -215,8 +215,8 @@ async fn a_connection_has_the_durable_settings() {
         assert_eq!(pragma("cell_size_check"), "1");
         assert_eq!(pragma("application_id"), u32::from_be_bytes(*b"grun").to_string());
         assert_eq!(pragma("user_version"), "1");
-        let timeout = |it: &Connection| {
-            it.query_row("PRAGMA busy_timeout", [], |row| row.get::<_, u32>(0)).unwrap()
+        let timeout = |database: &Connection| {
+            database.query_row("PRAGMA busy_timeout", [], |row| row.get::<_, u32>(0)).unwrap()
         };
         assert_eq!(storage.as_ref().unwrap().database.with_connection(timeout), 5000);
     }
