@@ -25,8 +25,9 @@ async fn the_team_delivers_the_same_as_from_its_recording() {
     assert_eq!(home.delivered(), recorded.delivered());
     assert_eq!(timeless(report["state"].clone()), timeless(expected["state"].clone()));
     // The model has no list price, unlike those of the file.
-    let tokens =
-        |it: &Value| ["input_tokens", "output_tokens", "calls"].map(|key| it["usage"][key].clone());
+    let tokens = |line: &Value| {
+        ["input_tokens", "output_tokens", "calls"].map(|key| line["usage"][key].clone())
+    };
     assert_eq!(tokens(&report), tokens(&expected), "tokens are counted as the server counts them");
 
     let mut asked: Vec<Value> = server.journal().await.iter().map(shape_of).collect();
@@ -147,8 +148,9 @@ async fn finish_among_faults(run: usize, recorded: &Home, expected: &Value) {
     assert_eq!(timeless(report["state"].clone()), timeless(expected["state"].clone()));
 
     let journal = server.journal().await;
-    let is_answer =
-        |it: &&Value| it["response"]["status"] == 200 && it["response"]["chaosAction"].is_null();
+    let is_answer = |entry: &&Value| {
+        entry["response"]["status"] == 200 && entry["response"]["chaosAction"].is_null()
+    };
     let answers = journal.iter().filter(is_answer).count();
     // QC and TA, which ask at the same time, may both have been in flight when it was killed.
     let repeated_max = if is_killed { 2 } else { 0 };

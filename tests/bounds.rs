@@ -160,8 +160,9 @@ async fn a_drawing_over_a_run_has_the_bound_of_the_run() {
     let saved = storage.load(&info.id).await.unwrap();
     let records = storage.records(&info.id).await.unwrap();
     let drawing = Drawing::of(parsed(GATES).unwrap().definition());
-    let gate =
-        |it: &Drawing| it.nodes.iter().find(|it| it.name.as_str() == "gate").unwrap().max_visits;
+    let gate = |drawing: &Drawing| {
+        drawing.nodes.iter().find(|it| it.name.as_str() == "gate").unwrap().max_visits
+    };
     assert_eq!(gate(&drawing), Some(10));
     let drawing = drawing.with_run(&saved, &records);
     assert_eq!(gate(&drawing), Some(2));

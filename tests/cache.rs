@@ -552,7 +552,7 @@ fn kinds_without_reusable_results_refuse_a_cache() {
 }
 
 #[tokio::test]
-async fn a_tool_of_the_program_with_a_built_in_name_is_judged_as_its_own() {
+async fn a_tool_with_a_built_in_name_is_judged_as_its_own() {
     #[derive(Deserialize, JsonSchema)]
     struct Input {
         path: String,

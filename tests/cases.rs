@@ -64,7 +64,7 @@ fn assert_all_passed(ran: Vec<(String, CaseRun)>) {
 }
 
 #[tokio::test]
-async fn the_workflows_of_this_repository_follow_their_test_cases_which_cover_every_part() {
+async fn test_cases_cover_each_workflow_of_this_repository() {
     for name in WORKFLOWS {
         let suite = load(&format!("graphs/{name}.test.yaml"));
         let ran = run(&suite).await;
@@ -241,10 +241,10 @@ fn missed_by(suite: &Suite, ran: &[(String, CaseRun)]) -> Vec<String> {
     let missed = coverage.missed();
     assert_eq!(parts - taken, missed.len());
     assert_eq!(coverage.percent() == 100, missed.is_empty());
-    let shown = missed.into_iter().map(|it| {
-        let from = it.from.as_ref().map_or("", |it| it.as_str());
-        let (to, label) = (it.to.as_deref().unwrap_or(""), it.label.as_deref().unwrap_or(""));
-        format!("{} {from} {to} {label}", it.kind.as_str()).trim_end().to_owned()
+    let shown = missed.into_iter().map(|part| {
+        let from = part.from.as_ref().map_or("", |it| it.as_str());
+        let (to, label) = (part.to.as_deref().unwrap_or(""), part.label.as_deref().unwrap_or(""));
+        format!("{} {from} {to} {label}", part.kind.as_str()).trim_end().to_owned()
     });
     shown.collect()
 }
@@ -369,7 +369,7 @@ fn stuck_runs_and_unreached_nodes_are_reported() {
 }
 
 #[test]
-fn an_unexpected_failure_that_is_caught_is_reported_and_leaves_nothing_stuck() {
+fn a_caught_unexpected_failure_leaves_nothing_stuck() {
     let explored = explored("tests/cases/explore/hidden.yaml", 10_000);
     let [caught] = explored.caught.as_slice() else { panic!("{explored:?}") };
     assert_eq!(caught.reason, "`share` failed: division by zero");
@@ -399,9 +399,9 @@ fn values_that_it_did_not_try_prove_no_node_unreachable() {
     let names: Vec<&str> = explored.not_yet_reached.iter().map(NodeName::as_str).collect();
     assert_eq!((names, explored.unreached), (vec!["long", "never", "ticket", "twice"], vec![]));
     insta::assert_snapshot!(explored.gaps.join("\n"), @r"
+    every target of the route of `parts`: it does more than compare values with constants
+    every target of the route of `title`: it does more than compare values with constants
     every value of `double` that `double` can compute: the tried values are few of many
-    every way of the route of `parts`: it does more than compare values with constants
-    every way of the route of `title`: it does more than compare values with constants
     ");
 }
 
@@ -413,8 +413,8 @@ fn facts_of_a_run_prove_no_node_unreachable() {
     assert_eq!((names, explored.unreached), (vec!["dear", "late"], vec![]));
     insta::assert_snapshot!(explored.gaps.join("\n"), @r"
     both results of `when` of `check`: it reads facts of the run
+    every target of the route of `write`: it reads facts of the run
     every value of `note` that `caught` can compute: the tried values are few of many
-    every way of the route of `write`: it reads facts of the run
     ");
 }
 
@@ -450,14 +450,14 @@ fn items_that_need_each_other_are_tried_in_their_order() {
 }
 
 #[test]
-fn a_number_with_a_range_has_a_value_although_no_condition_names_one() {
+fn a_number_with_a_range_has_a_value_without_a_condition() {
     let explored = explored("tests/cases/explore/range.yaml", 10_000);
     let found = (explored.stuck, explored.unreached, explored.gaps);
     assert_eq!(found, (vec![], vec![], vec![]));
 }
 
 #[test]
-fn of_too_many_inputs_the_tried_ones_are_spread_and_prove_nothing_unreachable() {
+fn of_too_many_inputs_the_tried_ones_are_spread() {
     let explored = explored("tests/cases/explore/many_inputs.yaml", 10_000);
     assert_eq!(
         explored.gaps,

@@ -371,12 +371,12 @@ fn joins_that_may_wait_forever_are_found_with_a_path() {
     let (workflow, _) = load(Path::new("tests/compile/joins.yaml"), &registry()).unwrap();
     let graph = workflow.into_graph(&factory(Services::offline(), registry()));
     let diagnostics = compile(graph).map_or_else(|it| it, |_| panic!("nothing was found"));
-    let shown = diagnostics.in_order().into_iter().map(|it| {
-        let label = |it: &graphrun::diagnostic::Label| {
-            format!("\n  line {}: {}", it.span.line_and_column().0, it.text)
+    let shown = diagnostics.in_order().into_iter().map(|diagnostic| {
+        let label = |label: &graphrun::diagnostic::Label| {
+            format!("\n  line {}: {}", label.span.line_and_column().0, label.text)
         };
-        let labels: String = it.labels.iter().map(label).collect();
-        format!("{}: {}{labels}", it.code, it.message)
+        let labels: String = diagnostic.labels.iter().map(label).collect();
+        format!("{}: {}{labels}", diagnostic.code, diagnostic.message)
     });
     insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r"
     GR036: `a` and `e` write `count` in the same step

@@ -106,7 +106,7 @@ fn every_key_of_the_format_is_in_a_right_workflow() {
     let mut texts: Vec<String> =
         corpus().iter().map(|it| fs::read_to_string(it).unwrap()).collect();
     let pages = fs::read_dir("docs").unwrap().map(|it| it.unwrap().path());
-    for page in pages.filter(|it| it.extension().is_some_and(|it| it == "md")) {
+    for page in pages.filter(|path| path.extension().is_some_and(|it| it == "md")) {
         let text = fs::read_to_string(page).unwrap();
         let blocks = text.split("```yaml\n").skip(1).filter_map(|it| it.split("```").next());
         texts.extend(blocks.map(str::to_owned));

@@ -160,7 +160,7 @@ impl Outcome {
             .as_array()
             .unwrap()
             .iter()
-            .map(|it| json!([it["step"], it["node"], it["attempt"], it["outcome"]]));
+            .map(|line| json!([line["step"], line["node"], line["attempt"], line["outcome"]]));
         let saved = home.storage().unwrap().load(&run()).await.unwrap();
         Self {
             trace: trace.collect(),
@@ -221,7 +221,7 @@ async fn kill_once(recording: &str, moment: Moment, usual: &Usual) -> Option<Kil
     let is_finished = |key: &str| {
         finished
             .iter()
-            .any(|it| key.strip_prefix(it.as_str()).is_some_and(|it| it.starts_with('/')))
+            .any(|name| key.strip_prefix(name.as_str()).is_some_and(|it| it.starts_with('/')))
     };
     let left = usual.asked.iter().filter(|key| !is_finished(key));
     assert_eq!(

@@ -79,7 +79,7 @@ fn started(actions: Vec<Action>) -> Vec<Task> {
 }
 
 fn committed(actions: &[Action]) -> Option<Checkpoint> {
-    actions.iter().find_map(|it| match it {
+    actions.iter().find_map(|action| match action {
         Action::Commit(commit) => Some(Checkpoint {
             position: commit.position.clone(),
             state: graph(NOTES).schema().empty(),

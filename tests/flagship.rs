@@ -118,7 +118,7 @@ async fn the_architect_starts_a_design_without_the_old_best() {
     let ran = run("architect").await;
     ran.assert_done();
     assert_eq!(ran.trace(), "ba qc+ta sse unit_tests tl qa architect sse unit_tests tl qa publish");
-    let escalated = ran.events.iter().find_map(|it| match &it.event {
+    let escalated = ran.events.iter().find_map(|event| match &event.event {
         Event::TaskEmitted { name, message, .. } => Some((name.as_str(), message.as_str())),
         _ => None,
     });

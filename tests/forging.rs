@@ -67,7 +67,7 @@ impl Runner {
                 ran.await.unwrap_or_else(|error| panic!("{name}: {error}"))
             }
             Self::Node => {
-                let ran = run_node((sandbox, &[]), &project, &settings, limits, &cancel).await;
+                let ran = run_node(sandbox, &[], &project, &settings, limits, &cancel).await;
                 ran.unwrap_or_else(|error| panic!("{name}: {error}"))
             }
         }
@@ -136,8 +136,9 @@ fn with_failing_test(path: &str, mut program: Program) -> Program {
             }
         }
         _ => {
-            let has_own =
-                |it: &SourceFile| it.path == "test_a.py" || it.content.contains("def test_a(");
+            let has_own = |file: &SourceFile| {
+                file.path == "test_a.py" || file.content.contains("def test_a(")
+            };
             if !files.iter().any(has_own) {
                 files.push(file("test_a.py", "def test_a():\n    assert False\n"));
             }

@@ -38,7 +38,11 @@ fn all_pairs_of_very_many_nodes_are_checked() {
         let file = Arc::new(SourceFile { name: "crowded.yaml".into(), text });
         let (workflow, _) = parse(file, Path::new("no/such/folder"), &registry).unwrap();
         let diagnostics = compile(workflow.into_graph(&factory)).map(|_| ());
-        (name, diagnostics.map_err(|it| it.in_order().iter().map(|it| it.code).collect::<Vec<_>>()))
+        (
+            name,
+            diagnostics
+                .map_err(|found| found.in_order().iter().map(|it| it.code).collect::<Vec<_>>()),
+        )
     });
     let found: Vec<(String, Result<(), Vec<&str>>)> = found.collect();
     // Each of the nodes that write has the other one beside it.
@@ -189,9 +193,9 @@ fn case_files() -> impl Strategy<Value = String> {
     });
     let entries = prop::collection::btree_map(key, value, 0..6);
     (entries.clone(), prop::collection::vec(entries, 0..3)).prop_map(|(top, cases)| {
-        let lines = |it: std::collections::BTreeMap<&str, String>, indent: &str| -> String {
+        let lines = |keys: std::collections::BTreeMap<&str, String>, indent: &str| -> String {
             let line = |(key, value): (&str, String)| format!("{indent}{key}: {value}\n");
-            it.into_iter().map(line).collect::<Vec<_>>().concat()
+            keys.into_iter().map(line).collect::<Vec<_>>().concat()
         };
         let case = |it| format!("  - about: case\n{}", lines(it, "    "));
         let cases: String = cases.into_iter().map(case).collect();

@@ -65,9 +65,9 @@ impl Kind for Echo {
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
         let parts = reader.parts()?;
         let text = parts.require(reader.report(), "text", "write `text: brief`");
-        let text = text.and_then(|it| {
-            let text = reader.expression(it)?;
-            reader.expect_type(it, text.ty(), &Type::String, "the text of an `echo`");
+        let text = text.and_then(|yaml| {
+            let text = reader.expression(yaml)?;
+            reader.expect_type(yaml, text.ty(), &Type::String, "the text of an `echo`");
             Some(text)
         });
         let writes = reader.require("writes", "name the field that receives the text");

@@ -102,7 +102,7 @@ fn values_without_a_meaning_become_the_default_or_null() {
 }
 
 #[test]
-fn values_without_a_meaning_or_a_default_are_refused_with_their_places() {
+fn values_without_a_meaning_are_refused_with_their_places() {
     let mut answer = exact();
     answer["verdict"] = json!("perhaps");
     answer["sure"] = json!("yes, it is");

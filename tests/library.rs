@@ -342,7 +342,7 @@ async fn a_dispatch_may_have_a_timeout_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_used_up_bound_names_the_error_behind_the_handler_that_led_back() {
+async fn a_used_up_bound_names_the_error_behind_its_handler() {
     async fn breaks(ctx: NodeContext) -> Result<(), NodeError> {
         Err(NodeError::permanent(format!("broken {}", ctx.visit())))
     }

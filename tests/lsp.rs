@@ -344,7 +344,7 @@ fn positions_are_counted_in_utf_16_units() {
 fn diagnostics_are_those_of_validate() {
     let mut files: Vec<PathBuf> =
         fs::read_dir("tests/workflow/wrong").unwrap().map(|it| it.unwrap().path()).collect();
-    files.retain(|it| it.extension().is_some_and(|it| it == "yaml"));
+    files.retain(|path| path.extension().is_some_and(|it| it == "yaml"));
     files.sort();
     assert!(files.len() > 40, "only {} files", files.len());
     // The examples of the codes include diagnostics that need a compiled graph.
@@ -366,10 +366,10 @@ fn diagnostics_are_those_of_validate() {
         let mut found: Vec<(String, u64)> = editor
             .diagnostics(&uri)
             .iter()
-            .map(|it| {
+            .map(|diagnostic| {
                 (
-                    it["code"].as_str().unwrap().to_owned(),
-                    1 + it["range"]["start"]["line"].as_u64().unwrap(),
+                    diagnostic["code"].as_str().unwrap().to_owned(),
+                    1 + diagnostic["range"]["start"]["line"].as_u64().unwrap(),
                 )
             })
             .collect();
@@ -377,7 +377,12 @@ fn diagnostics_are_those_of_validate() {
         let mut expected: Vec<(String, u64)> = all
             .iter()
             .filter(of_file)
-            .map(|it| (it["code"].as_str().unwrap().to_owned(), it["line"].as_u64().unwrap_or(1)))
+            .map(|diagnostic| {
+                (
+                    diagnostic["code"].as_str().unwrap().to_owned(),
+                    diagnostic["line"].as_u64().unwrap_or(1),
+                )
+            })
             .collect();
         found.sort();
         expected.sort();
@@ -710,7 +715,7 @@ fn symbols_are_the_names_that_a_workflow_declares() {
     let nodes = sections[3]["children"].as_array().unwrap();
     let shown: Vec<String> = nodes
         .iter()
-        .map(|it| format!("{}: {}", it["name"], it["detail"]).replace('"', ""))
+        .map(|item| format!("{}: {}", item["name"], item["detail"]).replace('"', ""))
         .collect();
     assert_eq!(shown, ["write: agent writer", "count: set", "judge: set"]);
     let (whole, name) = (&nodes[0]["range"], &nodes[0]["selectionRange"]);

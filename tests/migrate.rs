@@ -332,8 +332,13 @@ async fn migration_keeps_questions_with_name_and_deadline() {
     let before = place.storage.load(&place.run).await.unwrap();
     let asked = |journal: &[graphrun::checkpoint::JournalEntry]| {
         let asked = asked_questions(journal).into_iter();
-        let told = |it: graphrun::checkpoint::AskedQuestion| {
-            (it.full_name(), it.hash, it.outcome == QuestionOutcome::Open, it.question.deadline)
+        let told = |asked: graphrun::checkpoint::AskedQuestion| {
+            (
+                asked.full_name(),
+                asked.hash,
+                asked.outcome == QuestionOutcome::Open,
+                asked.question.deadline,
+            )
         };
         asked.map(told).collect::<Vec<_>>()
     };
@@ -567,8 +572,8 @@ async fn new_fields_and_changed_reducers_need_a_decision() {
     let old = old.edge(START, "first").edge("first", "last");
     place.start(&place.engine(old).with_breakpoints(pauses)).await;
     let graph = || {
-        let reads = node_fn(|it: Audience, _| async move {
-            Ok::<_, NodeError>(Noted { notes: vec![it.audience] })
+        let reads = node_fn(|input: Audience, _| async move {
+            Ok::<_, NodeError>(Noted { notes: vec![input.audience] })
         });
         let graph = GraphBuilder::new::<Needs>("board").node("first", note()).node("last", reads);
         graph.input("audience").edge(START, "first").edge("first", "last")

@@ -199,9 +199,9 @@ fn seeded(folder: &Path, mutant: &Mutant) -> Result<(Diagnostics, usize), String
 
 /// Whether a mistake is among the diagnostics, on its line.
 fn is_among(found: &Diagnostics, mutant: &Mutant, line: usize) -> bool {
-    let is_it = |it: &&Diagnostic| {
-        it.code == mutant.code
-            && it.labels.first().is_some_and(|label| {
+    let is_it = |diagnostic: &&Diagnostic| {
+        diagnostic.code == mutant.code
+            && diagnostic.labels.first().is_some_and(|label| {
                 label.span.line_and_column().0 == line
                     && label.span.file.name.ends_with(&mutant.file)
             })
@@ -215,8 +215,9 @@ fn missed(folder: &Path, mutant: &Mutant) -> Result<(), String> {
     if !is_among(&found, mutant, line) {
         return Err(format!("no {} on line {line}, but:\n{found}", mutant.code));
     }
-    let is_blamed =
-        |it: &&Diagnostic| it.code != mutant.code && !mutant.also.contains(&it.code.to_owned());
+    let is_blamed = |diagnostic: &&Diagnostic| {
+        diagnostic.code != mutant.code && !mutant.also.contains(&diagnostic.code.to_owned())
+    };
     if found.in_order().into_iter().any(|it| is_blamed(&it)) {
         return Err(format!("{} and {:?} would be enough:\n{found}", mutant.code, mutant.also));
     }
@@ -271,8 +272,9 @@ fn a_mistake_in_a_name_hides_no_mistake_elsewhere() {
         let (all, path) = (mutants(&folder), place.path().join("workflow.yaml"));
         let right = fs::read_to_string(&path).unwrap();
         let of = |kinds: &[&str]| {
-            let is_of =
-                |it: &&Mutant| kinds.contains(&it.kind.as_str()) && it.file == "workflow.yaml";
+            let is_of = |mutant: &&Mutant| {
+                kinds.contains(&mutant.kind.as_str()) && mutant.file == "workflow.yaml"
+            };
             all.iter().filter(is_of).collect::<Vec<_>>()
         };
         for first in of(&names) {

@@ -181,11 +181,11 @@ async fn an_answer_belongs_to_the_entry_that_asked() {
     place.answer(&[("go@2.1", json!(true))]).await.unwrap();
     let journal = place.storage.journal(&place.run).await.unwrap();
     let asked_in = |index: u32| {
-        let asks = |it: &&graphrun::checkpoint::JournalEntry| {
-            let is_it = |it: &graphrun::checkpoint::TaskRecord| {
-                it.task.index == index && matches!(it.outcome, Outcome::Asked { .. })
+        let asks = |logged: &&graphrun::checkpoint::JournalEntry| {
+            let is_it = |record: &graphrun::checkpoint::TaskRecord| {
+                record.task.index == index && matches!(record.outcome, Outcome::Asked { .. })
             };
-            it.entry.records.iter().any(is_it)
+            logged.entry.records.iter().any(is_it)
         };
         journal.iter().find(asks).unwrap().hash
     };
@@ -429,7 +429,7 @@ async fn a_running_workflow_processes_messages_between_steps() {
     let events = place.storage.events(&place.run, 0).await.unwrap();
     let said: Vec<bool> = events
         .iter()
-        .filter_map(|it| match &it.event {
+        .filter_map(|event| match &event.event {
             Event::MessageReceived { to, by, problem } => {
                 assert_eq!((to.as_str(), by.as_deref()), ("notes", Some("ann")));
                 Some(problem.is_none())

@@ -275,6 +275,6 @@ fn the_engine_agrees_with_a_naive_interpreter() {
         "failed turns",
     ];
     let rare: Vec<&str> =
-        all.into_iter().filter(|it| counts.get(it).is_none_or(|it| *it < 2)).collect();
+        all.into_iter().filter(|task| counts.get(task).is_none_or(|it| *it < 2)).collect();
     assert!(tried < SEEDS || rare.is_empty(), "too few graphs have {rare:?}: {counts:?}");
 }

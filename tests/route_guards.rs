@@ -147,7 +147,7 @@ impl Choices {
 }
 
 #[tokio::test]
-async fn a_workflow_that_loads_computes_no_value_that_is_absent_or_out_of_range() {
+async fn a_loaded_workflow_computes_no_absent_or_invalid_value() {
     let inputs = [
         json!({"a": 0, "b": 0, "top": {"n": 0}, "xs": [], "m": {}, "gaps": {}}),
         json!({"a": 6, "b": 6, "top": {"n": 6}, "xs": [3], "m": {"k": 6}, "gaps": {"k": null}}),

@@ -375,7 +375,7 @@ fn a_failed_task_stops_the_run_after_its_siblings() {
         Machine::restore(graph, settings, run_id(), checkpoint, hand.records).unwrap();
     let again: Vec<&NodeName> = actions
         .iter()
-        .map(|it| match it {
+        .map(|action| match action {
             Action::Run(task) => &task.node,
             other => panic!("{other:?}"),
         })

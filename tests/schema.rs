@@ -31,8 +31,8 @@ fn workflows() -> Vec<PathBuf> {
         .iter()
         .flat_map(|it| fs::read_dir(it).unwrap())
         .map(|it| it.unwrap().path())
-        .filter(|it| it.extension().is_some_and(|it| it == "yaml"))
-        .filter(|it| !it.ends_with("wrong.yaml") && !it.to_str().unwrap().contains(".test."))
+        .filter(|path| path.extension().is_some_and(|it| it == "yaml"))
+        .filter(|path| !path.ends_with("wrong.yaml") && !path.to_str().unwrap().contains(".test."))
         // The parser of this test refuses its closing brackets, which graphrun indents for the parser.
         .filter(|it| !it.ends_with("brackets.yaml"))
         .collect();
@@ -56,7 +56,7 @@ fn to_json(yaml: &Yaml<'_>) -> Value {
         Yaml::Value(Scalar::String(it)) => json!(it),
         Yaml::Sequence(items) => items.iter().map(to_json).collect(),
         Yaml::Mapping(entries) => {
-            let key = |it: &Yaml<'_>| match to_json(it) {
+            let key = |yaml: &Yaml<'_>| match to_json(yaml) {
                 Value::String(text) => text,
                 other => other.to_string(),
             };
@@ -110,8 +110,8 @@ fn a_misspelt_key_is_refused_at_its_section() {
             let value = section.shift_remove(&key.clone()).unwrap();
             section.insert(misspelt.clone(), value);
             let mut errors = validator.iter_errors(&wrong);
-            let blamed = errors.any(|it| {
-                it.instance_path().as_str() == place && it.to_string().contains(&misspelt)
+            let blamed = errors.any(|error| {
+                error.instance_path().as_str() == place && error.to_string().contains(&misspelt)
             });
             assert!(blamed, "{}: {misspelt} at {place} is taken", path.display());
             tried.insert(pointer);
@@ -342,7 +342,7 @@ fn events() -> Vec<Event> {
             }),
         },
     ];
-    let reported = reports.into_iter().map(|it| {
+    let reported = reports.into_iter().map(|report| {
         let (Report::ModelCall { .. }
         | Report::ToolCall { .. }
         | Report::Warning { .. }
@@ -350,8 +350,8 @@ fn events() -> Vec<Event> {
         | Report::CacheHit { .. }
         | Report::Artifact { .. }
         | Report::Custom { .. }
-        | Report::Nested { .. }) = it;
-        Event::TaskReported { task, node: node.clone(), report: it }
+        | Report::Nested { .. }) = report;
+        Event::TaskReported { task, node: node.clone(), report }
     });
     let mut events: Vec<Event> = reported.collect();
     let node = || node.clone();

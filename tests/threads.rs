@@ -42,7 +42,7 @@ fn engine(graph: GraphBuilder) -> Engine {
 }
 
 #[tokio::test]
-async fn a_turn_begins_its_limits_and_visits_anew_and_keeps_the_totals() {
+async fn a_turn_begins_its_limits_anew_and_keeps_the_totals() {
     let limits = Limits { steps: 1, ..Limits::default() };
     let engine = engine(chat().max_visits("keep", 1, FAIL).limits(limits));
     for (turn, text) in (1..).zip(["one", "two", "three"]) {
@@ -381,7 +381,7 @@ async fn a_thread_is_forked_at_the_end_of_a_turn() {
     let storage: Arc<dyn Checkpointer> = Arc::new(InMemoryStorage::default());
     let engine = engine(chat()).with_storage(Arc::clone(&storage));
     let ends = join_all(
-        ["one", "two"].map(|it| async { engine.turn("t", &say(it)).queued().await.unwrap() }),
+        ["one", "two"].map(|text| async { engine.turn("t", &say(text)).queued().await.unwrap() }),
     );
     let first = ends.await.remove(0);
     let from = ForkSource { run: first.run.clone(), name: "t".into(), step: first.position.step };

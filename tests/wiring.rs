@@ -107,9 +107,9 @@ impl Route for ByDice {
     fn decide(&self, _: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         if self.is_exact {
             let (to, is_dispatched) = &self.choices[throw(&self.dice, self.choices.len())];
-            let transitions = to.iter().flat_map(|it| match is_dispatched {
-                true => items(&self.dice, it, 1),
-                false => vec![Transition::To(it.clone())],
+            let transitions = to.iter().flat_map(|target| match is_dispatched {
+                true => items(&self.dice, target, 1),
+                false => vec![Transition::To(target.clone())],
             });
             return Ok(transitions.collect());
         }
@@ -131,10 +131,10 @@ impl Route for ByDice {
 
 /// Some of these targets by their names, or also by items.
 fn some(dice: &Dice, ways: &[&Target], may_dispatch: bool) -> Vec<Transition> {
-    let taken = ways.iter().flat_map(|&it| match throw(dice, 3) {
+    let taken = ways.iter().flat_map(|&target| match throw(dice, 3) {
         0 => Vec::new(),
-        1 if may_dispatch && it.node().is_some() => items(dice, it, 0),
-        _ => vec![Transition::To(it.clone())],
+        1 if may_dispatch && target.node().is_some() => items(dice, target, 0),
+        _ => vec![Transition::To(target.clone())],
     });
     taken.collect()
 }
@@ -267,8 +267,8 @@ fn fields(set: u8) -> Vec<ChannelName> {
 
 impl Recipe {
     fn graph(&self, dice: &Arc<Dice>) -> UncheckedGraph {
-        let channel = |it: &&str| {
-            Channel::new(ChannelName::parse(it).unwrap(), json!({}), Reducer::Replace).unwrap()
+        let channel = |name: &&str| {
+            Channel::new(ChannelName::parse(name).unwrap(), json!({}), Reducer::Replace).unwrap()
         };
         let list = json!({"type": "array", "items": {}});
         let failed = Channel::new(ChannelName::parse(FAILED).unwrap(), list, Reducer::Append);
@@ -337,9 +337,9 @@ impl Recipe {
 
     fn edges(&self, at: usize, node: &NodeRecipe, dice: &Arc<Dice>) -> Vec<Edge> {
         let more = &node.more;
-        let to = |it: &u8| match node.bound {
-            Some(_) => self.target(*it),
-            None => self.later(at, *it),
+        let to = |number: &u8| match node.bound {
+            Some(_) => self.target(*number),
+            None => self.later(at, *number),
         };
         let mut choices: Vec<Vec<Target>> =
             node.to.iter().map(|it| it.iter().map(to).collect()).collect();
@@ -353,9 +353,9 @@ impl Recipe {
             to.sort();
             to.dedup();
         }
-        let takes_item = |it: &Target| {
+        let takes_item = |target: &Target| {
             let taking =
-                |at: &usize| self.nodes[*at].more.takes_item && it.node() == Some(&name(*at));
+                |at: &usize| self.nodes[*at].more.takes_item && target.node() == Some(&name(*at));
             (0..self.nodes.len()).any(|at| taking(&at))
         };
         let is_dispatched = |at: usize, to: &[Target]| {
@@ -439,13 +439,10 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Option<String> {
         match action {
             Action::Run(task) => {
                 let node = &graph.node(&task.node).unwrap().node;
-                let unwritten = node
-                    .describe()
-                    .contract
-                    .reads
-                    .unwrap()
-                    .into_iter()
-                    .find(|it| task.state.iter().all(|(name, _)| name != it.channel.as_str()));
+                let unwritten =
+                    node.describe().contract.reads.unwrap().into_iter().find(|change| {
+                        task.state.iter().all(|(name, _)| name != change.channel.as_str())
+                    });
                 if let Some(read) = unwritten {
                     return Some(format!("`{}` reads `{}`", task.node, read.channel));
                 }
@@ -541,7 +538,7 @@ fn is_unchecked(graph: &CompiledGraph) -> bool {
 /// Whether code chooses among targets without a declaration of which it takes together. Such code counts as one that
 /// lets no join wait forever.
 fn guesses(graph: &CompiledGraph) -> bool {
-    graph.definition().edges.iter().any(|it| match it {
+    graph.definition().edges.iter().any(|edge| match edge {
         Edge::Route { route, .. } => route.choices().is_none(),
         Edge::May { .. } => true,
         Edge::Then { .. } | Edge::Join { .. } => false,

@@ -34,7 +34,7 @@ fn cases(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new("tests/workflow").join(folder);
     let files = fs::read_dir(&folder).unwrap().map(|it| it.unwrap().path());
     let mut cases: Vec<PathBuf> =
-        files.filter(|it| it.extension().is_some_and(|it| it == "yaml")).collect();
+        files.filter(|path| path.extension().is_some_and(|it| it == "yaml")).collect();
     cases.sort();
     cases
 }
@@ -189,9 +189,9 @@ fn an_unreached_case_is_shown_with_the_cases_that_cover_it() {
     let shown: Vec<String> = diagnostics
         .in_order()
         .iter()
-        .map(|it| {
-            let labels = it.labels.iter().map(|it| (it.span.line_and_column().0, &it.text));
-            format!("{:?}: {:?}", it.severity, labels.collect::<Vec<_>>())
+        .map(|diagnostic| {
+            let labels = diagnostic.labels.iter().map(|it| (it.span.line_and_column().0, &it.text));
+            format!("{:?}: {:?}", diagnostic.severity, labels.collect::<Vec<_>>())
         })
         .collect();
     insta::assert_snapshot!(shown.join("\n"), @r#"
@@ -211,7 +211,7 @@ fn every_code_of_loading_has_a_file_that_shows_it() {
     ];
     let shown: Vec<&'static str> = cases("wrong")
         .iter()
-        .flat_map(|it| diagnostics(it).in_order().iter().map(|it| it.code).collect::<Vec<_>>())
+        .flat_map(|text| diagnostics(text).in_order().iter().map(|it| it.code).collect::<Vec<_>>())
         .collect();
     // Codes of cases are shown in tests/cases/wrong.
     let elsewhere = |it: &&str| compiled.contains(it) || it.starts_with("GR08");
@@ -227,10 +227,11 @@ fn every_code_of_loading_has_a_file_that_shows_it() {
 fn the_path_that_leaves_a_field_unwritten_is_marked() {
     let marked = |file: &str| {
         let diagnostics = diagnostics(&Path::new("tests/workflow/wrong").join(file));
-        let marked = diagnostics.in_order().into_iter().filter(|it| it.code == "GR130").map(|it| {
-            let line = |at: usize| it.labels[at].span.line_and_column().0;
-            format!("line {}: see line {}: {}", line(0), line(1), it.labels[1].text)
-        });
+        let marked =
+            diagnostics.in_order().into_iter().filter(|it| it.code == "GR130").map(|diagnostic| {
+                let line = |at: usize| diagnostic.labels[at].span.line_and_column().0;
+                format!("line {}: see line {}: {}", line(0), line(1), diagnostic.labels[1].text)
+            });
         marked.collect::<Vec<String>>().join("\n")
     };
     insta::assert_snapshot!(marked("unwritten_on_some_way.yaml"), @r"
@@ -440,7 +441,7 @@ fn the_reference_describes_every_key() {
     assert!(keys.len() > 60, "only {}", keys.len());
     // Every second part stands in backticks, be it a word or an example.
     let code = pages.split('`').skip(1).step_by(2);
-    let told: BTreeSet<&str> = code.flat_map(|it| it.split(|it| !is_word(it))).collect();
+    let told: BTreeSet<&str> = code.flat_map(|text| text.split(|it| !is_word(it))).collect();
     let missing: Vec<&&str> = keys.iter().filter(|it| !told.contains(**it)).collect();
     assert!(missing.is_empty(), "nothing is said of {missing:?}");
     for key in graphrun::graph::ErrorKind::ALL {

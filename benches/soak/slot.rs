@@ -85,7 +85,7 @@ fn see_through(soak: &Soak, run: &str, random: &mut StdRng) {
         assert!(life <= LIVES_MAX, "{run} never comes to its end");
         let fate = if life <= DISTURBED_MAX { Fate::random(random) } else { Fate::None };
         let arguments = if is_there { &resume[..] } else { &execute[..] };
-        let (status, said) = live(soak, arguments, (run, fate), random);
+        let (status, said) = live(soak, arguments, run, fate, random);
         soak.seen.lock().unwrap().lives += 1;
         match (status.code(), status.signal()) {
             (Some(0), _) => break,
@@ -123,7 +123,8 @@ fn see_through(soak: &Soak, run: &str, random: &mut StdRng) {
 fn live(
     soak: &Soak,
     arguments: &[&str],
-    (run, fate): (&str, Fate),
+    run: &str,
+    fate: Fate,
     random: &mut StdRng,
 ) -> (ExitStatus, String) {
     let mut process =

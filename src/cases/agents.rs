@@ -97,8 +97,8 @@ impl Conversations {
     pub(super) fn decide(&self, task: TaskId, question: &Question) -> Option<Value> {
         let mut all = self.all();
         let conversation = all.values_mut().find(|it| it.task == task)?;
-        let is_asked = |it: &OpenCall| {
-            let OpenCall { call, is_decided } = it;
+        let is_asked = |open: &OpenCall| {
+            let OpenCall { call, is_decided } = open;
             !is_decided
                 && question.show["tool"] == call.tool
                 && question.show["input"] == call.input
@@ -176,10 +176,10 @@ impl Conversations {
                 *state = CallState::Made(tools.clone());
             }
         }
-        let call = |it: &ScriptedCall| ToolCall {
+        let call = |scripted: &ScriptedCall| ToolCall {
             id: String::new(),
-            name: it.tool.clone(),
-            arguments: it.input.to_string(),
+            name: scripted.tool.clone(),
+            arguments: scripted.input.to_string(),
             extra: None,
         };
         let tool_calls = calls.iter().map(call).collect();

@@ -267,8 +267,9 @@ impl Coverage {
     pub fn missed(&self) -> Vec<&Part> {
         let missed = self.parts.iter().enumerate().filter(|(at, _)| !self.taken.contains(at));
         let mut missed: Vec<&Part> = missed.map(|(_, part)| part).collect();
-        missed
-            .sort_by_key(|it| it.span.as_ref().map_or((true, 0), |span| (false, span.range.start)));
+        missed.sort_by_key(|part| {
+            part.span.as_ref().map_or((true, 0), |span| (false, span.range.start))
+        });
         missed
     }
 

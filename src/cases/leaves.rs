@@ -134,7 +134,7 @@ impl Leaves {
             let mut lost = (0..values.len()).filter(|it| !tried.contains(it)).map(|it| &values[it]);
             let is_lacking = match type_at(ty, path).map(Type::required) {
                 Some(Type::Int(range) | Type::Float(range)) => {
-                    lost.any(|it| it.as_f64().is_none_or(|it| range.contains(it)))
+                    lost.any(|number| number.as_f64().is_none_or(|it| range.contains(it)))
                 }
                 // The other texts stand for each other.
                 Some(Type::String | Type::Date | Type::Duration) => {

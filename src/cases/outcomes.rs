@@ -83,8 +83,8 @@ impl<'a> Outcomes<'a> {
     /// Returns the possible inputs of a run.
     pub(super) fn inputs(&mut self) -> Vec<(String, Update)> {
         let graph = self.graph;
-        let is_needed = |it: &&ChannelName| {
-            let channel = graph.schema().channel(it.as_str());
+        let is_needed = |name: &&ChannelName| {
+            let channel = graph.schema().channel(name.as_str());
             channel.is_some_and(|it| it.default().is_none() || self.looks_at(it.name()))
         };
         let channels: Vec<ChannelName> =
@@ -126,10 +126,10 @@ impl<'a> Outcomes<'a> {
         let mut outcomes: Vec<Outcome> = updates.into_iter().map(finished).collect();
         outcomes.extend(self.failures(&task.node));
         if spec.policies.bounds.limits.is_some() {
-            let used_up = outcomes.clone().into_iter().map(|it| Outcome {
-                label: joined(&it.label, "its limits are used up"),
+            let used_up = outcomes.clone().into_iter().map(|outcome| Outcome {
+                label: joined(&outcome.label, "its limits are used up"),
                 uses_up_limits: true,
-                ..it
+                ..outcome
             });
             outcomes.extend(used_up);
         }
@@ -173,7 +173,7 @@ impl<'a> Outcomes<'a> {
         // A question can only fail by its deadline, if it has one.
         let catch = self.graph.node(&task.node).map(|it| it.policies.catch.as_slice());
         let mut kinds = catch.unwrap_or_default().iter().map(|it| it.kind);
-        let is_caught = kinds.any(|it| it.is_none_or(|it| it == ErrorKind::Timeout));
+        let is_caught = kinds.any(|kind| kind.is_none_or(|it| it == ErrorKind::Timeout));
         if question.deadline.is_some() && is_caught {
             outcomes.push(failure(&task.node, ErrorKind::Timeout));
         }
@@ -243,7 +243,9 @@ impl<'a> Outcomes<'a> {
         let schema = self.graph.schema().clone();
         let channels = writes.iter().filter_map(|it| schema.channel(it.as_str()));
         let values: Vec<(&ChannelName, Vec<Named>)> = channels
-            .map(|it| (it.name(), self.channel_values(it, writes_one.contains(it.name()))))
+            .map(|channel| {
+                (channel.name(), self.channel_values(channel, writes_one.contains(channel.name())))
+            })
             .filter(|(_, values)| !values.is_empty())
             .collect();
         let lengths: Vec<usize> = values.iter().map(|(_, it)| it.len()).collect();
@@ -283,7 +285,8 @@ impl<'a> Outcomes<'a> {
         let accesses: Vec<Access> =
             self.accesses.iter().filter(|it| it.channel == *name).cloned().collect();
         let what = format!("the field `{name}`");
-        let has_size = |it: &Value| !has_one_item || it.as_array().is_some_and(|it| it.len() == 1);
+        let has_size =
+            |value: &Value| !has_one_item || value.as_array().is_some_and(|it| it.len() == 1);
         let fits = |it: &Value| has_size(it) && channel.check(it).is_ok();
         self.values(&what, &schema, &accesses, &fits)
     }

@@ -61,8 +61,8 @@ impl Relevant {
             counted.extend(set.into_iter().flat_map(|it| it.visits));
             let policy = spec.policies.schedule.items.as_ref();
             let is_collected = |it: &ChannelName| read.iter().any(|access| access.channel == *it);
-            if policy.is_some_and(|it| {
-                it.order.is_some() || it.failed.as_ref().is_some_and(is_collected)
+            if policy.is_some_and(|policy| {
+                policy.order.is_some() || policy.failed.as_ref().is_some_and(is_collected)
             }) {
                 items.insert(name.clone());
             }
@@ -88,14 +88,14 @@ impl Relevant {
             let all = || graph.schema.channels().iter().map(|it| it.name().clone()).collect();
             let reads = spec.node.describe().contract.reads;
             let reads: Vec<ChannelName> =
-                reads.map_or_else(all, |it| it.into_iter().map(|it| it.channel).collect());
+                reads.map_or_else(all, |reads| reads.into_iter().map(|it| it.channel).collect());
             read.extend(reads.into_iter().map(Access::whole));
             items.insert(name.clone());
         }
         // A sum fails where it leaves its range.
-        let fails = |it: &&Channel| {
-            let range = it.ty().required().range().unwrap_or_default();
-            it.reducer().adds() && range != NumberRange::ALL
+        let fails = |channel: &&Channel| {
+            let range = channel.ty().required().range().unwrap_or_default();
+            channel.reducer().adds() && range != NumberRange::ALL
         };
         let sums = graph.schema.channels().iter().filter(fails);
         read.extend(sums.map(|it| Access::whole(it.name().clone())));
@@ -138,8 +138,8 @@ impl Relevant {
         };
         let frontier: Vec<_> =
             position.frontier.iter().map(|it| (&it.node, input(&it.node, &it.input))).collect();
-        let is_counted = |it: &NodeName| {
-            self.counted.contains(it) || self.visits.contains(it) && later.nodes.contains(it)
+        let is_counted = |name: &NodeName| {
+            self.counted.contains(name) || self.visits.contains(name) && later.nodes.contains(name)
         };
         let visits: BTreeMap<_, _> =
             position.visits.iter().filter(|(name, _)| is_counted(name)).collect();
@@ -152,8 +152,8 @@ impl Relevant {
                 (name, parts.iter().map(|it| part_of(value, it)).collect())
             })
             .collect();
-        let is_used_up = |it: &&NodeName| {
-            let used = position.used.node_usage.get(*it);
+        let is_used_up = |name: &&NodeName| {
+            let used = position.used.node_usage.get(*name);
             used.is_some_and(|it| it.elapsed_ms > 0 || it.usage != Usage::default())
         };
         let limited: Vec<&NodeName> =
@@ -185,7 +185,8 @@ fn ahead(
             leads.entry(from).or_default().extend(to.map(|it| it.0));
         }
         if let Edge::Route { from, route, .. } = edge {
-            let read = route.access_set().map(|it| it.fields.into_iter().map(|it| it.channel));
+            let read =
+                route.access_set().map(|reads| reads.fields.into_iter().map(|it| it.channel));
             reads.entry(from).or_default().extend(read.map_or_else(all, Iterator::collect));
         }
     }
@@ -209,10 +210,12 @@ fn ahead(
             of_node.extend(all());
         }
         // A reducer reads the value before.
-        of_node.extend(description.contract.writes.unwrap_or_default().into_iter().filter(|it| {
-            let channel = graph.schema.channel(it.as_str());
-            channel.is_some_and(|it| it.reducer().adds())
-        }));
+        of_node.extend(description.contract.writes.unwrap_or_default().into_iter().filter(
+            |name| {
+                let channel = graph.schema.channel(name.as_str());
+                channel.is_some_and(|it| it.reducer().adds())
+            },
+        ));
         let caught = policies.catch.iter().map(|it| &it.to);
         let others = caught.chain(&policies.bounds.exhausted).chain(&graph.limits.exhausted);
         let others = others.filter_map(|it| graph.nodes.get_key_value(it.node()?));
@@ -233,7 +236,9 @@ fn ahead(
 }
 
 fn is_same_part(one: &Access, other: &Access) -> bool {
-    let part = |it: &Access| (it.path.clone(), it.is_whole, it.item_parts.clone(), it.is_presence);
+    let part = |access: &Access| {
+        (access.path.clone(), access.is_whole, access.item_parts.clone(), access.is_presence)
+    };
     part(one) == part(other)
 }
 

@@ -292,7 +292,7 @@ pub(super) fn visits_of(
 }
 
 pub(super) fn emitted(events: Vec<RunEvent>) -> Vec<String> {
-    let name = |it: RunEvent| match it.event {
+    let name = |event: RunEvent| match event.event {
         Event::TaskEmitted { name, .. } => Some(name),
         _ => None,
     };

@@ -161,8 +161,9 @@ impl Script {
         &self,
         node: &NodeName,
         NodeDescription { side_effects, kind, .. }: NodeDescription,
-        (task, attempt): (TaskId, u32),
+        ctx: &NodeContext,
     ) -> Turn<'_> {
+        let NodeContext { task, attempt, .. } = *ctx;
         let mut requests = self.requests();
         let visits = requests.visits.entry(node.clone()).or_default();
         let at = visits.iter().position(|(it, _)| *it == task).unwrap_or_else(|| {
@@ -238,7 +239,7 @@ struct StandIn {
 #[async_trait]
 impl Node for StandIn {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let turn = self.script.turn(&self.name, self.node.describe(), (ctx.task, ctx.attempt));
+        let turn = self.script.turn(&self.name, self.node.describe(), &ctx);
         self.script.record_prompt(&self.name, self.node.as_ref(), &ctx);
         match turn {
             Turn::Given(Answer::Writes(update)) => Ok(update.clone().into()),
@@ -291,7 +292,7 @@ impl Route for WatchedRoute {
     fn excludes(&self, choice: usize, other: &dyn Route, other_choice: usize) -> bool {
         let other: &dyn Any = other;
         let other = other.downcast_ref::<Self>();
-        other.is_some_and(|it| self.route.excludes(choice, it.route.as_ref(), other_choice))
+        other.is_some_and(|chosen| self.route.excludes(choice, chosen.route.as_ref(), other_choice))
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {

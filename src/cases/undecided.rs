@@ -50,10 +50,12 @@ pub(super) fn undecided(definition: &Workflow, graph: &Graph) -> Vec<String> {
         let set = route.access_set();
         if set.as_ref().is_none_or(|it| it.is_opaque && reads(it, &chosen)) {
             found.insert(format!(
-                "every way of the route of `{from}`: it does more than compare values with constants"
+                "every target of the route of `{from}`: it does more than compare values with constants"
             ));
         } else if set.is_some_and(|it| it.reads_facts) {
-            found.insert(format!("every way of the route of `{from}`: it reads facts of the run"));
+            found.insert(format!(
+                "every target of the route of `{from}`: it reads facts of the run"
+            ));
         }
     }
     for (name, spec) in &graph.nodes {
@@ -94,13 +96,15 @@ pub(super) fn sums_in_a_range(definition: &Workflow, graph: &Graph) -> Vec<Strin
             writes.is_some_and(|it| it.contains(field)) && !computes
         })
     };
-    let has_range = |it: &&Channel| {
-        let range = it.ty().required().range().unwrap_or_default();
-        it.reducer().adds() && range != NumberRange::ALL && adds_chosen(it.name())
+    let has_range = |channel: &&Channel| {
+        let range = channel.ty().required().range().unwrap_or_default();
+        channel.reducer().adds() && range != NumberRange::ALL && adds_chosen(channel.name())
     };
     let sums = graph.schema.channels().iter().filter(has_range);
-    sums.map(|it| format!("every sum of `{}`: more updates may lead out of its range", it.name()))
-        .collect()
+    sums.map(|channel| {
+        format!("every sum of `{}`: more updates may lead out of its range", channel.name())
+    })
+    .collect()
 }
 
 /// Returns the fields whose values the exploration chooses: inputs, messages, and what a node writes that does not only compute.

@@ -155,7 +155,7 @@ fn differs_at(
     at: usize,
     actual: &[Vec<NodeName>],
 ) -> Problem {
-    let stage_text = |it: &Stage| match it {
+    let stage_text = |stage: &Stage| match stage {
         Stage::Any => "…".to_owned(),
         Stage::Step(nodes) => step_text(nodes),
     };

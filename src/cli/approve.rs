@@ -108,8 +108,10 @@ fn find<'a>(
     open: &'a [OpenQuestion],
     asked: &[AskedQuestion],
 ) -> Result<&'a OpenQuestion, CliError> {
-    let is_of = |it: &OpenQuestion, node: &str| {
-        it.node.as_str() == node || it.is_called(node) || is_asked_within(it, node)
+    let is_of = |question: &OpenQuestion, node: &str| {
+        question.node.as_str() == node
+            || question.is_called(node)
+            || is_asked_within(question, node)
     };
     let is_meant = |it: &&OpenQuestion| node.is_none_or(|node| is_of(it, node));
     let found: Vec<&OpenQuestion> = open.iter().filter(is_meant).collect();

@@ -93,7 +93,7 @@ mod tests {
             docs.lines().filter(|it| it.starts_with("| `GRAPHRUN_LIMIT_")).collect();
         let expected: Vec<String> = DataLimit::ALL
             .iter()
-            .map(|it| format!("| `{}` | {} |", it.variable(), grouped(it.default_value())))
+            .map(|limit| format!("| `{}` | {} |", limit.variable(), grouped(limit.default_value())))
             .collect();
         for (row, expected) in rows.iter().zip(&expected) {
             assert!(row.starts_with(expected.as_str()), "{row}\nis to begin with\n{expected}");

@@ -8,8 +8,8 @@ use std::{env, path::PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    error::CliError, exit::Exit, network, options::RunOptions, prepare::cache_dir,
-    refusals::Refusals, terminal::print_message, words::count,
+    error::CliError, exit::Exit, network, origin::Origin, prepare::cache_dir, refusals::Refusals,
+    terminal::print_message, words::count,
 };
 use crate::{
     folders::{FolderError, RunFolder, RunFolders},
@@ -48,7 +48,8 @@ pub(super) struct Installer {
 /// Fails when a lock file is missing or refused, or the programs that decide about the packages are missing.
 pub(super) async fn find(
     workflow: &Workflow,
-    (run, folders): (&RunId, &[RunFolder]),
+    run: &RunId,
+    folders: &[RunFolder],
 ) -> Result<Vec<Dependency>, CliError> {
     let cache = PackageCache::new(&cache_dir());
     let of_run = RunFolders::new(run.as_str(), folders.to_vec());
@@ -68,30 +69,31 @@ pub(super) async fn find(
 ///
 /// # Errors
 ///
-/// Fails with each lock file whose packages are missing, and the ways to install them.
+/// Fails with each lock file whose packages are missing, and the commands that install them.
 pub(super) async fn provide(
     workflow: &Workflow,
-    run: (&RunId, &[RunFolder]),
-    options: &RunOptions,
+    run: &RunId,
+    origin: &Origin,
     remedy: Option<String>,
 ) -> Result<(), CliError> {
-    let mut missing = find(workflow, run).await?;
+    let mut missing = find(workflow, run, &origin.folders).await?;
     missing.retain(|it| it.location.is_none());
     if missing.is_empty() {
         return Ok(());
     }
-    let installer = Installer::of(network::access(options))?;
+    let installer = Installer::of(network::access(&origin.options))?;
     let mut refusals = Refusals::default();
-    for it in &missing {
-        let hosts = installer.registries.hosts(&it.lock).into_iter();
-        let hosts: Vec<NetworkHost> = hosts.filter(|host| !installer.access.allows(host)).collect();
+    for dependency in &missing {
+        let Dependency { used, lock, .. } = dependency;
+        let hosts = installer.registries.hosts(lock).into_iter();
+        let hosts: Vec<NetworkHost> = hosts.filter(|it| !installer.access.allows(it)).collect();
         if !hosts.is_empty() {
-            let problem = format!("{} of `{}`", it.packages(), it.used.path);
-            refusals.add_problem(format!("{problem} in the folder `{}`", it.used.folder));
+            let problem = format!("{} of `{}`", dependency.packages(), used.path);
+            refusals.add_problem(format!("{problem} in the folder `{}`", used.folder));
         }
         for host in hosts {
             let help =
-                format!("let {} reach its registry by `--allow-network {host}`", it.used.installer);
+                format!("let {} reach its registry by `--allow-network {host}`", used.installer);
             refusals.add_help(help);
         }
     }
@@ -100,8 +102,8 @@ pub(super) async fn provide(
     }
     refusals
         .or_ok("packages of the repository are not installed; nothing was started".to_owned())?;
-    for it in &missing {
-        installer.install(it).await?;
+    for dependency in &missing {
+        installer.install(dependency).await?;
     }
     Ok(())
 }
@@ -170,8 +172,8 @@ impl Installer {
         let sandbox = sandbox.map_err(|source| {
             not_installed(used, PackagesError::Sandbox { installer: used.installer, source })
         })?;
-        let (place, cancel) = ((&sandbox, network), CancellationToken::new());
-        let installed = self.cache.install(lock, place, &self.registries, &cancel).await;
+        let (registries, cancel) = (&self.registries, CancellationToken::new());
+        let installed = self.cache.install(lock, &sandbox, network, registries, &cancel).await;
         installed.map(|it| it.folder().to_owned()).map_err(|it| not_installed(used, it))
     }
 }

@@ -195,8 +195,9 @@ impl miette::Diagnostic for DrawnDiagnostic<'_> {
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let shown = self.diagnostic.labels.iter().filter(|it| self.is_shown(it));
-        let spans = shown
-            .map(|it| LabeledSpan::new_with_span(Some(clean(&it.text)), it.span.range.clone()));
+        let spans = shown.map(|label| {
+            LabeledSpan::new_with_span(Some(clean(&label.text)), label.span.range.clone())
+        });
         Some(Box::new(spans))
     }
 }

@@ -85,7 +85,7 @@ mod tests {
     fn describe(old: Value, new: Value) -> Vec<String> {
         let state = |it: Value| serde_json::from_value(it).unwrap();
         let found = differences(&state(old), &state(new));
-        let text = |it: Option<Value>| it.map_or("-".to_owned(), |it| it.to_string());
+        let text = |value: Option<Value>| value.map_or("-".to_owned(), |it| it.to_string());
         found
             .into_iter()
             .map(|it| format!("{} {} {}", it.path, text(it.old), text(it.new)))

@@ -287,9 +287,9 @@ fn of_workflow(path: &Path, options: &RunOptions, globals: &Globals) -> Vec<Chec
 fn programs(loaded: &LoadedWorkflow) -> Check {
     let nodes = loaded.workflow.all_nodes();
     let all = || nodes.values().flat_map(|it| it.settings.programs());
-    let shown = |it: &Program| {
-        let (_, agent) = it.name.split_once('/').unwrap_or_default();
-        format!("`{}` of `{agent}`", it.command())
+    let shown = |program: &Program| {
+        let (_, agent) = program.name.split_once('/').unwrap_or_default();
+        format!("`{}` of `{agent}`", program.command())
     };
     let named = |programs: BTreeSet<String>| programs.into_iter().collect::<Vec<_>>().join(", ");
     let missing = all().filter(|it| !is_installed(it)).map(shown);
@@ -352,13 +352,13 @@ fn refused(name: &'static str, error: CliError) -> Check {
 fn draw(checks: &[Check], paint: Paint) -> String {
     let rows: Vec<Vec<String>> = checks
         .iter()
-        .map(|it| {
-            let verdict = if it.ok { paint.good("ok") } else { paint.bad("missing") };
-            vec![it.name.to_owned(), verdict, clean(&it.detail)]
+        .map(|check| {
+            let verdict = if check.ok { paint.good("ok") } else { paint.bad("missing") };
+            vec![check.name.to_owned(), verdict, clean(&check.detail)]
         })
         .collect();
-    let remedies = checks.iter().filter_map(|it| {
-        Some(format!("{} {}: {}\n", paint.command("help:"), it.name, it.help.as_ref()?))
+    let remedies = checks.iter().filter_map(|check| {
+        Some(format!("{} {}: {}\n", paint.command("help:"), check.name, check.help.as_ref()?))
     });
     table(&rows) + &remedies.collect::<String>()
 }

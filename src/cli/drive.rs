@@ -363,8 +363,9 @@ impl Run<'_> {
         };
         let info = self.checkpointer.find(self.id.as_str()).await.map(|it| it.info);
         let origin = info.ok().and_then(|it| Origin::of(&it).ok());
-        let command = origin
-            .and_then(|it| migrate::command(self.database, &self.name, &it.workflow, remedies));
+        let command = origin.and_then(|origin| {
+            migrate::command(self.database, &self.name, &origin.workflow, remedies)
+        });
         let help = command.map(|it| format!("to migrate it: {it}"));
         help.into_iter().fold(CliError::from(error), CliError::with_help)
     }
@@ -541,7 +542,7 @@ async fn until(moment: Option<Instant>) {
     }
 }
 
-/// Returns the exit code of a signal that stopped a run: none if the run ended in another way.
+/// Returns the exit code of a signal that stopped a run: none if no signal stopped it.
 fn exit_of_signal(signal: Option<Signal>, status: Status) -> Option<Exit> {
     let was_stopped = matches!(status, Status::Interrupted | Status::Paused);
     signal.filter(|_| was_stopped).map(Signal::exit)
@@ -667,8 +668,9 @@ impl From<RunError> for CliError {
 pub(super) fn refused(error: RunError, name: &str, database: &Database) -> CliError {
     let command = |verb: &str| database.command(verb, name);
     let help = match &error {
-        RunError::Closed { .. } => command("runs show")
-            .map(|it| format!("nothing was changed; `{it}` prints the status of the run")),
+        RunError::Closed { .. } => command("runs show").map(|command| {
+            format!("nothing was changed; `{command}` prints the status of the run")
+        }),
         RunError::TurnOpen { status: Status::Failed, .. } => {
             command("retry").map(|it| format!("`{it}` runs its failed tasks again"))
         }
@@ -681,8 +683,9 @@ pub(super) fn refused(error: RunError, name: &str, database: &Database) -> CliEr
                 format!("continue it with `{resume}`; `{show}` prints its questions")
             })
         }
-        RunError::NotFailed(Status::Limit) => command("resume")
-            .map(|it| format!("resume it with a higher limit, as in `{it} --max-steps N`")),
+        RunError::NotFailed(Status::Limit) => command("resume").map(|command| {
+            format!("resume it with a higher limit, as in `{command} --max-steps N`")
+        }),
         RunError::NotFailed(Status::Running | Status::Interrupted) => {
             command("resume").map(|it| format!("continue it with `{it}`"))
         }

@@ -69,8 +69,8 @@ impl ModelFigures {
         let context = self.context.map_or_else(|| "context ?".to_owned(), tokens);
         let price = self.price.as_ref().map_or_else(
             || "price ?".to_owned(),
-            |it| {
-                let (input, output) = (it.input_per_million, it.output_per_million);
+            |price| {
+                let (input, output) = (price.input_per_million, price.output_per_million);
                 format!("{} / {} per million", dollars(input), dollars(output))
             },
         );

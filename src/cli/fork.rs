@@ -1,6 +1,7 @@
 //! `graphrun fork RUN[@STEP]`.
 
 use super::{
+    database::Database,
     diagnostics::print_warnings,
     drive::{Begin, Run, print_new_report},
     error::CliError,
@@ -9,9 +10,9 @@ use super::{
     new_run::{NewOrigin, NewRunArgs},
     options::RunOptions,
     origin::Origin,
-    prepare,
+    prepare::{self, LoadedWorkflow},
     report::RunReport,
-    run_at::RunAt,
+    run_at::{RunAt, RunSnapshot},
     runtime::block_on,
     set::{SetArgs, SetKind},
     stdin_lines::StdinLines,
@@ -20,6 +21,7 @@ use super::{
 };
 use crate::{
     checkpoint::ForkSource,
+    compile::CompiledGraph,
     engine::{Answers, ReviseError, RunError},
 };
 
@@ -66,12 +68,7 @@ impl Args {
                 prepare::check(&origin.workflow)
                     .map_err(|it| prepare::refuse(&origin.workflow, it))?
             } else {
-                let models = loaded.connect()?;
-                loaded.check_out(&origin.out)?;
-                let services = (loaded.cache(&database)?, loaded.memory(globals)?);
-                let graph = loaded.compile(models, &origin.out, services)?;
-                print_warnings(graph.warnings(), globals.stderr);
-                graph
+                connect(loaded, &origin, &database, globals)?
             };
             let (id, name) = (info.id.clone(), info.name.clone());
             // A thread may be forked at the end of a turn, where nothing is left to run.
@@ -84,18 +81,7 @@ impl Args {
             let pauses = origin.options.pauses(&graph)?;
             let engine = globals.engine(graph, checkpointer.clone())?.with_breakpoints(pauses);
             let engine = engine.with_wait_max(origin.options.wait_max());
-            engine.fork(info, from, set).await.map_err(|error| {
-                let is_over = matches!(error, RunError::Revise(ReviseError::AtItsEnd));
-                let refused = CliError::from(error);
-                let before = found.position.step.0.checked_sub(1).filter(|_| is_over);
-                let before = before.map(|step| {
-                    format!(
-                        "fork an earlier step, as in `graphrun fork {}@{step}`",
-                        found.info.name
-                    )
-                });
-                before.into_iter().fold(refused, CliError::with_help)
-            })?;
+            engine.fork(info, from, set).await.map_err(|error| refused(error, &found))?;
             if self.no_run || has_ended {
                 let report = RunReport::read(checkpointer.as_ref(), &id, &database).await?;
                 print_new_report(&report, globals, &database)?;
@@ -111,4 +97,29 @@ impl Args {
             run.drive(begin, &mut StdinLines::default()).await?.print(globals)
         })
     }
+}
+
+/// Returns the graph of a run that starts at once.
+fn connect(
+    loaded: LoadedWorkflow,
+    origin: &Origin,
+    database: &Database,
+    globals: &Globals,
+) -> Result<CompiledGraph, CliError> {
+    let models = loaded.connect()?;
+    loaded.check_out(&origin.out)?;
+    let services = loaded.services(models, database, globals)?;
+    let graph = loaded.compile(services, &origin.out)?;
+    print_warnings(graph.warnings(), globals.stderr);
+    Ok(graph)
+}
+
+fn refused(error: RunError, found: &RunSnapshot) -> CliError {
+    let is_over = matches!(error, RunError::Revise(ReviseError::AtItsEnd));
+    let refused = CliError::from(error);
+    let before = found.position.step.0.checked_sub(1).filter(|_| is_over);
+    let before = before.map(|step| {
+        format!("fork an earlier step, as in `graphrun fork {}@{step}`", found.info.name)
+    });
+    before.into_iter().fold(refused, CliError::with_help)
 }

@@ -36,7 +36,7 @@ pub(super) fn access<'a>(
 ///
 /// # Errors
 ///
-/// Fails with each command that is not allowed, and the way to allow it.
+/// Fails with each command that is not allowed, and the flag that allows it.
 pub(super) fn check<'a>(
     access: &HostAccess,
     commands: impl Iterator<Item = HostUse<'a>>,

@@ -72,8 +72,7 @@ impl Args {
 fn list(globals: &Globals) -> Result<String, CliError> {
     let templates = Template::value_variants();
     if globals.output == Output::Json {
-        let line =
-            |it: &Template| json!({ "name": it.name, "pattern": it.pattern, "about": it.about });
+        let line = |template: &Template| json!({ "name": template.name, "pattern": template.pattern, "about": template.about });
         return to_json(&json!({ "templates": templates.iter().map(line).collect::<Vec<_>>() }));
     }
     let heading = ["TEMPLATE", "PATTERN", "PURPOSE"].map(str::to_owned).to_vec();

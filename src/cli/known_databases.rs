@@ -188,8 +188,8 @@ pub(super) fn revoke(path: &Path) -> Result<bool, CliError> {
         return Ok(false);
     }
     let place = UserFolders::find().databases_file();
-    state_file::change(place.as_deref(), |it: &mut DatabaseFile| {
-        it.databases.retain(|it| !is_it(it));
+    state_file::change(place.as_deref(), |file: &mut DatabaseFile| {
+        file.databases.retain(|it| !is_it(it));
     })?;
     Ok(true)
 }
@@ -258,8 +258,9 @@ impl DatabaseFile {
     fn add(&mut self, known: KnownDatabase) {
         self.databases.retain(|it| it.file != known.file);
         if self.databases.len() >= DATABASES_MAX {
-            let is_there = |it: &KnownDatabase| {
-                fs::metadata(&it.path).is_ok_and(|found| identity_of(&found, &it.path) == it.file)
+            let is_there = |known: &KnownDatabase| {
+                fs::metadata(&known.path)
+                    .is_ok_and(|found| identity_of(&found, &known.path) == known.file)
             };
             self.databases.retain(is_there);
         }

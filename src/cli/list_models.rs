@@ -25,9 +25,12 @@ use super::{
     terminal::{Paint, print_result},
     words::{clean, table},
 };
-use crate::models::{
-    ChatModel as _, ChatRequest, ConfigError, EmbeddingModel as _, EmbeddingRequest, Message,
-    ModelError, Provider, Providers, RequestSettings,
+use crate::{
+    models::{
+        ChatModel as _, ChatRequest, ConfigError, EmbeddingModel as _, EmbeddingRequest, Message,
+        ModelError, Provider, Providers, RequestSettings,
+    },
+    workflow::Workflow,
 };
 
 /// The longest duration of a trial.
@@ -107,6 +110,15 @@ enum Purpose {
     Embeddings,
 }
 
+/// The models that are listed.
+#[derive(Default)]
+struct UsedModels {
+    /// The nodes of each model.
+    nodes: BTreeMap<(String, Purpose), Vec<String>>,
+    /// The lists of models, of which each needs one that is usable.
+    lists: Vec<(Vec<String>, Purpose)>,
+}
+
 /// The outcome of a request.
 #[derive(Debug, Serialize)]
 struct Trial {
@@ -128,30 +140,16 @@ impl Args {
             globals.settings_to_plan()?
         };
         let config = globals.config()?;
-        // The nodes of each model, for answers and for embeddings.
-        let mut models: BTreeMap<(String, Purpose), Vec<String>> = BTreeMap::new();
+        let mut used = UsedModels::default();
         let given = self.model.iter().chain(&settings.options.model);
-        models.extend(given.map(|it| ((it.clone(), Purpose::Answers), Vec::new())));
-        let mut agents = Vec::new();
+        used.nodes.extend(given.map(|it| ((it.clone(), Purpose::Answers), Vec::new())));
         if let Some(path) = &self.workflow {
-            let loaded = prepare::load(path)?;
-            for (node, definition) in loaded.workflow.all_nodes() {
-                let used = definition.settings.embeddings();
-                for model in used.map(|it| it.models).unwrap_or_default() {
-                    let key = (model.to_owned(), Purpose::Embeddings);
-                    models.entry(key).or_default().push(node.to_string());
-                    agents.push((vec![model.to_owned()], Purpose::Embeddings));
-                }
-                let Some(used) = definition.settings.models() else { continue };
-                for model in used.models {
-                    let key = (model.clone(), Purpose::Answers);
-                    models.entry(key).or_default().push(node.to_string());
-                }
-                agents.push((used.models.to_vec(), Purpose::Answers));
-            }
+            used.add_workflow(&prepare::load(path)?.workflow);
         }
-        let mut rows: Vec<ModelRow> =
-            models.into_iter().map(|(name, nodes)| row(name, nodes, &settings, config)).collect();
+        let rows = used.nodes.into_iter();
+        let rows =
+            rows.map(|((name, purpose), nodes)| row(name, purpose, nodes, &settings, config));
+        let mut rows: Vec<ModelRow> = rows.collect();
         if self.is_trial {
             // At once, so that a silent server delays no other trial.
             let trials = rows.iter_mut().filter(|it| it.usable).map(|row| async {
@@ -171,7 +169,7 @@ impl Args {
         };
         let trials = rows.iter().filter_map(|it| it.trial.as_ref());
         let is_good =
-            agents.iter().all(|(models, purpose)| models.iter().any(|it| works(it, *purpose)))
+            used.lists.iter().all(|(models, purpose)| models.iter().any(|it| works(it, *purpose)))
                 && trials.into_iter().all(Trial::is_answer)
                 && (!self.is_trial || rows.iter().all(|it| it.usable || !it.nodes.is_empty()));
         let listing = Listing { providers, models: rows };
@@ -183,6 +181,25 @@ impl Args {
         };
         print_result(&text).map_err(CliError::write)?;
         Ok(if is_good { Exit::Done } else { Exit::Unusable })
+    }
+}
+
+impl UsedModels {
+    fn add_workflow(&mut self, workflow: &Workflow) {
+        for (node, definition) in workflow.all_nodes() {
+            let embeddings = definition.settings.embeddings();
+            for model in embeddings.map(|it| it.models).unwrap_or_default() {
+                let key = (model.to_owned(), Purpose::Embeddings);
+                self.nodes.entry(key).or_default().push(node.to_string());
+                self.lists.push((vec![model.to_owned()], Purpose::Embeddings));
+            }
+            let Some(used) = definition.settings.models() else { continue };
+            for model in used.models {
+                let key = (model.clone(), Purpose::Answers);
+                self.nodes.entry(key).or_default().push(node.to_string());
+            }
+            self.lists.push((used.models.to_vec(), Purpose::Answers));
+        }
     }
 }
 
@@ -234,7 +251,8 @@ fn describe(
 }
 
 fn row(
-    (name, purpose): (String, Purpose),
+    name: String,
+    purpose: Purpose,
     nodes: Vec<String>,
     settings: &Settings,
     config: &Config,
@@ -284,33 +302,33 @@ async fn ask(model: &str, settings: &Settings) -> Result<(), ModelError> {
 
 fn draw(listing: &Listing, paint: Paint) -> String {
     let verdict = |usable: bool| if usable { paint.good("ok") } else { paint.bad("unusable") };
-    let providers = listing.providers.iter().map(|it| {
-        let key = match (&it.key_variable, it.key) {
+    let providers = listing.providers.iter().map(|provider| {
+        let key = match (&provider.key_variable, provider.key) {
             (Some(name), Key::Set) => format!("{name} is set"),
             (Some(name), Key::Optional) => format!("{name} is not needed"),
             (Some(name), _) => format!("{name} is not set"),
             (None, _) => "no key".to_owned(),
         };
-        let address = it.address.as_deref().unwrap_or("no address");
-        let address = format!("{} ({})", clean(address), clean(&it.address_from));
-        vec![it.name.clone(), verdict(it.usable), address, key]
+        let address = provider.address.as_deref().unwrap_or("no address");
+        let address = format!("{} ({})", clean(address), clean(&provider.address_from));
+        vec![provider.name.clone(), verdict(provider.usable), address, key]
     });
     let mut text = table(&providers.collect::<Vec<_>>());
-    let models = listing.models.iter().map(|it| {
-        let works = it.usable && it.trial.as_ref().is_none_or(Trial::is_answer);
-        let trial = it.trial.as_ref().map(|it| format!("{} in {} ms", it.class, it.latency_ms));
-        let nodes = it.nodes.join(", ");
+    let models = listing.models.iter().map(|model| {
+        let works = model.usable && model.trial.as_ref().is_none_or(Trial::is_answer);
+        let trial = model.trial.as_ref().map(|it| format!("{} in {} ms", it.class, it.latency_ms));
+        let nodes = model.nodes.join(", ");
         let trial = trial.unwrap_or_default();
-        vec![clean(&it.name), verdict(works), clean(&nodes), it.figures.shown(), trial]
+        vec![clean(&model.name), verdict(works), clean(&nodes), model.figures.shown(), trial]
     });
     let models: Vec<Vec<String>> = models.collect();
     if !models.is_empty() {
         text = format!("{text}\n{}", table(&models));
     }
-    let problems = listing.models.iter().filter_map(|it| {
-        let failed = it.trial.as_ref().and_then(|it| it.problem.as_ref());
-        let problem = clean(it.problem.as_ref().or(failed)?);
-        Some(format!("{} {}: {problem}\n", paint.command("help:"), clean(&it.name)))
+    let problems = listing.models.iter().filter_map(|model| {
+        let failed = model.trial.as_ref().and_then(|it| it.problem.as_ref());
+        let problem = clean(model.problem.as_ref().or(failed)?);
+        Some(format!("{} {}: {problem}\n", paint.command("help:"), clean(&model.name)))
     });
     text + &problems.collect::<String>()
 }

@@ -69,11 +69,11 @@ impl Args {
             let text = if globals.output == Output::Json {
                 to_json(&sent)?
             } else {
-                let way = database.with_permissions_of(&info).command("resume", &info.name);
-                let way = way.filter(|_| status != Status::Running);
-                let way = way.map(|it| format!("; continue with: {it}")).unwrap_or_default();
+                let resume = database.with_permissions_of(&info).command("resume", &info.name);
+                let resume = resume.filter(|_| status != Status::Running);
+                let help = resume.map(|it| format!("; continue with: {it}")).unwrap_or_default();
                 format!(
-                    "sent to `{to}` of {}, which reads it before its next step{way}\n",
+                    "sent to `{to}` of {}, which reads it before its next step{help}\n",
                     info.name
                 )
             };

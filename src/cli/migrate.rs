@@ -108,7 +108,7 @@ impl Args {
                 engine.migrate(&info.id, &mapping, Some(origin)).await
             };
             let migrated = migrated.map_err(|error| refused(error, &info, self, &database))?;
-            let report = MigrationReport::new(info, title, migrated, (self.dry_run, &database));
+            let report = self.report(info, title, migrated, &database);
             let text = match globals.output {
                 Output::Json => to_json(&report)?,
                 _ => report.draw(globals.stdout),
@@ -116,6 +116,33 @@ impl Args {
             print_result(&text).map_err(CliError::write)?;
             Ok(Exit::Done)
         })
+    }
+
+    fn report(
+        &self,
+        info: RunInfo,
+        workflow: String,
+        migrated: MigrationResult,
+        database: &Database,
+    ) -> MigrationReport {
+        let MigrationResult { position, differences, records, questions } = migrated;
+        let finished = records.iter().filter(|it| it.outcome.is_final());
+        let database = database.clone().with_permissions_of(&info);
+        // The next turn of a thread needs no command first.
+        let resume = database.command("resume", &info.name);
+        let resume = resume.filter(|_| !position.frontier.is_empty());
+        MigrationReport {
+            run: info.id,
+            workflow,
+            dry_run: self.dry_run,
+            step: position.step,
+            next: position.frontier.into_iter().map(|it| it.node).collect(),
+            finished: finished.map(|it| it.node.clone()).collect(),
+            changes: differences.into_iter().map(|it| it.what).collect(),
+            questions: questions.into_iter().map(QuestionLine::from).collect(),
+            resume,
+            name: info.name,
+        }
     }
 }
 
@@ -164,32 +191,6 @@ fn refused(error: RunError, info: &RunInfo, args: &Args, database: &Database) ->
 }
 
 impl MigrationReport {
-    fn new(
-        info: RunInfo,
-        workflow: String,
-        migrated: MigrationResult,
-        (dry_run, database): (bool, &Database),
-    ) -> Self {
-        let MigrationResult { position, differences, records, questions } = migrated;
-        let finished = records.iter().filter(|it| it.outcome.is_final());
-        let database = database.clone().with_permissions_of(&info);
-        // The next turn of a thread needs no command first.
-        let resume = database.command("resume", &info.name);
-        let resume = resume.filter(|_| !position.frontier.is_empty());
-        Self {
-            run: info.id,
-            workflow,
-            dry_run,
-            step: position.step,
-            next: position.frontier.into_iter().map(|it| it.node).collect(),
-            finished: finished.map(|it| it.node.clone()).collect(),
-            changes: differences.into_iter().map(|it| it.what).collect(),
-            questions: questions.into_iter().map(QuestionLine::from).collect(),
-            resume,
-            name: info.name,
-        }
-    }
-
     fn draw(&self, paint: Paint) -> String {
         let Self { name, workflow, step, .. } = self;
         let would = if self.dry_run { "would be" } else { "is" };

@@ -158,7 +158,7 @@ impl Both {
 
     /// Returns whether the name exists, or a name below it.
     fn has(&self, kind: NameKind, name: &str) -> bool {
-        let below = |it: &String| it.strip_prefix(name).is_some_and(|it| it.starts_with('.'));
+        let below = |other: &String| other.strip_prefix(name).is_some_and(|it| it.starts_with('.'));
         self.of_only(kind).iter().any(|it| it == name || below(it))
     }
 

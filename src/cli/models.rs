@@ -249,7 +249,7 @@ impl ModelSource for Providers {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let unusable = |message: String| ModelError::Unavailable { message };
         match self.models.get(name) {
-            Some(model) => model.clone().map_err(|it| match it {
+            Some(model) => model.clone().map_err(|obstacle| match obstacle {
                 Obstacle::Model(problem) | Obstacle::Recording(problem) => unusable(problem),
             }),
             None => Err(unusable(format!("`{name}` is not connected"))),

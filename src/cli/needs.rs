@@ -90,8 +90,8 @@ impl<'w> Needs<'w> {
     /// Fails with each that is not allowed or not set.
     pub(super) fn check_network(&self) -> Result<(), CliError> {
         let network = network::access(&self.settings.options);
-        let parts = (&self.sandboxes()[..], &self.programs[..]);
-        network::check((&network, &self.host_access()), parts, self.path)
+        network::check(&network, &self.sandboxes(), &self.programs, self.path)?;
+        network::check_secrets(&self.host_access(), &self.programs, self.path)
     }
 
     /// Connects the models of its agents and of its memory.

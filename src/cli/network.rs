@@ -17,22 +17,24 @@ pub(super) fn access(options: &RunOptions) -> NetworkAccess {
     options.allow_network_private.iter().cloned().fold(access, NetworkAccess::allow_private)
 }
 
-/// Checks that the operator allows each host of each sandbox, and that the secrets of programs there have values, before
-/// the first node runs.
+/// Checks that the operator allows each host of each sandbox, before the first node runs. `programs` are those in the
+/// sandboxes.
 ///
 /// # Errors
 ///
-/// Fails with each host that is not allowed, and the way to allow it, and with each secret without a value.
+/// Fails with each host that is not allowed, and the flag that allows it.
 pub(super) fn check(
-    (access, variables): (&NetworkAccess, &HostAccess),
-    (sandboxes, programs): (&[&SandboxSettings], &[&Program]),
+    access: &NetworkAccess,
+    sandboxes: &[&SandboxSettings],
+    programs: &[&Program],
     workflow: &Path,
 ) -> Result<(), CliError> {
     let mut refusals = Refusals::default();
     for host in sandboxes.iter().flat_map(|it| &it.network).filter(|it| !access.allows(it)) {
         // The permission for the host covers the secrets, so a person reads both together.
-        let reaches =
-            |it: &&&Program| it.sandbox().is_some_and(|it| it.settings.network.contains(host));
+        let reaches = |program: &&&Program| {
+            program.sandbox().is_some_and(|it| it.settings.network.contains(host))
+        };
         for grant in programs.iter().filter(reaches).filter_map(|it| it.grant()) {
             refusals.add_problem(grant);
         }
@@ -44,7 +46,19 @@ pub(super) fn check(
     refusals.or_ok(format!(
         "sandboxes of `{}` reach hosts that you have not allowed; nothing was started",
         workflow.display()
-    ))?;
+    ))
+}
+
+/// Checks that the secrets of programs in sandboxes have values, before the first node runs.
+///
+/// # Errors
+///
+/// Fails with each secret without a value.
+pub(super) fn check_secrets(
+    variables: &HostAccess,
+    programs: &[&Program],
+    workflow: &Path,
+) -> Result<(), CliError> {
     let mut refusals = Refusals::default();
     for refusal in programs.iter().filter_map(|it| variables.secrets_of(it.sandbox()?).err()) {
         if let HostRefusal::UnsetInSandbox { secret, .. } = &refusal {

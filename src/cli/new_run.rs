@@ -85,16 +85,15 @@ impl NewRunArgs {
         let workflow = &loaded.workflow;
         let new = NewOrigin { path, workflow, options, thread, input };
         let (origin, info) = self.create_origin(new, database, checkpointer.as_ref()).await?;
-        let folders = (&info.id, &origin.folders[..]);
         let remedy = format!(
             "or install them by `graphrun prepare {}` with the same input",
             shell_word(&path.to_string_lossy())
         );
-        dependencies::provide(&loaded.workflow, folders, &origin.options, Some(remedy)).await?;
+        dependencies::provide(&loaded.workflow, &info.id, &origin, Some(remedy)).await?;
         loaded.check_out(&origin.out)?;
-        let services = (loaded.cache(database)?, loaded.memory(globals)?);
+        let services = loaded.services(models, database, globals)?;
         let reports = loaded.reports(&origin.out);
-        let graph = loaded.compile(models, &origin.out, services)?;
+        let graph = loaded.compile(services, &origin.out)?;
         print_warnings(graph.warnings(), globals.stderr);
         let pauses = origin.options.pauses(&graph)?;
         let engine = globals.engine(graph, checkpointer.clone())?.with_breakpoints(pauses);

@@ -90,10 +90,10 @@ impl Origin {
     #[must_use]
     pub(super) fn with_fields_of(self, workflow: &Workflow) -> Self {
         let private = workflow.schema.channels().iter().filter(|it| !it.is_public());
-        let inbox = workflow.inbox.iter().filter_map(|it| {
-            let mut schema = workflow.schema.channel(it.as_str())?.schema().clone();
+        let inbox = workflow.inbox.iter().filter_map(|field| {
+            let mut schema = workflow.schema.channel(field.as_str())?.schema().clone();
             redact_value(&mut schema);
-            Some(InboxField { field: it.clone(), schema })
+            Some(InboxField { field: field.clone(), schema })
         });
         Self {
             output: workflow.output.iter().map(ChannelName::to_string).collect(),

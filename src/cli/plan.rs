@@ -191,8 +191,8 @@ impl Plan {
         rows.extend(self.nodes.iter().map(|it| it.draw(paint)));
         let (limits, largest) = (&self.limits, &self.largest);
         let known = |it: Option<String>| it.unwrap_or_else(|| "?".to_owned());
-        let all_items = |it: String, has_items: bool| {
-            if has_items { it + " for one item of each" } else { it }
+        let all_items = |text: String, has_items: bool| {
+            if has_items { text + " for one item of each" } else { text }
         };
         let has_items = self.has_items();
         // Items wait for each other, unless all of them run at once.

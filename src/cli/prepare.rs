@@ -41,6 +41,14 @@ pub(super) struct LoadedWorkflow {
     settings: Settings,
 }
 
+/// The services that a run of a workflow needs.
+pub(super) struct RunServices {
+    models: Arc<dyn ModelSource>,
+    /// The cache for results, if a node uses one.
+    results: Option<Cache>,
+    memory: Memory,
+}
+
 /// Makes all static checks, without connecting anything.
 ///
 /// # Errors
@@ -49,7 +57,7 @@ pub(super) struct LoadedWorkflow {
 pub(super) fn check(path: &Path) -> Result<CompiledGraph, LoadError> {
     let (workflow, warnings) = workflow::load(path, &super::registry())?;
     let services = services(models::unconnected(), PathBuf::new());
-    assemble((workflow, warnings), services, None).map_err(LoadError::Invalid)
+    assemble(workflow, warnings, services, None).map_err(LoadError::Invalid)
 }
 
 /// Reads a workflow.
@@ -155,8 +163,24 @@ impl LoadedWorkflow {
     ///
     /// Fails with all diagnostics if one of them is an error.
     pub(super) fn compile_only(self) -> Result<CompiledGraph, CliError> {
-        let unused = (None, Services::offline().memory);
-        self.compile(models::unconnected(), Path::new(""), unused)
+        let memory = Services::offline().memory;
+        let unused = RunServices { models: models::unconnected(), results: None, memory };
+        self.compile(unused, Path::new(""))
+    }
+
+    /// Returns the services of a run with connected models.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the database, the memory or the recording cannot be used.
+    pub(super) fn services(
+        &self,
+        models: Arc<dyn ModelSource>,
+        database: &Database,
+        globals: &Globals,
+    ) -> Result<RunServices, CliError> {
+        let (results, memory) = (self.cache(database)?, self.memory(globals)?);
+        Ok(RunServices { models, results, memory })
     }
 
     /// Returns the cache for results, if a node uses one.
@@ -168,7 +192,7 @@ impl LoadedWorkflow {
     /// # Errors
     ///
     /// Fails when the database cannot be used.
-    pub(super) fn cache(&self, database: &Database) -> Result<Option<Cache>, CliError> {
+    fn cache(&self, database: &Database) -> Result<Option<Cache>, CliError> {
         let options = &self.settings.options;
         let is_wanted = self.workflow.all_nodes().values().any(|it| it.cache.is_some());
         if options.replay.is_some() || !is_wanted {
@@ -186,7 +210,7 @@ impl LoadedWorkflow {
     /// # Errors
     ///
     /// Fails when the memory or the recording cannot be used.
-    pub(super) fn memory(&self, globals: &Globals) -> Result<Memory, CliError> {
+    fn memory(&self, globals: &Globals) -> Result<Memory, CliError> {
         let options = &self.settings.options;
         let offline = || Services::offline().memory;
         if !self.workflow.needs_memory() {
@@ -219,9 +243,8 @@ impl LoadedWorkflow {
     /// Fails with all diagnostics if one of them is an error.
     pub(super) fn compile(
         self,
-        models: Arc<dyn ModelSource>,
+        RunServices { models, results, memory }: RunServices,
         out: &Path,
-        (results, memory): (Option<Cache>, Memory),
     ) -> Result<CompiledGraph, CliError> {
         let prices = Arc::clone(&self.settings.prices);
         let windows = Arc::clone(&self.settings.windows);
@@ -238,13 +261,14 @@ impl LoadedWorkflow {
         let services = services(models, out.to_owned());
         let services =
             Services { prices, windows, replace, hosts, web, network, mcp, memory, ..services };
-        assemble((self.workflow, self.warnings), services, results)
+        assemble(self.workflow, self.warnings, services, results)
             .map_err(|diagnostics| CliError::invalid(&self.path, diagnostics))
     }
 }
 
 fn assemble(
-    (workflow, warnings): (Workflow, Diagnostics),
+    workflow: Workflow,
+    warnings: Diagnostics,
     services: Services,
     results: Option<Cache>,
 ) -> Result<CompiledGraph, Diagnostics> {

@@ -90,7 +90,7 @@ impl Args {
         block_on(async {
             let run = RunId::generate();
             let folders = run_folders::find_bases(&workflow, &input, &run).await?;
-            let found = dependencies::find(&workflow, (&run, &folders)).await?;
+            let found = dependencies::find(&workflow, &run, &folders).await?;
             let installer = Installer::of_person(&self.allow_network, &self.allow_network_private)?;
             let mut rows = Vec::new();
             for dependency in found {
@@ -163,11 +163,11 @@ impl Row {
 }
 
 fn draw(rows: &[Row]) -> String {
-    let row = |it: &Row| {
-        let place = format!("{}/{}", it.folder, it.path);
-        let commit = it.commit.chars().take(COMMIT_CHARACTERS).collect();
-        let packages = format!("{} of {}", count(it.packages as u64, "package"), it.installer);
-        let state = if it.new { "installed" } else { "installed already" };
+    let row = |row: &Row| {
+        let place = format!("{}/{}", row.folder, row.path);
+        let commit = row.commit.chars().take(COMMIT_CHARACTERS).collect();
+        let packages = format!("{} of {}", count(row.packages as u64, "package"), row.installer);
+        let state = if row.new { "installed" } else { "installed already" };
         vec![clean(&place), commit, packages, state.to_owned()]
     };
     table(&rows.iter().map(row).collect::<Vec<_>>())

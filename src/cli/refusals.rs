@@ -1,4 +1,4 @@
-//! What a workflow needs and the operator has not allowed, with the ways to allow it.
+//! What a workflow needs and the operator has not allowed, with the flags that allow it.
 
 use super::{error::CliError, exit::Exit};
 

@@ -102,7 +102,7 @@ impl Args {
             Some(step) => at(step - 1).find(checkpointer.as_ref()).await?,
             None => at(summary.step.0).find(checkpointer.as_ref()).await?,
         };
-        let is_next = |it: &Position| it.frontier.iter().any(|it| it.node == *node);
+        let is_next = |position: &Position| position.frontier.iter().any(|it| it.node == *node);
         if self.step.is_none() && !is_next(&found.position) {
             let records = checkpointer.records(&info.id).await?;
             let last = records.iter().filter(|it| it.node == *node).map(|it| it.task.step.0).max();
@@ -216,12 +216,12 @@ fn dispatches(
                 .because(error)
                 .with_help("take the state of a run in which the node runs: `--run RUN`")
         })?;
-        let items = decided.into_iter().filter_map(|it| match it {
-            Transition::Dispatch(it) if it.node == *node => Some(Activation {
-                node: it.node,
-                input: Input::Value(it.input),
+        let items = decided.into_iter().filter_map(|transition| match transition {
+            Transition::Dispatch(dispatch) if dispatch.node == *node => Some(Activation {
+                node: dispatch.node,
+                input: Input::Value(dispatch.input),
                 trigger: trigger.clone(),
-                timeout_ms: it.timeout_ms,
+                timeout_ms: dispatch.timeout_ms,
             }),
             _ => None,
         });

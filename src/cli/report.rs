@@ -179,7 +179,10 @@ impl RunReport {
             uncommitted: { open.iter().filter(|it| has_written(it)) }
                 .map(|it| it.node.clone())
                 .collect(),
-            failures: failures(&open).into_iter().map(FailureLine::from).collect(),
+            failures: failures(&open)
+                .into_iter()
+                .map(|(node, failure)| FailureLine::of(node, failure))
+                .collect(),
         }
     }
 
@@ -256,8 +259,12 @@ async fn last_entry_before_turn(
         let before = end.saturating_sub(ENTRIES_AT_ONCE as u64);
         let page = history.entries(run, before, ENTRIES_AT_ONCE, Detail::WithoutValues).await?;
         // The first commit of a turn takes in its input.
-        let begins = |it: &&JournalEntry| {
-            it.entry.commit.as_ref().is_some_and(|it| it.position.step.0 == position.earlier.steps)
+        let begins = |entry: &&JournalEntry| {
+            entry
+                .entry
+                .commit
+                .as_ref()
+                .is_some_and(|it| it.position.step.0 == position.earlier.steps)
         };
         if let Some(first) = page.iter().find(begins) {
             return Ok(first.number - 1);
@@ -304,8 +311,8 @@ impl TraceLine {
     }
 }
 
-impl From<(NodeName, Failure)> for FailureLine {
-    fn from((node, failure): (NodeName, Failure)) -> Self {
+impl FailureLine {
+    fn of(node: NodeName, failure: Failure) -> Self {
         let class = failure.class();
         Self { node, kind: failure.kind, class, error: failure.message }
     }
@@ -463,9 +470,9 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
         "failed" => vec![record(3, 0, "qa", 1, 1, failed("rate_limit"))],
         _ => Vec::new(),
     };
-    let next = open.iter().map(|it| {
+    let next = open.iter().map(|record| {
         let trigger = crate::graph::Trigger::Then { node: NodeName::parse("sse").unwrap() };
-        crate::checkpoint::Activation::by_edge(it.node.clone(), trigger)
+        crate::checkpoint::Activation::by_edge(record.node.clone(), trigger)
     });
     // In the order of completion, which differs from the order of application.
     let mut records = vec![

@@ -138,13 +138,12 @@ impl ResumedRun<'_> {
             let settings = globals.settings(&origin.options)?;
             let loaded = prepare::load(&origin.workflow).map_err(broken)?.with(settings)?;
             let models = loaded.connect()?;
-            let folders = (&info.id, &origin.folders[..]);
             // `graphrun prepare` reads the current commit, and this run may have started from an earlier one.
-            dependencies::provide(&loaded.workflow, folders, &origin.options, None).await?;
+            dependencies::provide(&loaded.workflow, &info.id, &origin, None).await?;
             loaded.check_out(&origin.out)?;
-            let services = (loaded.cache(&database)?, loaded.memory(globals)?);
+            let services = loaded.services(models, &database, globals)?;
             let reports = loaded.reports(&origin.out);
-            let graph = loaded.compile(models, &origin.out, services).map_err(broken)?;
+            let graph = loaded.compile(services, &origin.out).map_err(broken)?;
             print_warnings(graph.warnings(), globals.stderr);
             let pauses = origin.options.pauses(&graph);
             let engine = globals.engine(graph, checkpointer.clone())?;

@@ -51,7 +51,7 @@ impl RunSnapshot {
     pub(super) fn without_private(mut self) -> Self {
         if let Some(graph) = &self.info.graph {
             let is_private =
-                |it: &ChannelName| graph.channels.get(it).is_some_and(|it| it.is_private);
+                |name: &ChannelName| graph.channels.get(name).is_some_and(|it| it.is_private);
             self.values.retain(|name, _| !is_private(name));
         }
         self
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_run_can_be_looked_at_after_each_of_its_steps() {
-        let at = |text: &str| text.parse::<RunAt>().map(|it| (it.run, it.step.map(|it| it.0)));
+        let at = |text: &str| text.parse::<RunAt>().map(|at| (at.run, at.step.map(|it| it.0)));
         assert_eq!(at("calm-otter").unwrap(), ("calm-otter".into(), None));
         assert_eq!(at("calm-otter@0").unwrap(), ("calm-otter".into(), Some(0)));
         assert!(at("calm-otter@").is_err() && at("calm-otter@-1").is_err());

@@ -76,9 +76,9 @@ pub(super) fn steps(journal: Vec<JournalEntry>) -> Vec<HistoryStep> {
             tasks.clear();
             migration.to.workflow
         });
-        let changes = commit.changes.iter().map(|it| ChangedField {
-            field: it.channel.to_string(),
-            kind: match it.kind {
+        let changes = commit.changes.iter().map(|change| ChangedField {
+            field: change.channel.to_string(),
+            kind: match change.kind {
                 ChangeKind::Set(_) => "set",
                 ChangeKind::Appended(_) => "appended",
                 ChangeKind::Cleared => "cleared",
@@ -132,9 +132,9 @@ impl HistoryStep {
         let mut writers: Vec<Writer> = self
             .tasks
             .iter()
-            .filter(|it| it.writes.iter().any(|it| it == field))
-            .map(|it| {
-                let (node, task) = (Some(it.node.clone()), Some(it.task));
+            .filter(|task| task.writes.iter().any(|it| it == field))
+            .map(|task| {
+                let (node, task) = (Some(task.node.clone()), Some(task.task));
                 Writer { step: self.step, node, task, is_migration: false }
             })
             .collect();

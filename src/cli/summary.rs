@@ -80,13 +80,13 @@ pub(super) fn draw(report: &RunReport, database: &Database, paint: Paint) -> Str
 pub(super) fn draw_trace(report: &RunReport, paint: Paint) -> String {
     let mut rows =
         vec![["STEP", "NODE", "ATTEMPT", "OUTCOME", "TIME"].map(|it| paint.faint(it)).to_vec()];
-    rows.extend(report.trace.iter().map(|it| {
-        let outcome = match it.outcome {
-            "finished" => paint.good(it.outcome),
+    rows.extend(report.trace.iter().map(|task| {
+        let outcome = match task.outcome {
+            "finished" => paint.good(task.outcome),
             other => paint.bad(other),
         };
-        let (step, attempt) = (it.step.to_string(), it.attempt.to_string());
-        vec![step, it.node.to_string(), attempt, outcome, duration(it.ms)]
+        let (step, attempt) = (task.step.to_string(), task.attempt.to_string());
+        vec![step, task.node.to_string(), attempt, outcome, duration(task.ms)]
     }));
     table(&rows)
 }
@@ -97,10 +97,11 @@ pub(super) fn draw_answers(report: &RunReport, paint: Paint) -> String {
         return String::new();
     }
     let head = ["ANSWERED", "BY", "AT", "FOR THE STATE OF"].map(|it| paint.faint(it)).to_vec();
-    let rows = report.answers.iter().map(|it| {
-        let by = it.by.as_deref().map_or_else(|| "?".to_owned(), clean);
-        let hash = it.question_hash.as_deref().and_then(|it| it.get(..HASH_LENGTH)).unwrap_or("?");
-        vec![clean(&it.key), by, it.at.clone(), hash.to_owned()]
+    let rows = report.answers.iter().map(|answer| {
+        let by = answer.by.as_deref().map_or_else(|| "?".to_owned(), clean);
+        let hash =
+            answer.question_hash.as_deref().and_then(|it| it.get(..HASH_LENGTH)).unwrap_or("?");
+        vec![clean(&answer.key), by, answer.at.clone(), hash.to_owned()]
     });
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
     format!("\n{}", table(&rows))

@@ -13,6 +13,7 @@ use tokio::runtime;
 
 use self::{
     files::TestFiles,
+    found::ExploredWorkflow,
     report::{Report, TestedCase, TestedFile},
 };
 use super::{
@@ -103,7 +104,7 @@ impl Args {
             if is_shown {
                 print_over("");
             }
-            report.explored.push((path.clone(), explored));
+            report.explored.push(ExploredWorkflow { workflow: path.clone(), result: explored });
         }
         let text = match globals.output {
             Output::Json => to_json(&report.to_json())?,

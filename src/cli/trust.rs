@@ -66,12 +66,47 @@ impl Args {
         }
         let folder =
             fs::canonicalize(&self.folder).map_err(|error| CliError::read(&self.folder, error))?;
-        let file = FolderFile::read(&folder)?;
-        let databases = DATABASES.map(|(path, kind)| (folder.join(path), kind));
-        let is_there =
-            |(it, _): &(PathBuf, _)| fs::canonicalize(it).is_ok_and(|found| found == *it);
-        let databases: Vec<_> = databases.into_iter().filter(is_there).collect();
-        if file.is_none() && databases.is_empty() {
+        let untrusted = Untrusted::find(&folder, &trusted)?;
+        if untrusted.is_empty() {
+            print_message(&why_no_trust_is_needed(&folder, &trusted)?);
+            return Ok(Exit::Done);
+        }
+        let settings = untrusted.file.as_ref().map(Config::trusted_settings).transpose()?;
+        if !self.yes && !globals.can_type() {
+            return Err(CliError::usage(format!("`{}` was not trusted", folder.display()))
+                .because("there is no terminal to ask at")
+                .with_help("look at its files, and confirm with `graphrun trust --yes`"));
+        }
+        untrusted.print(&settings.unwrap_or_default());
+        if !self.yes && !confirm(&format!("Trust `{}`?", folder.display())) {
+            print_message("nothing was changed");
+            return Ok(Exit::Usage);
+        }
+        untrusted.trust(&mut trusted)?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The files of a folder that need trust and do not have it.
+struct Untrusted<'a> {
+    folder: &'a Path,
+    file: Option<FolderFile>,
+    databases: Vec<(PathBuf, DatabaseKind)>,
+}
+
+impl<'a> Untrusted<'a> {
+    /// Finds the files.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the folder has none that ever needs trust, when one cannot be read, and when a database has the log of
+    /// another program.
+    fn find(folder: &'a Path, trusted: &TrustedFolders) -> Result<Self, CliError> {
+        let file = FolderFile::read(folder)?;
+        let is_there = |path: &Path| fs::canonicalize(path).is_ok_and(|found| found == path);
+        let found = DATABASES.map(|(path, kind)| (folder.join(path), kind)).into_iter();
+        let found: Vec<_> = found.filter(|(path, _)| is_there(path)).collect();
+        if file.is_none() && found.is_empty() {
             let message = format!(
                 "there is no `{FILE}`, no `{PATH_DEFAULT}` and no `{MEMORY_DEFAULT}` in `{}`",
                 folder.display()
@@ -80,60 +115,61 @@ impl Args {
                 CliError::usage(message).with_help("only a folder with one of these needs trust")
             );
         }
-        let file = file.filter(|it| !trusted.trusts(&folder, &it.text));
-        let (had_file, mut untrusted) = (trusted.lists(&folder), Vec::new());
-        for (database, kind) in databases {
-            match UntrustedFile::find(&database)? {
-                Some(log @ UntrustedFile::Log(_)) => return Err(log.refusal(&database, kind)),
-                Some(UntrustedFile::Database) => untrusted.push((database, kind)),
+        let mut databases = Vec::new();
+        for (path, kind) in found {
+            match UntrustedFile::find(&path)? {
+                Some(log @ UntrustedFile::Log(_)) => return Err(log.refusal(&path, kind)),
+                Some(UntrustedFile::Database) => databases.push((path, kind)),
                 None => (),
             }
         }
-        if file.is_none() && untrusted.is_empty() {
-            print_message(&match known_databases::trusted()? {
-                _ if had_file => format!("`{}` is trusted already", folder.display()),
-                all if all.iter().any(|it| it.starts_with(folder.join(".graphrun"))) => {
-                    format!("`{}` is trusted already", folder.display())
-                }
-                _ => format!(
-                    "`{}` needs no trust: graphrun made its databases for you",
-                    folder.display()
-                ),
-            });
-            return Ok(Exit::Done);
+        let file = file.filter(|it| !trusted.trusts(folder, &it.text));
+        Ok(Self { folder, file, databases })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.file.is_none() && self.databases.is_empty()
+    }
+
+    /// Prints what a person trusts by a yes.
+    fn print(&self, settings: &[String]) {
+        if self.file.is_some() {
+            print_message(&format!("`{}` sets:", self.folder.join(FILE).display()));
         }
-        let settings = file.as_ref().map(Config::trusted_settings).transpose()?.unwrap_or_default();
-        if !self.yes && !globals.can_type() {
-            return Err(CliError::usage(format!("`{}` was not trusted", folder.display()))
-                .because("there is no terminal to ask at")
-                .with_help("look at its files, and confirm with `graphrun trust --yes`"));
-        }
-        if file.is_some() {
-            print_message(&format!("`{}` sets:", folder.join(FILE).display()));
-        }
-        for setting in &settings {
+        for setting in settings {
             print_message(&format!("  {}", clean(setting)));
         }
-        for (database, kind) in &untrusted {
+        for (database, kind) in &self.databases {
             print_message(&about_database(database, *kind));
         }
-        if !self.yes && !confirm(&format!("Trust `{}`?", folder.display())) {
-            print_message("nothing was changed");
-            return Ok(Exit::Usage);
-        }
-        for (database, _) in untrusted {
+    }
+
+    fn trust(self, trusted: &mut TrustedFolders) -> Result<(), CliError> {
+        for (database, _) in self.databases {
             known_databases::trust(&database)?;
             print_message(&format!(
                 "`{}` is trusted until another file takes its place",
                 database.display()
             ));
         }
-        if let Some(file) = file {
-            trusted.trust(&folder, &file.text)?;
-            print_message(&format!("`{}` is trusted until its `{FILE}` changes", folder.display()));
+        if let Some(file) = self.file {
+            let folder = self.folder.display();
+            trusted.trust(self.folder, &file.text)?;
+            print_message(&format!("`{folder}` is trusted until its `{FILE}` changes"));
         }
-        Ok(Exit::Done)
+        Ok(())
     }
+}
+
+fn why_no_trust_is_needed(folder: &Path, trusted: &TrustedFolders) -> Result<String, CliError> {
+    let databases = known_databases::trusted()?;
+    let is_inside = |path: &PathBuf| path.starts_with(folder.join(".graphrun"));
+    let folder_name = folder.display();
+    Ok(if trusted.lists(folder) || databases.iter().any(is_inside) {
+        format!("`{folder_name}` is trusted already")
+    } else {
+        format!("`{folder_name}` needs no trust: graphrun made its databases for you")
+    })
 }
 
 /// Asks at the terminal whether to open a database that graphrun did not create, and remembers a
@@ -220,21 +256,22 @@ fn list(trusted: &TrustedFolders, globals: &Globals) -> Result<Exit, CliError> {
         Ok(None) | Err(_) => "gone",
     };
     let shown = |it: &Path| it.display().to_string();
-    let folders =
-        trusted.folders().map(|it| TrustEntry::Folder { folder: shown(it), status: status(it) });
-    let databases = known_databases::trusted()?.into_iter().map(|it| {
-        let status = match UntrustedFile::find(&it) {
-            _ if !it.exists() => "gone",
+    let folders = trusted
+        .folders()
+        .map(|folder| TrustEntry::Folder { folder: shown(folder), status: status(folder) });
+    let databases = known_databases::trusted()?.into_iter().map(|file| {
+        let status = match UntrustedFile::find(&file) {
+            _ if !file.exists() => "gone",
             Ok(None) => "trusted",
             Ok(Some(_)) | Err(_) => "changed",
         };
-        TrustEntry::Database { database: shown(&it), status }
+        TrustEntry::Database { database: shown(&file), status }
     });
     let listed: Vec<TrustEntry> = folders.chain(databases).collect();
     let text = if globals.output == Output::Json {
         to_json(&listed)?
     } else {
-        let row = |it: &TrustEntry| match it {
+        let row = |entry: &TrustEntry| match entry {
             TrustEntry::Folder { folder: place, status }
             | TrustEntry::Database { database: place, status } => {
                 vec![clean(place), (*status).to_owned()]

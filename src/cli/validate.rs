@@ -72,9 +72,9 @@ impl Args {
         {
             print_message(&format!("{} {hint}", globals.stderr.command("help:")));
         }
-        let refused = |it: &CheckedWorkflow| {
-            fails(&it.diagnostics, Severity::Error)
-                || self.strict && fails(&it.diagnostics, Severity::Warning)
+        let refused = |checked: &CheckedWorkflow| {
+            fails(&checked.diagnostics, Severity::Error)
+                || self.strict && fails(&checked.diagnostics, Severity::Warning)
         };
         let is_fine = are_read && !checked.iter().any(refused);
         Ok(if is_fine { Exit::Done } else { Exit::Usage })
@@ -113,8 +113,9 @@ fn check_cases(path: &Path, files: &[FoundFile]) -> Result<Diagnostics, LoadErro
     let loaded = Suite::load(path, &super::registry()).map(|(_, warnings)| warnings);
     let all = or_diagnostics(loaded)?;
     let is_checked = |name: &str| files.iter().any(|it| !it.is_cases && it.path == Path::new(name));
-    let is_own =
-        |it: &Diagnostic| it.labels.first().is_none_or(|it| !is_checked(&it.span.file.name));
+    let is_own = |diagnostic: &Diagnostic| {
+        diagnostic.labels.first().is_none_or(|it| !is_checked(&it.span.file.name))
+    };
     let mut own = Diagnostics::default();
     own.extend(all.into_iter().filter(is_own));
     Ok(own)

@@ -18,9 +18,9 @@ pub(super) type Request<'a> = (&'a str, &'a RequestTool);
 pub(super) fn of_tools<'a>(
     tools: impl Iterator<Item = &'a Arc<DeclaredTool>>,
 ) -> impl Iterator<Item = Request<'a>> {
-    tools.filter_map(|it| match &it.action {
+    tools.filter_map(|tool| match &tool.action {
         ToolAction::Command(_) | ToolAction::Server(_) => None,
-        ToolAction::Request(request) => Some((it.signature.name.as_str(), request)),
+        ToolAction::Request(request) => Some((tool.signature.name.as_str(), request)),
     })
 }
 
@@ -56,7 +56,7 @@ pub(super) fn access<'a>(
 ///
 /// # Errors
 ///
-/// Fails with each tool and server whose host is not allowed, and the way to allow it.
+/// Fails with each tool and server whose host is not allowed, and the flag that allows it.
 pub(super) fn check<'a>(
     access: &WebAccess,
     requests: impl Iterator<Item = Request<'a>>,

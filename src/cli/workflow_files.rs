@@ -39,7 +39,7 @@ pub(super) fn find(named: &[PathBuf]) -> Result<Vec<FoundFile>, CliError> {
             continue;
         }
         let below =
-            below(path, &|it| it.extension().is_some_and(|it| it == "yaml" || it == "yml"))?;
+            below(path, &|path| path.extension().is_some_and(|it| it == "yaml" || it == "yml"))?;
         let files: Vec<FoundFile> = below.into_iter().filter_map(of_kind).collect();
         if files.is_empty() {
             let message = format!("there is no workflow below `{}`", path.display());

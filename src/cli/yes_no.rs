@@ -45,9 +45,9 @@ impl Verdict<'_> {
                     return Err(NO_CHOICE.to_owned());
                 }
                 if let Some(comment) = self.comment {
-                    let takes = |it: &Type| match it {
+                    let takes = |ty: &Type| match ty {
                         Type::String => true,
-                        Type::Optional(it) => **it == Type::String,
+                        Type::Optional(ty) => **ty == Type::String,
                         _ => false,
                     };
                     if !record.fields.iter().any(|it| it.name == COMMENT && takes(&it.ty)) {

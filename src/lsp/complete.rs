@@ -78,7 +78,7 @@ impl Offers<'_, '_> {
         if slot.takes_key {
             let below = file.outline.below(&slot.path);
             let others =
-                below.filter(|it| it.key.as_ref().is_some_and(|it| it.start != slot.start));
+                below.filter(|outer| outer.key.as_ref().is_some_and(|it| it.start != slot.start));
             let present: Vec<&str> = others.filter_map(|it| it.name()).collect();
             let rest = self.written.text[self.at..].trim_start_matches(' ');
             let colon = if rest.starts_with(':') { "" } else { ": " };
@@ -89,8 +89,8 @@ impl Offers<'_, '_> {
                     let allowed = allowed_fields(file, &slot.path);
                     let before = self.items.len();
                     self.fields(colon, &present);
-                    let fits = |it: &CompletionItem| {
-                        allowed.as_ref().is_none_or(|all| all.contains(&it.label))
+                    let fits = |item: &CompletionItem| {
+                        allowed.as_ref().is_none_or(|all| all.contains(&item.label))
                     };
                     let fields = self.items.split_off(before);
                     self.items.extend(fields.into_iter().filter(fits));

@@ -197,7 +197,7 @@ pub(super) fn trailing_chain(text: &str) -> &str {
     loop {
         start -= trailing(&text[..start], is_part).len();
         let open = text[..start].strip_suffix(']').and_then(|it| it.rfind('['));
-        match open.filter(|it| text[*it..].starts_with('[') && text[..*it].ends_with(is_word)) {
+        match open.filter(|at| text[*at..].starts_with('[') && text[..*at].ends_with(is_word)) {
             Some(open) if !text[open + 1..start - 1].contains(['.', ']']) => start = open,
             _ => return &text[start..],
         }

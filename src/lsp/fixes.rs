@@ -41,8 +41,8 @@ pub(super) fn fixes(
             let after = workspace.check_with(view, BTreeMap::from([(path, text.into())]));
             let errors =
                 |all: &[protocol::Diagnostic]| all.iter().filter(|it| it.severity == 1).count();
-            let is_same = |it: &&protocol::Diagnostic| {
-                it.code == diagnostic.code && it.message == diagnostic.message
+            let is_same = |other: &&protocol::Diagnostic| {
+                other.code == diagnostic.code && other.message == diagnostic.message
             };
             let count = |all: &[protocol::Diagnostic]| all.iter().filter(is_same).count();
             let is_better = count(&after) < count(before)

@@ -82,7 +82,7 @@ impl Grammar {
         let (last, outer) = path.split_last()?;
         let outer = self.at(outer)?;
         // A key of the format beside names of the file.
-        let is_key = |it: &str| outer.get("properties").is_some_and(|all| all.get(it).is_some());
+        let is_key = |key: &str| outer.get("properties").is_some_and(|all| all.get(key).is_some());
         let names = outer.get("propertyNames").and_then(role);
         names.filter(|_| !matches!(last, Step::Key(key) if is_key(key)))
     }
@@ -188,9 +188,9 @@ mod tests {
     fn a_path_leads_to_its_part_of_the_format() {
         let grammar = Grammar::new(&registry());
         let path = |keys: &str| -> Vec<Step> {
-            let step = |it: &str| match it.parse() {
+            let step = |part: &str| match part.parse() {
                 Ok(at) => Step::Item(at),
-                Err(_) => Step::Key(it.to_owned()),
+                Err(_) => Step::Key(part.to_owned()),
             };
             keys.split('.').map(step).collect()
         };

@@ -20,9 +20,8 @@ use crate::{
 /// Returns the description of the name at an offset.
 pub(super) fn hover(workspace: &Workspace, view: &DocumentView<'_>, at: usize) -> Option<Hover> {
     if let Some((owner, path)) = workspace.owner(view) {
-        let code = open_code(&view.text[..at])?;
-        let (range, text) = within(&owner, &path, view.text.split_at(code), at - code)?;
-        let range = view.lines.range(&(code + range.start..code + range.end));
+        let (range, text) = CodeAt::in_template(view.text, at)?.about(&owner, &path)?;
+        let range = view.lines.range(&range);
         return Some(Hover { contents: text.into(), range });
     }
     let spot = view.spot(at)?;
@@ -31,12 +30,12 @@ pub(super) fn hover(workspace: &Workspace, view: &DocumentView<'_>, at: usize) -
     }
     let word = view.text.get(spot.range.clone())?;
     let (range, text) = match spot.role {
-        Some(Role::Expression) => within(view, &spot.path, ("", word), at - spot.range.start)?,
+        Some(Role::Expression) => {
+            let code = CodeAt { before: "", expression: word, at: at - spot.range.start };
+            code.about(view, &spot.path)?
+        }
         Some(Role::Template) => {
-            let cursor = at - spot.range.start;
-            let code = open_code(&word[..cursor])?;
-            let (range, text) = within(view, &spot.path, word.split_at(code), cursor - code)?;
-            (range.start + code..range.end + code, text)
+            CodeAt::in_template(word, at - spot.range.start)?.about(view, &spot.path)?
         }
         Some(role) => (0..word.len(), about(view, role, word, &spot)?),
         None => (0..word.len(), about_key(view, &spot)?),
@@ -99,50 +98,72 @@ fn about(view: &DocumentView<'_>, role: Role, word: &str, spot: &Spot) -> Option
 }
 
 fn about_key(view: &DocumentView<'_>, spot: &Spot) -> Option<String> {
-    let key = spot.path.iter().rev().find_map(|it| match it {
+    let key = spot.path.iter().rev().find_map(|step| match step {
         Step::Key(key) => Some(key),
         Step::Item(_) => None,
     })?;
     Some(format!("**{key}**\n\n{}", view.grammar.about_key(&spot.path)?))
 }
 
-/// Returns the range and the description of a name in an expression. The text before it may bind names.
-fn within(
-    view: &DocumentView<'_>,
-    path: &[Step],
-    (context, expression): (&str, &str),
+/// A position in the expression of a text.
+struct CodeAt<'a> {
+    /// The text before the expression, which may bind names.
+    before: &'a str,
+    expression: &'a str,
+    /// The offset in the expression.
     at: usize,
-) -> Option<(Range<usize>, String)> {
-    // YAML escapes this quote; the expression contains it unescaped.
-    let expression = expression.replace("\\\"", " \"");
-    if let Some((range, wanted)) = quoted_at(&expression, at) {
-        let word = &expression[range.clone()];
-        return match wanted {
-            ExpectedKind::Node => Some((range, view.about_node(word)?)),
-            ExpectedKind::ValueOf(of) => {
-                let before =
-                    format!("{}{context}{}", view.items_of(path), &expression[..range.start]);
-                let ty = type_of(of, &before, view.state?)?;
-                Some((range, format!("a value of `{of}`: `{ty}`")))
-            }
-            ExpectedKind::MemberOf(_) | ExpectedKind::Name(_) | ExpectedKind::Nothing => None,
-        };
+}
+
+impl<'a> CodeAt<'a> {
+    /// Returns the expression of a template that is open at an offset.
+    fn in_template(text: &'a str, at: usize) -> Option<Self> {
+        let start = open_code(&text[..at])?;
+        let (before, expression) = text.split_at(start);
+        Some(Self { before, expression, at: at - start })
     }
-    let range = chain_at(&expression, at)?;
-    let chain = &expression[range.clone()];
-    let before = format!("{}{context}{}", view.items_of(path), &expression[..range.start]);
-    let about_call = || {
-        let name = chain.rsplit('.').next()?;
-        let function = function(name).filter(|_| expression[range.end..].starts_with('('))?;
-        Some(format!("**{function}**\n\n{}\n\nexample: `{}`", function.about, function.example))
-    };
-    let about_name = || {
-        let of_prompts = || OF_PROMPTS.iter().find(|(name, _)| *name == chain).copied();
-        let (name, about) = Fact::find(chain).map(|it| (it.name, it.about)).or_else(of_prompts)?;
-        Some(format!("**{name}**\n\n{about}"))
-    };
-    let text = about_call().or_else(|| view.about_field(chain, &before)).or_else(about_name)?;
-    Some((range, text))
+
+    /// Returns the range in the text, and the description, of the name there.
+    fn about(&self, view: &DocumentView<'_>, path: &[Step]) -> Option<(Range<usize>, String)> {
+        let (Range { start, end }, text) = self.about_name(view, path)?;
+        let before = self.before.len();
+        Some((before + start..before + end, text))
+    }
+
+    /// Returns the range in the expression, and the description, of the name there.
+    fn about_name(&self, view: &DocumentView<'_>, path: &[Step]) -> Option<(Range<usize>, String)> {
+        // YAML escapes this quote; the expression contains it unescaped.
+        let expression = self.expression.replace("\\\"", " \"");
+        let items = view.items_of(path);
+        let text_before =
+            |name: &Range<usize>| format!("{items}{}{}", self.before, &expression[..name.start]);
+        if let Some((range, wanted)) = quoted_at(&expression, self.at) {
+            let word = &expression[range.clone()];
+            return match wanted {
+                ExpectedKind::Node => Some((range, view.about_node(word)?)),
+                ExpectedKind::ValueOf(of) => {
+                    let ty = type_of(of, &text_before(&range), view.state?)?;
+                    Some((range, format!("a value of `{of}`: `{ty}`")))
+                }
+                ExpectedKind::MemberOf(_) | ExpectedKind::Name(_) | ExpectedKind::Nothing => None,
+            };
+        }
+        let range = chain_at(&expression, self.at)?;
+        let chain = &expression[range.clone()];
+        let before = text_before(&range);
+        let about_call = || {
+            let name = chain.rsplit('.').next()?;
+            let function = function(name).filter(|_| expression[range.end..].starts_with('('))?;
+            Some(format!("**{function}**\n\n{}\n\nexample: `{}`", function.about, function.example))
+        };
+        let about_name = || {
+            let of_prompts = || OF_PROMPTS.iter().find(|(name, _)| *name == chain).copied();
+            let (name, about) =
+                Fact::find(chain).map(|it| (it.name, it.about)).or_else(of_prompts)?;
+            Some(format!("**{name}**\n\n{about}"))
+        };
+        let text = about_call().or_else(|| view.about_field(chain, &before)).or_else(about_name)?;
+        Some((range, text))
+    }
 }
 
 impl DocumentView<'_> {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::workflow::{Part, Step};
 
-/// The most types on the way from a field to one of its parts.
+/// The most types between a field and one of its parts.
 const TYPES_MAX: usize = 16;
 
 /// A name in a text.
@@ -93,7 +93,7 @@ impl DocumentView<'_> {
                 found
             }
             Role::Type => words(text)
-                .map(|it| Mention { declared: entry("types", &text[it.clone()]), range: it })
+                .map(|range| Mention { declared: entry("types", &text[range.clone()]), range })
                 .collect(),
             Role::Sandbox if self.outline.under(&["hosts", text]).is_some() => {
                 vec![Mention { declared: entry("hosts", text), range: 0..text.len() }]
@@ -307,12 +307,12 @@ state:
         let view = workspace.view("file:///w.yaml").unwrap();
         let target = Some(entry("state", "best"));
         let context = Context { bound: bound.to_owned(), target };
-        let shown = |it: Mention| {
-            let keys = it.declared.iter().filter_map(|it| match it {
+        let shown = |mention: Mention| {
+            let keys = mention.declared.iter().filter_map(|step| match step {
                 Step::Key(key) => Some(key.as_str()),
                 Step::Item(_) => None,
             });
-            let (path, word) = (keys.collect::<Vec<_>>().join("."), &text[it.range]);
+            let (path, word) = (keys.collect::<Vec<_>>().join("."), &text[mention.range]);
             assert!(path.ends_with(word), "{path} {word}");
             path
         };

@@ -33,7 +33,7 @@ impl Workspace {
 
     /// Returns the workflows that use one: the open ones, and those beside it.
     pub(super) fn users_of(&self, workflow: &DocumentView<'_>) -> Vec<PathBuf> {
-        let is_yaml = |it: &Path| it.extension().is_some_and(|it| it == "yaml" || it == "yml");
+        let is_yaml = |path: &Path| path.extension().is_some_and(|it| it == "yaml" || it == "yml");
         let mut found = self.beside(workflow, is_yaml);
         found.retain(|user, text| {
             FileKind::of(text) == Some(FileKind::Workflow)
@@ -69,6 +69,8 @@ fn uses(user: &Path, text: &str, workflow: &Path) -> bool {
     Outline::of(text).parts().iter().any(|part| {
         let is_use = part.path.iter().rev().take(2).any(|it| *it == Step::Key("use".into()));
         let word = part.value.clone().and_then(|it| text.get(it)).filter(|_| is_use);
-        word.is_some_and(|it| source_paths(folder, it.as_ref()).iter().any(|it| it == workflow))
+        word.is_some_and(|cases| {
+            source_paths(folder, cases.as_ref()).iter().any(|it| it == workflow)
+        })
     })
 }

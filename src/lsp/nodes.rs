@@ -131,9 +131,9 @@ impl DocumentView<'_> {
         if section == "models" || part.value.is_some() {
             return Some(format!("{text} {}", quoted_list(self.texts(&[section, name]))));
         }
-        let fact = |it: &Part| {
-            let value = self.text.get(it.value.clone()?)?;
-            Some(format!("{} `{value}`", it.name()?))
+        let fact = |part: &Part| {
+            let value = self.text.get(part.value.clone()?)?;
+            Some(format!("{} `{value}`", part.name()?))
         };
         Some(text + &bullets(self.outline.below(&part.path).filter_map(fact).collect()))
     }

@@ -45,8 +45,10 @@ pub(super) fn references(
     let owner = workspace.owner_of(view);
     let all = all(workspace, owner.as_ref().unwrap_or(view), &declared).into_iter();
     let wanted = all.filter(|it| with_declaration || !it.is_declaration);
-    let location =
-        |it: Reference| Location { range: LineIndex::new(&it.text).range(&it.range), uri: it.uri };
+    let location = |reference: Reference| Location {
+        range: LineIndex::new(&reference.text).range(&reference.range),
+        uri: reference.uri,
+    };
     Some(wanted.map(location).collect())
 }
 
@@ -88,8 +90,10 @@ pub(super) fn rename(
     }
     refuse_names_elsewhere(workspace, view, &declared)?;
     let found = all(workspace, view, &declared);
-    if outer.len() > 1 {
-        refuse_unknown_places(workspace, view, &found, (name, new))?;
+    if outer.len() > 1
+        && let Some(line) = dependent_line(workspace, view, &found, new)
+    {
+        return Err(format!("line {line} also depends on `{name}`: change the name by hand"));
     }
     let mut edit = WorkspaceEdit::default();
     for Reference { uri, text, range, .. } in found {
@@ -119,14 +123,14 @@ fn check_name(outer: &[Step], new: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses to rename a field of a record that is also named where the search does not find it, as in the result of a call: the
-/// workflow would have a mistake that it does not have now.
-fn refuse_unknown_places(
+/// Returns the line of a mistake that the workflow would have with a new name in the places that the search finds. A field
+/// of a record can be named in others too, as in the result of a call.
+fn dependent_line(
     workspace: &Workspace,
     view: &DocumentView<'_>,
     found: &[Reference],
-    (name, new): (&str, &str),
-) -> Result<(), String> {
+    new: &str,
+) -> Option<u32> {
     let mut changed: BTreeMap<PathBuf, Arc<str>> = BTreeMap::new();
     let mut edits: Vec<&Reference> = found.iter().collect();
     // The last place of a text first, so that the others keep theirs.
@@ -148,11 +152,10 @@ fn refuse_unknown_places(
     let before = errors(workspace.check_with(view, BTreeMap::new()));
     let after = errors(workspace.check_with(view, changed));
     if after.len() <= before.len() {
-        return Ok(());
+        return None;
     }
     let is_new = |it: &&protocol::Diagnostic| !before.iter().any(|old| old.message == it.message);
-    let line = after.iter().find(is_new).map_or(0, |it| it.range.start.line) + 1;
-    Err(format!("line {line} also depends on `{name}`: change the name by hand"))
+    Some(after.iter().find(is_new).map_or(0, |it| it.range.start.line) + 1)
 }
 
 /// Refuses to rename what other files, or the values of an enum, name by the same word: they would mean another thing.
@@ -163,11 +166,11 @@ fn refuse_names_elsewhere(
 ) -> Result<(), String> {
     let [Step::Key(section), Step::Key(entry), rest @ ..] = declared else { return Ok(()) };
     let parts = view.outline.parts();
-    let text = |it: &Part| it.value.clone().and_then(|it| view.text.get(it));
-    let is_passed = |it: &Part| {
-        let [Step::Key(key), ..] = it.path.as_slice() else { return false };
-        let is_key = it.path.len() == 2 && it.name() == Some(entry);
-        matches!(key.as_str(), "input" | "output") && (is_key || text(it) == Some(entry.as_str()))
+    let text = |part: &Part| part.value.clone().and_then(|it| view.text.get(it));
+    let is_passed = |part: &Part| {
+        let [Step::Key(key), ..] = part.path.as_slice() else { return false };
+        let is_key = part.path.len() == 2 && part.name() == Some(entry);
+        matches!(key.as_str(), "input" | "output") && (is_key || text(part) == Some(entry.as_str()))
     };
     // The values of an input may have the type.
     let is_shared =
@@ -190,17 +193,17 @@ fn refuse_names_elsewhere(
 /// Returns whether a value of an enum leads to a node of its name.
 fn is_chosen_by_enum(view: &DocumentView<'_>, node: &str) -> bool {
     let parts = view.outline.parts();
-    let is_choice = |it: &Part| {
-        let [outer @ .., Step::Key(last)] = it.path.as_slice() else { return false };
+    let is_choice = |part: &Part| {
+        let [outer @ .., Step::Key(last)] = part.path.as_slice() else { return false };
         let to = [outer, &[Step::Key("to".to_owned())][..]].concat();
         last == "match"
             && outer.last() == Some(&Step::Key("then".to_owned()))
             && view.outline.part(&to).is_none()
     };
-    let has_value = |it: &Part| {
-        let is_type = view.grammar.at(&it.path).and_then(role) == Some(Role::Type);
-        let values = value_of(it, view.text).filter(|(_, it)| is_type && it.contains('|'));
-        values.is_some_and(|(_, it)| words(it).any(|range| &it[range] == node))
+    let has_value = |part: &Part| {
+        let is_type = view.grammar.at(&part.path).and_then(role) == Some(Role::Type);
+        let values = value_of(part, view.text).filter(|(_, it)| is_type && it.contains('|'));
+        values.is_some_and(|(_, values)| words(values).any(|range| &values[range] == node))
     };
     parts.iter().any(is_choice) && parts.iter().any(has_value)
 }

@@ -67,10 +67,10 @@ impl<'c> Server<'c> {
             "textDocument/completion" => {
                 self.at_place(params, |view, at| Some(complete(&self.workspace, view, at)))
             }
-            "textDocument/references" => read(params).and_then(|it: FindReferences| {
-                let with_declaration = it.context.include_declaration;
-                let at = |view: &DocumentView<'_>| view.lines.offset(it.position);
-                let view = self.workspace.view(&it.text_document.uri);
+            "textDocument/references" => read(params).and_then(|asked: FindReferences| {
+                let with_declaration = asked.context.include_declaration;
+                let at = |view: &DocumentView<'_>| view.lines.offset(asked.position);
+                let view = self.workspace.view(&asked.text_document.uri);
                 to_value(view.and_then(|view| {
                     references(&self.workspace, &view, at(&view), with_declaration)
                 }))
@@ -78,24 +78,26 @@ impl<'c> Server<'c> {
             "textDocument/prepareRename" => self.at_place(params, |view, at| {
                 renamed_range(&self.workspace, view, at).map(|it| view.lines.range(&it))
             }),
-            "textDocument/rename" => read(params).and_then(|it: Rename| {
-                let Some(view) = self.workspace.view(&it.text_document.uri) else {
+            "textDocument/rename" => read(params).and_then(|asked: Rename| {
+                let Some(view) = self.workspace.view(&asked.text_document.uri) else {
                     return Ok(Value::Null);
                 };
-                let at = view.lines.offset(it.position);
-                let renamed = rename(&self.workspace, &view, at, &it.new_name);
+                let at = view.lines.offset(asked.position);
+                let renamed = rename(&self.workspace, &view, at, &asked.new_name);
                 let refused = |reason| Refusal(ErrorCode::RequestFailed, reason);
                 renamed.map_err(refused).and_then(to_value)
             }),
-            "textDocument/codeAction" => read(params).and_then(|it: AtRange| {
-                let view = self.workspace.view(&it.text_document.uri);
-                to_value(view.map(|view| fixes(&self.workspace, &view, it.range)))
+            "textDocument/codeAction" => read(params).and_then(|asked: AtRange| {
+                let view = self.workspace.view(&asked.text_document.uri);
+                to_value(view.map(|view| fixes(&self.workspace, &view, asked.range)))
             }),
-            "textDocument/formatting" => read(params).and_then(|it: OfDocument| {
-                to_value(self.workspace.view(&it.text_document.uri).and_then(|it| formatted(&it)))
+            "textDocument/formatting" => read(params).and_then(|asked: OfDocument| {
+                to_value(
+                    self.workspace.view(&asked.text_document.uri).and_then(|it| formatted(&it)),
+                )
             }),
-            "textDocument/documentSymbol" => read(params).and_then(|it: OfDocument| {
-                to_value(self.workspace.view(&it.text_document.uri).map(|it| symbols(&it)))
+            "textDocument/documentSymbol" => read(params).and_then(|asked: OfDocument| {
+                to_value(self.workspace.view(&asked.text_document.uri).map(|it| symbols(&it)))
             }),
             "initialize" => {
                 let message = "the server is initialized already".to_owned();

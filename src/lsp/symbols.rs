@@ -30,10 +30,10 @@ pub(super) fn symbols(view: &DocumentView<'_>) -> Vec<Symbol> {
     let section = |(section, kind): &(&str, u8)| {
         let path = [Step::Key((*section).to_owned())];
         let part = view.outline.part(&path)?;
-        let child = |it: &Part| {
-            let name = it.name()?;
+        let child = |part: &Part| {
+            let name = part.name()?;
             let detail = (*section == "nodes").then(|| view.headline(name)).flatten();
-            symbol(view, it, detail, *kind)
+            symbol(view, part, detail, *kind)
         };
         let children: Vec<Symbol> = view.outline.below(&path).filter_map(child).collect();
         let whole = symbol(view, part, None, MODULE)?;

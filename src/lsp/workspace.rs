@@ -129,7 +129,7 @@ impl Workspace {
         self.documents.remove(uri);
         let Self { documents, on_disk, .. } = self;
         let is_tested = |uri: &String| {
-            documents.values().any(|it| it.tested.as_ref().is_some_and(|it| it.uri == *uri))
+            documents.values().any(|view| view.tested.as_ref().is_some_and(|it| it.uri == *uri))
         };
         on_disk.retain(|uri, _| is_tested(uri));
     }
@@ -278,7 +278,8 @@ impl Workspace {
                 let word = part.value.clone().and_then(|it| view.text.get(it));
                 let paths = || Some(source_paths(view.folder()?, word?.as_ref()));
                 let paths: Option<Vec<PathBuf>> = paths();
-                role == Some(Role::Prompt) && paths.is_some_and(|it| it.iter().any(|it| it == path))
+                role == Some(Role::Prompt)
+                    && paths.is_some_and(|paths| paths.iter().any(|it| it == path))
             };
             let at = view.outline.parts().iter().find(names_it)?.path.clone();
             Some((view, at))
@@ -407,9 +408,9 @@ impl Workspace {
         let help = diagnostic.help.as_ref().map(|it| format!("\nhelp: {it}")).unwrap_or_default();
         let more = format!("\nmore: graphrun explain {}", diagnostic.code);
         let message = format!("{}{help}{more}", diagnostic.message);
-        let related = |it: &Label| RelatedInformation {
-            location: self.location(workflow, &it.span),
-            message: it.text.clone(),
+        let related = |label: &Label| RelatedInformation {
+            location: self.location(workflow, &label.span),
+            message: label.text.clone(),
         };
         let diagnostic = protocol::Diagnostic {
             range: location.range,

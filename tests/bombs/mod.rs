@@ -30,10 +30,10 @@ fn every_bomb_is_refused_or_answered_in_little_memory() {
 #[test]
 #[ignore = "measures, and asserts nothing"]
 fn the_time_of_every_bomb() {
-    let timed = |it: &Bomb| {
+    let timed = |bomb: &Bomb| {
         let begun = Instant::now();
-        let problem = run::run(it).problem(it);
-        (begun.elapsed(), it.name.clone(), problem.unwrap_or_default())
+        let problem = run::run(bomb).problem(bomb);
+        (begun.elapsed(), bomb.name.clone(), problem.unwrap_or_default())
     };
     let mut times: Vec<_> = bombs().iter().map(timed).collect();
     times.sort();

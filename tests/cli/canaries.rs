@@ -57,10 +57,10 @@ fn base32(text: &str) -> String {
 }
 
 fn rot13(text: &str) -> String {
-    let turn = |it: char| match it {
-        'a'..='m' | 'A'..='M' => char::from(it as u8 + 13),
-        'n'..='z' | 'N'..='Z' => char::from(it as u8 - 13),
-        it => it,
+    let turn = |letter: char| match letter {
+        'a'..='m' | 'A'..='M' => char::from(letter as u8 + 13),
+        'n'..='z' | 'N'..='Z' => char::from(letter as u8 - 13),
+        letter => letter,
     };
     text.chars().map(turn).collect()
 }

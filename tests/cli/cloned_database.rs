@@ -43,8 +43,9 @@ fn assert_refused(ended: &Ended) {
 }
 
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let read =
-        |it: fs::DirEntry| (it.file_name().into_string().unwrap(), fs::read(it.path()).unwrap());
+    let read = |entry: fs::DirEntry| {
+        (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
+    };
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|it| read(it.unwrap())).collect();
     files.sort();
     files

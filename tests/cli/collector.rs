@@ -130,8 +130,8 @@ fn serve(mut call: TcpStream, answers: Answers, seen: &Mutex<Vec<Request>>) {
                 return;
             }
         }
-        let length = head.lines().find_map(|it| {
-            it.to_lowercase().strip_prefix("content-length:")?.trim().parse::<usize>().ok()
+        let length = head.lines().find_map(|line| {
+            line.to_lowercase().strip_prefix("content-length:")?.trim().parse::<usize>().ok()
         });
         let mut body = vec![0; length.unwrap()];
         reader.read_exact(&mut body).unwrap();
@@ -193,11 +193,11 @@ pub(crate) struct Series {
 pub(crate) fn series(metrics: &[Metric], name: &str) -> Vec<Series> {
     let metric = metrics.iter().find(|it| it.name == name).unwrap();
     let Some(Data::Histogram(histogram)) = &metric.data else { panic!("{metric:?}") };
-    let points = histogram.data_points.iter().map(|it| Series {
-        attributes: attributes(&it.attributes),
-        count: it.count,
-        sum: it.sum.unwrap(),
-        bounds: it.explicit_bounds.clone(),
+    let points = histogram.data_points.iter().map(|point| Series {
+        attributes: attributes(&point.attributes),
+        count: point.count,
+        sum: point.sum.unwrap(),
+        bounds: point.explicit_bounds.clone(),
     });
     points.collect()
 }

@@ -145,7 +145,7 @@ const FOUND: &str = "HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\n{\"hits\": [\"
 const SECRET: [(&str, &str); 1] = [("TRACKER_TOKEN", "canary-of-tools-88d1")];
 
 #[test]
-fn a_request_sends_encoded_arguments_and_a_secret_that_is_never_shown() {
+fn a_request_sends_encoded_arguments_and_hides_its_secret() {
     let (port, serving) = serve(FOUND, 1);
     let host = format!("127.0.0.1:{port}");
     let text = request_tool(&format!(

@@ -45,8 +45,12 @@ fn due(runs: &[&str]) -> Place {
 
 fn outcomes(document: &Value) -> Vec<(&str, &str, i64)> {
     let runs = document["runs"].as_array().unwrap().iter();
-    runs.map(|it| {
-        (it["run"].as_str().unwrap(), it["outcome"].as_str().unwrap(), it["exit"].as_i64().unwrap())
+    runs.map(|run| {
+        (
+            run["run"].as_str().unwrap(),
+            run["outcome"].as_str().unwrap(),
+            run["exit"].as_i64().unwrap(),
+        )
     })
     .collect()
 }

@@ -139,7 +139,7 @@ fn a_cost_limit_needs_the_price_of_the_embeddings() {
 }
 
 #[test]
-fn the_models_of_a_workflow_are_listed_and_tried_for_their_purpose() {
+fn models_are_listed_and_tried_for_their_purpose() {
     let (place, (url, requests)) = (place(), provider());
     let args = ["models", "learn.yaml", "--try", "--output", "json"];
     let listed = place.run_with(args, [("OPENAI_BASE_URL", &*url)]);

@@ -330,7 +330,7 @@ fn a_run_that_a_dead_provider_stops_has_no_result_yet() {
 fn an_evaluation_without_results_is_given_up() {
     let place = Place::new();
     fs::copy(workflow("agent"), place.path("agent.yaml")).unwrap();
-    let row = |it: u8| json!({"input": {"brief": it.to_string()}}).to_string() + "\n";
+    let row = |number: u8| json!({"input": {"brief": number.to_string()}}).to_string() + "\n";
     fs::write(place.path("table.jsonl"), (0..12).map(row).collect::<String>()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let refusing = format!("http://{}/v1", listener.local_addr().unwrap());

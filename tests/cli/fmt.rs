@@ -64,7 +64,7 @@ fn a_text_on_stdin_is_laid_out_to_stdout() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_left_and_the_others_are_laid_out() {
+fn an_unreadable_file_is_left_and_the_others_are_laid_out() {
     let place = Place::new();
     let broken = "graphrun: 1\nname: [x\n";
     fs::write(place.path("a.yaml"), broken).unwrap();

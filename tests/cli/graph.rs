@@ -9,7 +9,9 @@ fn taken(drawing: &Value) -> Vec<String> {
     let edges = drawing["edges"].as_array().unwrap().iter();
     let taken = edges.filter(|it| it["taken"].as_u64().unwrap() > 0);
     let text = |it: &Value| it.as_str().unwrap_or("start").to_owned();
-    taken.map(|it| format!("{} {} {}", text(&it["from"]), text(&it["to"]), it["taken"])).collect()
+    taken
+        .map(|edge| format!("{} {} {}", text(&edge["from"]), text(&edge["to"]), edge["taken"]))
+        .collect()
 }
 
 fn node<'a>(drawing: &'a Value, name: &str) -> &'a Value {

@@ -42,8 +42,12 @@ fn place() -> Place {
     // YAML accepts control characters only as escapes.
     let escaped: String = HOSTILE
         .chars()
-        .map(|it| {
-            if it.is_ascii_graphic() { it.to_string() } else { format!("\\U{:08x}", u32::from(it)) }
+        .map(|letter| {
+            if letter.is_ascii_graphic() {
+                letter.to_string()
+            } else {
+                format!("\\U{:08x}", u32::from(letter))
+            }
         })
         .collect();
     let workflow = WORKFLOW.replace("ABOUT", &escaped);

@@ -233,10 +233,10 @@ nodes:
     assert_eq!(ended.code, 0, "{ended}");
     let diff = place.run(["runs", "diff", "one@0", "one", "--output", "json"]).json();
     let changes = diff["changes"].as_array().unwrap().iter();
-    let writers = changes.map(|it| {
-        let writers = it["writers"].as_array().unwrap().iter();
+    let writers = changes.map(|change| {
+        let writers = change["writers"].as_array().unwrap().iter();
         let nodes: Vec<_> = writers.map(|it| it["node"].as_str().unwrap()).collect();
-        format!("{} {}", it["path"].as_str().unwrap(), nodes.join(" "))
+        format!("{} {}", change["path"].as_str().unwrap(), nodes.join(" "))
     });
     let writers: Vec<String> = writers.collect();
     assert_eq!(writers, ["log[0] left", "log[1] right", "log[2] right", "log[3] last"]);

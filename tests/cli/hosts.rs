@@ -297,7 +297,7 @@ fn a_pull_request_is_opened_once_also_after_a_kill() {
 }
 
 #[test]
-fn a_command_pushes_from_the_folder_with_its_secret_and_without_hooks() {
+fn a_command_pushes_with_its_secret_and_without_hooks() {
     let place = Place::new();
     let (folder, remote) = repository_with_remote(&place);
     write_program(&folder.join(".git/hooks/pre-push"), "#!/bin/sh\necho hooked >&2\nexit 1\n");

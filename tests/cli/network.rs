@@ -112,7 +112,7 @@ fn an_address_cannot_be_allowed() {
 }
 
 #[test]
-fn an_allowed_host_is_reached_and_each_connection_is_in_the_trace() {
+fn an_allowed_host_is_reached_and_is_in_the_trace() {
     let (port, serving) = serve();
     let host = format!("localhost:{port}");
     let targets = [host.clone(), "evil.example:443".to_owned()];

@@ -95,11 +95,11 @@ fn execute_sandboxed(place: &Place) -> Ended {
 
 /// Whether a file below a folder contains the key.
 fn contains_key(folder: &Path) -> bool {
-    fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).any(|it| {
-        if it.is_dir() {
-            return contains_key(&it);
+    fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).any(|path| {
+        if path.is_dir() {
+            return contains_key(&path);
         }
-        let content = fs::read(it).unwrap_or_default();
+        let content = fs::read(path).unwrap_or_default();
         content.windows(KEY.len()).any(|it| it == KEY.as_bytes())
     })
 }

@@ -229,7 +229,7 @@ fn a_database_on_a_read_only_file_system_is_named_as_such() {
 }
 
 #[test]
-fn a_run_at_its_end_is_not_migrated_with_exit_6() {
+fn a_run_at_its_end_is_not_migrated() {
     let place = Place::new();
     let name = place.execute("two_steps");
     let ended = place.run(["migrate", &name, &workflow("two_steps")]);

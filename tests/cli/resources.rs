@@ -116,16 +116,16 @@ fn a_run_whose_database_is_taken_away_ends_with_exit_5() {
         ),
         (
             "replaced",
-            |it| {
-                fs::copy(it, it.with_extension("copy")).unwrap();
-                fs::rename(it.with_extension("copy"), it).unwrap();
+            |path| {
+                fs::copy(path, path.with_extension("copy")).unwrap();
+                fs::rename(path.with_extension("copy"), path).unwrap();
             },
             "another file replaced it",
         ),
         (
             "moved with its folder",
-            |it| {
-                let folder = it.parent().unwrap();
+            |path| {
+                let folder = path.parent().unwrap();
                 fs::rename(folder, folder.with_extension("old")).unwrap();
             },
             "it was removed or moved away",

@@ -259,7 +259,7 @@ fn all_parts_of_a_run_have_its_conversation() {
     let runs: Vec<&Span> = spans.iter().filter(|it| it.name == "invoke_workflow asks").collect();
     assert_eq!(runs.len(), 2);
     let conversations =
-        runs.iter().map(|it| attributes(&it.attributes)["gen_ai.conversation.id"].clone());
+        runs.iter().map(|span| attributes(&span.attributes)["gen_ai.conversation.id"].clone());
     assert_eq!(conversations.collect::<Vec<_>>(), ["run-1", "run-1"]);
     assert_ne!(runs[0].trace_id, runs[1].trace_id);
     // The second process links to the span of the first one.

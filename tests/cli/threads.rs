@@ -95,7 +95,7 @@ fn a_chat_ends_with_a_turn_that_fails() {
 }
 
 #[test]
-fn a_thread_of_another_workflow_and_an_unknown_field_are_refused() {
+fn a_thread_of_another_workflow_is_refused() {
     let place = place();
     fs::write(place.path("other.yaml"), PARROT.replace("parrot", "other")).unwrap();
     place.run(["execute", "parrot.yaml", "--thread", "t", "-i", "line=one"]);
@@ -170,7 +170,7 @@ fn a_thread_follows_a_changed_workflow_and_hides_private_fields() {
 }
 
 #[test]
-fn a_report_names_the_nodes_whose_writes_are_not_in_the_state_yet() {
+fn a_report_names_nodes_whose_writes_are_not_committed() {
     let place = Place::new();
     let workflow = "graphrun: 1
 name: beside

@@ -86,7 +86,7 @@ fn results(place: &Place) -> Vec<Value> {
 }
 
 #[test]
-fn each_call_of_a_model_waits_for_a_person_and_the_model_is_not_asked_again() {
+fn each_call_waits_for_a_person_and_is_requested_once() {
     let place = Place::new();
     let asked = execute(&place, &workflow("[note]", EACH));
     let first = question(&asked);
@@ -109,7 +109,7 @@ fn each_call_of_a_model_waits_for_a_person_and_the_model_is_not_asked_again() {
 }
 
 #[test]
-fn a_person_sees_the_arguments_of_a_call_before_and_with_the_answer() {
+fn a_person_sees_arguments_before_and_with_the_answer() {
     let place = Place::new();
     let asked = execute(&place, &workflow("[note]", EACH));
     let key = question(&asked)["key"].as_str().unwrap().to_owned();

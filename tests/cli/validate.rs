@@ -29,7 +29,7 @@ fn diagnostics_are_drawn_at_their_place_or_listed_as_json() {
 }
 
 #[test]
-fn services_read_diagnostics_with_paths_below_the_current_folder() {
+fn services_read_paths_below_the_current_folder() {
     let place = Place::new();
     fs::create_dir(place.path("graphs")).unwrap();
     fs::copy(workflow("wrong"), place.path("graphs/wrong.yaml")).unwrap();
@@ -92,7 +92,7 @@ fn a_code_is_explained() {
 }
 
 #[test]
-fn a_folder_gives_its_workflows_and_test_cases_and_no_other_file() {
+fn a_folder_gives_its_workflows_and_test_cases() {
     let place = Place::new();
     for folder in ["flows/deep", "flows/.hidden", "flows/node_modules"] {
         fs::create_dir_all(place.path(folder)).unwrap();
@@ -146,7 +146,7 @@ fn a_hint_fails_nothing() {
 
 /// A server in place of OpenAI has the protocol `chat`, which has these settings.
 #[test]
-fn settings_of_a_provider_at_another_address_are_those_of_its_protocol() {
+fn a_provider_at_another_address_keeps_its_protocol() {
     let place = Place::new();
     let text = r#"
 graphrun: 1

@@ -52,7 +52,7 @@ fn assert_nothing_left(place: &Place, about: &str) {
 }
 
 #[test]
-fn items_change_no_files_of_each_other_and_are_merged_in_their_order() {
+fn items_have_separate_files_and_merge_in_their_order() {
     let place = Place::new();
     repository(&place);
     let state = done(&place.run(execute(&workflow("worktrees"), &["b.txt", "a.txt", "c/d.txt"])));

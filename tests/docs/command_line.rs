@@ -121,11 +121,11 @@ fn row(arg: &Arg) -> String {
         let values: Vec<String> = arg
             .get_possible_values()
             .iter()
-            .map(|it| match it.get_help() {
+            .map(|value| match value.get_help() {
                 Some(help) => {
-                    format!("`{}` ({})", it.get_name(), in_a_table(&lower(&help.to_string())))
+                    format!("`{}` ({})", value.get_name(), in_a_table(&lower(&help.to_string())))
                 }
-                None => format!("`{}`", it.get_name()),
+                None => format!("`{}`", value.get_name()),
             })
             .collect();
         if !values.is_empty() {

@@ -75,7 +75,7 @@ fn performed(page: &Page) -> (String, usize) {
 fn is_alike(one: &str, other: &str) -> bool {
     let words = |text: &str| {
         text.lines()
-            .map(|it| it.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
             .filter(|it| !it.is_empty())
             .collect::<Vec<_>>()
     };

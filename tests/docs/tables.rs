@@ -16,26 +16,26 @@ use crate::docs::{check_generated, page::Page};
 #[test]
 fn the_tables_of_the_reference_are_those_of_the_program() {
     let mut page = Page::read("docs/workflow.md");
-    let rows = Reducer::BUILT_IN.iter().map(|it| {
-        let (name, fields, about) = (it.name(), it.needs(), it.about());
+    let rows = Reducer::BUILT_IN.iter().map(|reducer| {
+        let (name, fields, about) = (reducer.name(), reducer.needs(), reducer.about());
         format!("| `{name}` | {fields} | {about} |")
     });
     page.text = with_rows(&page.text, "| reducer | fields | does |", rows);
-    let rows = ErrorKind::ALL.iter().map(|it| {
-        let class = serde_json::to_value(it.usual_class()).unwrap();
-        format!("| `{it}` | {} | `{}` |", it.about(), class.as_str().unwrap())
+    let rows = ErrorKind::ALL.iter().map(|kind| {
+        let class = serde_json::to_value(kind.usual_class()).unwrap();
+        format!("| `{kind}` | {} | `{}` |", kind.about(), class.as_str().unwrap())
     });
     page.text = with_rows(&page.text, "| kind | of failure | usual class |", rows);
-    let rows = BUILT_IN.iter().map(|it| {
-        let tool = it.make(Path::new("."), &Tiers::new());
+    let rows = BUILT_IN.iter().map(|built_in| {
+        let tool = built_in.make(Path::new("."), &Tiers::new());
         let [takes, gives] = [tool.input_schema(), tool.output_schema()].map(|it| listed(it, it));
-        format!("| `{}` | {takes} | {gives} | {} |", it.name, it.about)
+        format!("| `{}` | {takes} | {gives} | {} |", built_in.name, built_in.about)
     });
     page.text = with_rows(&page.text, "| built in | takes | gives | does |", rows);
     let registry = registry();
     let schema = json_schema(&registry);
-    let rows = registry.kinds().iter().map(|it| {
-        let key = it.key();
+    let rows = registry.kinds().iter().map(|kind| {
+        let key = kind.key();
         let of_key = format!("/properties/nodes/additionalProperties/properties/{key}/description");
         let about = schema.pointer(&of_key).and_then(Value::as_str).unwrap().replace('\n', " ");
         let about = about.trim_start_matches("Kind: ").split(". ").next().unwrap();
@@ -48,9 +48,9 @@ fn the_tables_of_the_reference_are_those_of_the_program() {
 #[test]
 fn the_table_of_functions_is_that_of_the_program() {
     let page = Page::read("docs/expressions.md");
-    let rows = Function::all().iter().map(|it| {
-        let (example, about) = (it.example.replace('|', "\\|"), it.about);
-        format!("| `{it}` | `{example}` | {about} |")
+    let rows = Function::all().iter().map(|function| {
+        let (example, about) = (function.example.replace('|', "\\|"), function.about);
+        format!("| `{function}` | `{example}` | {about} |")
     });
     let text = with_rows(&page.text, "| function | example | gives |", rows);
     let rows = Fact::all().iter().map(|it| format!("| `{}` | {} |", it.name, it.about));
@@ -65,9 +65,9 @@ fn the_table_of_templates_is_that_of_the_program() {
     let init = program.find_subcommand("init").expect("the program has `init`");
     let template = init.get_arguments().find(|it| it.get_id() == "template").expect("an argument");
     let values = template.get_possible_values();
-    let rows = values.iter().map(|it| {
-        let names: Vec<&str> = it.get_name_and_aliases().collect();
-        let help = it.get_help().expect("it is described").to_string();
+    let rows = values.iter().map(|value| {
+        let names: Vec<&str> = value.get_name_and_aliases().collect();
+        let help = value.get_help().expect("it is described").to_string();
         // The help of a template with another name begins with its pattern.
         let (pattern, about) = match names.get(1) {
             Some(pattern) => (format!("`{pattern}`"), help.split_once(": ").expect("a pattern").1),

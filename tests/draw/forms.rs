@@ -66,8 +66,9 @@ fn printed_events_fit_their_schema() {
             validator.iter_errors(&document).map(|it| it.to_string()).collect();
         assert!(errors.is_empty(), "{errors:?}");
         // The schema knows every key.
-        let keys =
-            |it: &Value| -> BTreeSet<String> { it.as_object().unwrap().keys().cloned().collect() };
+        let keys = |object: &Value| -> BTreeSet<String> {
+            object.as_object().unwrap().keys().cloned().collect()
+        };
         assert_eq!(keys(&document), keys(&schema["properties"]));
         assert_eq!(
             keys(&document["nodes"][0]),

@@ -92,10 +92,10 @@ async fn ran(
 
 /// How often the drawing says that an arrow was taken.
 fn taken(drawing: &Drawing, from: &str, is_wanted: impl Fn(&Reason) -> bool, to: &str) -> u64 {
-    let fits = |it: &&graphrun::draw::Arrow| {
-        it.from.as_ref().map_or("", NodeName::as_str) == from
-            && it.to == target(to)
-            && is_wanted(&it.reason)
+    let fits = |arrow: &&graphrun::draw::Arrow| {
+        arrow.from.as_ref().map_or("", NodeName::as_str) == from
+            && arrow.to == target(to)
+            && is_wanted(&arrow.reason)
     };
     drawing.arrows.iter().find(fits).unwrap().taken.unwrap()
 }

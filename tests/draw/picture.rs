@@ -226,7 +226,7 @@ fn a_picture_is_static_and_accessible() {
     }
     let title = document.root_element().children().find(|it| it.has_tag_name("title")).unwrap();
     assert!(title.text().unwrap().starts_with("a \"quoted\" | name;"));
-    let title = |it: &Node<'_, '_>| it.children().any(|it| it.has_tag_name("title"));
+    let title = |node: &Node<'_, '_>| node.children().any(|it| it.has_tag_name("title"));
     let parts = document.descendants().filter(|it| it.attribute("class").is_some());
     let parts: Vec<_> = parts.filter(|it| it.has_tag_name("g")).collect();
     assert!(!parts.is_empty() && parts.iter().all(title), "{svg}");

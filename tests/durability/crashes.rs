@@ -75,7 +75,7 @@ fn survives(shape: Shape, backend: Backend) {
     let mut kills = 0;
     for point in Point::ALL {
         for nth in 1..=hits_max(backend) {
-            if !kill(shape, backend, (point, nth), &calm) {
+            if !kill(shape, backend, point, nth, &calm) {
                 break;
             }
             reached.insert(point.name());
@@ -84,14 +84,14 @@ fn survives(shape: Shape, backend: Backend) {
     }
     let asks = shape == Shape("approved");
     let of_answers =
-        |it: &Point| matches!(it, Point::ApprovalInTransaction | Point::ApprovalAfterCommit);
+        |point: &Point| matches!(point, Point::ApprovalInTransaction | Point::ApprovalAfterCommit);
     let expected = Point::ALL.into_iter().filter(|it| asks || !of_answers(it));
     assert_eq!(reached, expected.map(Point::name).collect(), "points at which it was killed");
     println!("{}: {kills} kills", shape.0);
 }
 
 /// Kills a run once and lets another process resume it. Returns whether the run reached that point.
-fn kill(shape: Shape, backend: Backend, (point, nth): (Point, u32), calm: &Calm) -> bool {
+fn kill(shape: Shape, backend: Backend, point: Point, nth: u32, calm: &Calm) -> bool {
     let at = format!("{} at {}, hit {nth}", shape.0, point.name());
     let place = Place::new(backend);
     let mut crashes = 0;

@@ -82,9 +82,9 @@ fn one_wins(place: &Place, rounds: usize) {
         let mut refused = Vec::new();
         while refused.len() < PROCESSES - 1 {
             assert!(started.elapsed() < PATIENCE, "round {round}: {} were refused", refused.len());
-            all.retain_mut(|it| match it.try_wait().unwrap() {
+            all.retain_mut(|program| match program.try_wait().unwrap() {
                 Some(status) => {
-                    refused.push((status.code(), said(it)));
+                    refused.push((status.code(), said(program)));
                     false
                 }
                 None => true,

@@ -144,8 +144,8 @@ impl Left {
         records.sort_by_key(|it| it.task);
         let finished = records.iter().filter(|it| it.outcome.is_final());
         let finished = finished.map(|it| it.task.to_string()).collect();
-        let noted = records.iter().filter_map(|it| match &it.outcome {
-            Outcome::MemoSaved { name, .. } => Some((name.clone(), it.task.to_string())),
+        let noted = records.iter().filter_map(|record| match &record.outcome {
+            Outcome::MemoSaved { name, .. } => Some((name.clone(), record.task.to_string())),
             _ => None,
         });
         let noted = noted.collect();

@@ -364,8 +364,8 @@ impl Recipe {
     fn spec(&self, at: usize, node: &NodeRecipe) -> NodeSpec {
         let kinds = [Some(ErrorKind::Timeout), None];
         let catch = node.catches.iter().zip(kinds);
-        let resets = node.resets.iter().filter_map(|it| {
-            let reset = usize::from(*it) % self.nodes.len();
+        let resets = node.resets.iter().filter_map(|reset| {
+            let reset = usize::from(*reset) % self.nodes.len();
             let is_fit = if self.resets_backwards { reset < at } else { reset > at };
             (is_fit && node.bound.is_some() && self.nodes[reset].bound.is_some())
                 .then(|| name(reset))
@@ -409,7 +409,8 @@ impl Recipe {
                     dice.route(from.clone(), ways, *spread)
                 }
                 EdgeRecipe::Choice(lists) => {
-                    let targets = |it: &Vec<u8>| it.iter().map(|it| self.target(at, *it)).collect();
+                    let targets =
+                        |targets: &Vec<u8>| targets.iter().map(|it| self.target(at, *it)).collect();
                     let choice = |it| RouteChoice { to: targets(it), ..RouteChoice::default() };
                     dice.choosing(from.clone(), lists.iter().map(choice).collect())
                 }

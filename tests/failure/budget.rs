@@ -326,7 +326,7 @@ async fn a_call_that_ends_without_usage_lets_the_next_one_begin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_of_nested_runs_fit_into_the_limit_of_the_outer_run_together() {
+async fn calls_of_nested_runs_share_the_limit_of_the_outer_run() {
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (of_node, seen) = (Arc::clone(&running), Arc::clone(&most));
     let agent = move || {
@@ -366,7 +366,7 @@ async fn calls_of_nested_runs_fit_into_the_limit_of_the_outer_run_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_usage_of_a_nested_call_counts_before_the_next_call_begins() {
+async fn the_usage_of_a_nested_call_counts_before_the_next_one() {
     let calls = Calls::default();
     let mut inner = GraphBuilder::new::<Team>("inner");
     for node in ["a", "b", "c"] {

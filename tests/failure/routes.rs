@@ -84,15 +84,16 @@ async fn a_panic_in_a_route_keeps_the_result_of_its_node() {
     assert_eq!(ran.load(Ordering::Relaxed), 1, "the node ran once");
 
     let journal = saved.storage.journal(saved.run()).await.unwrap();
-    let told = journal.iter().flat_map(|it| &it.entry.events).filter_map(|it| match &it.event {
-        Event::TaskUndecided { node, writes, error, .. } => {
-            assert!(error.ends_with("divide by zero"), "{error}");
-            assert_eq!(writes, &["notes", "n"]);
-            Some(format!("{node} undecided"))
-        }
-        Event::TaskFinished { node, to, .. } => Some(format!("{node} to {}", to.join(", "))),
-        _ => None,
-    });
+    let told =
+        journal.iter().flat_map(|it| &it.entry.events).filter_map(|event| match &event.event {
+            Event::TaskUndecided { node, writes, error, .. } => {
+                assert!(error.ends_with("divide by zero"), "{error}");
+                assert_eq!(writes, &["notes", "n"]);
+                Some(format!("{node} undecided"))
+            }
+            Event::TaskFinished { node, to, .. } => Some(format!("{node} to {}", to.join(", "))),
+            _ => None,
+        });
     let told: Vec<String> = told.collect();
     assert_eq!(told.iter().filter(|it| *it == "work undecided").count(), 2, "{told:?}");
     assert_eq!(told.iter().filter(|it| *it == "work to next").count(), 1, "{told:?}");

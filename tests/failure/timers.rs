@@ -141,10 +141,10 @@ async fn a_failed_attempt_is_saved_with_cause_and_wake_time() {
     let engine = saved.engine(&graph).with_clock(attempts.clock());
     assert!(timeout(Duration::from_secs(90), saved.start(&engine)).await.is_err());
     let records = saved.storage.records(saved.run()).await.unwrap();
-    let waits = records.iter().map(|it| match &it.outcome {
+    let waits = records.iter().map(|record| match &record.outcome {
         Outcome::Retrying { failure, wait_ms, wake } => {
             let until = wake.duration_since(Timestamp::UNIX_EPOCH).as_secs();
-            (it.attempt, failure.message.as_str(), *wait_ms, until, it.usage.tokens.calls)
+            (record.attempt, failure.message.as_str(), *wait_ms, until, record.usage.tokens.calls)
         }
         other => panic!("{other:?}"),
     });

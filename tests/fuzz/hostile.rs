@@ -168,10 +168,10 @@ fn row(nodes: usize) -> String {
 fn dense(nodes: usize, exhausted: &str) -> String {
     let names: Vec<String> = (0..nodes).map(|at| format!("n{at}")).collect();
     let all = names.join(", ");
-    let node = |it: &String| {
-        let set = if it == "n1" || it == "n2" { "brief: '\"x\"'" } else { "" };
+    let node = |node: &String| {
+        let set = if node == "n1" || node == "n2" { "brief: '\"x\"'" } else { "" };
         format!(
-            "  {it}: {{ set: {{ {set} }}, max_visits: 2, exhausted: {exhausted}, then: [{all}] }}\n"
+            "  {node}: {{ set: {{ {set} }}, max_visits: 2, exhausted: {exhausted}, then: [{all}] }}\n"
         )
     };
     let nodes: String = names.iter().map(node).collect();

@@ -134,7 +134,7 @@ async fn each_turn_streams_its_states_once() {
     for expected in [[0, 1, 2], [3, 4, 5]] {
         let turn = engine.turn("talk", &()).stream([StreamMode::Values]);
         let chunks: Vec<StreamChunk> = turn.start().await.unwrap().collect().await;
-        let steps = chunks.iter().map(|it| match it {
+        let steps = chunks.iter().map(|chunk| match chunk {
             StreamChunk::Values { step, .. } => step.0,
             other => panic!("{other:?}"),
         });

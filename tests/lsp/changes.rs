@@ -10,12 +10,12 @@ fn references(editor: &mut Editor, marked: &str, with_declaration: bool) -> Vec<
     let context = json!({"includeDeclaration": with_declaration});
     let params = json!({"textDocument": {"uri": uri}, "position": position, "context": context});
     let answer = editor.ask("textDocument/references", params)["result"].take();
-    let place = |it: &Value| {
-        let line = number(&it["range"]["start"]["line"]);
-        if it["uri"] == json!(uri) {
-            format!("{line}: {}", within(&text, &it["range"]))
+    let place = |place: &Value| {
+        let line = number(&place["range"]["start"]["line"]);
+        if place["uri"] == json!(uri) {
+            format!("{line}: {}", within(&text, &place["range"]))
         } else {
-            format!("{} {line}", it["uri"].as_str().unwrap().rsplit('/').next().unwrap())
+            format!("{} {line}", place["uri"].as_str().unwrap().rsplit('/').next().unwrap())
         }
     };
     answer.as_array().into_iter().flatten().map(place).collect()
@@ -33,9 +33,9 @@ pub(super) fn edited(text: &str, edits: &Value) -> String {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| {
-            let range = &it["range"];
-            (offset(&range["start"]), offset(&range["end"]), it["newText"].as_str().unwrap())
+        .map(|edit| {
+            let range = &edit["range"];
+            (offset(&range["start"]), offset(&range["end"]), edit["newText"].as_str().unwrap())
         })
         .collect();
     edits.sort_unstable();

@@ -22,8 +22,8 @@ async fn sent(protocol: Protocol, files: &[(&str, &str)]) -> (Option<Value>, Mod
     let request = ChatRequest { messages: vec![message], ..request("") };
     let error = client.chat(&request).await.expect_err("the reply is empty");
     let body = peer.seen().first().map(|it| it.body.clone());
-    let list = body.map(|it| {
-        ["messages", "input", "contents"].iter().find_map(|name| it.get(name).cloned()).unwrap()
+    let list = body.map(|body| {
+        ["messages", "input", "contents"].iter().find_map(|name| body.get(name).cloned()).unwrap()
     });
     (list.map(|it| it[0].clone()), error)
 }

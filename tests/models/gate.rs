@@ -111,8 +111,11 @@ async fn a_limited_provider_is_asked_less_and_less_at_once() {
     let arrived = arrived.lock().unwrap();
     let waves = |from: usize| {
         let after = &arrived[from..];
-        let count = |it: &Instant| {
-            after.iter().filter(|at| **at >= *it && **at - *it < Duration::from_millis(50)).count()
+        let count = |start: &Instant| {
+            after
+                .iter()
+                .filter(|at| **at >= *start && **at - *start < Duration::from_millis(50))
+                .count()
         };
         after.iter().map(count).max().unwrap_or_default()
     };

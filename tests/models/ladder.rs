@@ -112,7 +112,7 @@ async fn a_list_is_asked_for_in_an_object_and_handed_out_as_a_list() {
 }
 
 #[tokio::test]
-async fn a_parameter_that_is_rejected_by_name_is_left_out_from_then_on() {
+async fn a_parameter_rejected_by_name_is_left_out_later() {
     let peer = Peer::start(|seen| {
         if seen.body.get("temperature").is_some() {
             return rejected("Unsupported value: 'temperature' does not support 0.5 with this model.");

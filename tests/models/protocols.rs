@@ -266,7 +266,7 @@ async fn responses_get_the_messages_before_a_call_back() {
 }
 
 #[tokio::test]
-async fn a_model_without_structured_output_gets_the_schema_in_its_prompt() {
+async fn the_schema_is_in_the_prompt_without_structured_output() {
     let refusals = [
         (Protocol::Anthropic, "output_config.format: Extra inputs are not permitted", "system"),
         (

@@ -242,7 +242,7 @@ async fn an_answer_that_is_over_does_not_wait_for_the_connection() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_waits_neither_for_the_connection_nor_for_what_follows() {
+async fn a_whole_answer_does_not_wait_for_the_connection() {
     let event = |event: Value| format!("data: {event}\n\n");
     let text = json!({"type": "text_delta", "text": "Teal."});
     let item = json!({"type": "message", "content": [{"type": "output_text", "text": "Teal."}]});

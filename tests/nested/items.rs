@@ -504,7 +504,7 @@ async fn watchers_see_the_tasks_of_nested_runs() {
     while let Some(event) = events.recv().await {
         seen.extend(nested(&event.event));
     }
-    let finished = |it: &&Event| matches!(it, Event::TaskFinished { node, .. } if node.as_str() == "review.finish");
+    let finished = |event: &&Event| matches!(event, Event::TaskFinished { node, .. } if node.as_str() == "review.finish");
     assert_eq!(seen.iter().filter(finished).count(), 3);
     let saved = storage.events(&end.run, 0).await.unwrap();
     assert_eq!(saved.iter().filter_map(|it| nested(&it.event)).collect::<Vec<_>>(), seen);
@@ -612,7 +612,7 @@ struct Summed {
 
 /// A graph that adds one to a count, `times` times.
 fn adder(times: u32) -> CompiledGraph {
-    let add = |it: Count| async move { Ok::<_, NodeError>(Count { count: it.count + 1 }) };
+    let add = |input: Count| async move { Ok::<_, NodeError>(Count { count: input.count + 1 }) };
     let is_enough = move |it: &Count| if it.count % 10 >= times { END } else { "add" };
     GraphBuilder::new::<Count>("adder")
         .node("add", graphrun::graph::NodeFn::new(add))
@@ -629,8 +629,8 @@ async fn a_graph_is_a_node_and_takes_dispatches() {
     let graph = GraphBuilder::new::<Sums>("sums")
         .node("sum", subgraph(adder(3), |Item(count): Item<u32>| Count { count }, sums))
         .node("last", subgraph(adder(2), |(): ()| Count { count: 90 }, sums))
-        .route(START, ["sum"], |it: &Sums| {
-            it.numbers.iter().map(|it| dispatch("sum", it)).collect::<Vec<_>>()
+        .route(START, ["sum"], |sums: &Sums| {
+            sums.numbers.iter().map(|it| dispatch("sum", it)).collect::<Vec<_>>()
         })
         .edge("sum", "last")
         .edge("last", END)

@@ -210,7 +210,7 @@ async fn a_model_calls_tools_before_it_answers() {
     assert_eq!((added.keys().len(), distinct.len()), (3, 3), "each call has another key");
     let task = keys[0].strip_suffix("/x/1").unwrap();
     assert!(distinct.iter().all(|it| it.starts_with(task)), "{distinct:?}");
-    let called = ended.events.iter().filter_map(|it| match &it.event {
+    let called = ended.events.iter().filter_map(|event| match &event.event {
         Event::TaskReported { report: Report::ToolCall { tool, input, error, .. }, .. } => {
             Some((tool.as_str(), input.as_str(), error.is_some()))
         }
@@ -362,7 +362,8 @@ async fn a_model_that_goes_in_circles_is_to_answer() {
 
 #[tokio::test]
 async fn not_all_of_very_many_calls_are_made_at_once() {
-    let many = (0..20).map(|it| call("", "math.add", &format!(r#"{{"numbers": [{}]}}"#, it + 1)));
+    let many =
+        (0..20).map(|number| call("", "math.add", &format!(r#"{{"numbers": [{}]}}"#, number + 1)));
     let model = Scripted::new([calls(many), says(SUM)]);
     let (_, added) = Adder::default().run(&model).await;
     assert_eq!(added.keys().len(), 16);

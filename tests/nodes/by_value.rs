@@ -20,10 +20,10 @@ async fn asked(text: &str, input: Value) -> Vec<(&'static str, Option<String>)> 
     let models = models(each.map(|it| (it, vec![says("x")])));
     let asked = Arc::clone(&models.asked);
     let services = Services { models: Arc::new(models), ..services() };
-    let ended = run_in(Path::new("tests/corpus"), text, input, (services, registry())).await;
+    let ended = run_in(Path::new("tests/corpus"), text, input, services, registry()).await;
     assert_eq!(ended.end.reason, None);
-    let system = |it: &graphrun::models::ChatRequest| {
-        let first = it.messages.iter().find(|it| it.role == Role::System);
+    let system = |request: &graphrun::models::ChatRequest| {
+        let first = request.messages.iter().find(|it| it.role == Role::System);
         first.map(|it| it.content.clone())
     };
     asked.lock().unwrap().iter().map(|(name, it)| (*name, system(it))).collect()
@@ -81,7 +81,7 @@ async fn a_model_calls_a_tool_that_the_workflow_declares() {
     let models = models([("lab/a", replies)]);
     let asked = Arc::clone(&models.asked);
     let services = Services { models: Arc::new(models), ..services() };
-    let ended = run_in(Path::new("tests/corpus"), text, json!({}), (services, registry())).await;
+    let ended = run_in(Path::new("tests/corpus"), text, json!({}), services, registry()).await;
     assert_eq!(ended.state("text"), &json!("three"), "{}", ended.reason());
     let asked = asked.lock().unwrap();
     let last = &asked.last().unwrap().1;

@@ -193,7 +193,7 @@ async fn usage_counts_and_has_a_price() {
     let usage = ended.end.position.used.usage;
     assert_eq!((usage.tokens.input_tokens, usage.tokens.calls), (100, 1));
     assert_eq!(usage.cost_usd, Some(0.002));
-    let called = |it: &Event| matches!(it, Event::TaskReported { report: Report::ModelCall { model, .. }, .. } if model == "lab/v-1");
+    let called = |event: &Event| matches!(event, Event::TaskReported { report: Report::ModelCall { model, .. }, .. } if model == "lab/v-1");
     assert!(ended.events.iter().any(|it| called(&it.event)), "{}", ended.told());
 }
 

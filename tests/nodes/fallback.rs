@@ -219,7 +219,7 @@ async fn the_settings_of_a_node_are_before_those_of_its_agent() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_cut_at_the_limit_is_requested_once_with_twice_of_it() {
+async fn an_answer_cut_at_the_limit_is_requested_with_twice_of_it() {
     let cut = || {
         let usage = TokenUsage { output_tokens: 50, calls: 1, ..TokenUsage::default() };
         Err(ModelError::Truncated { text: "te".into(), usage })
@@ -260,7 +260,7 @@ async fn the_report_of_a_call_has_the_full_name_of_the_model() {
         let usage = TokenUsage { input_tokens: 1, calls: 1, ..TokenUsage::default() };
         let answer = ChatReply { model: reply.into(), usage, ..says("teal").unwrap() };
         let (ended, _) = run(models([("lab/a", vec![Ok(answer)])]), "").await;
-        let called = ended.events.iter().find_map(|it| match &it.event {
+        let called = ended.events.iter().find_map(|event| match &event.event {
             Event::TaskReported { report: Report::ModelCall { model, .. }, .. } => Some(model),
             _ => None,
         });

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::{
     Ended,
     agent_tools::{Scripted, call, calls, says},
-    run_prepared, services,
+    run_in, run_prepared, services,
 };
 
 /// A repository, and the worktree of a run.
@@ -88,9 +88,8 @@ impl Home {
              folders: {{ repo: {{ from: path, git: true }} }}\nstart: it\nnodes:\n{nodes}"
         );
         let text = without_unused(&text);
-        let program = (services, registry());
-        run_prepared(Path::new("tests/nodes"), &text, input, program, |it| it.provide(folders))
-            .await
+        let folder = Path::new("tests/nodes");
+        run_prepared(folder, &text, input, services, registry(), |it| it.provide(folders)).await
     }
 }
 
@@ -216,8 +215,8 @@ async fn a_repeated_attempt_does_not_write_twice() {
     ]);
     let ended = home.run(AGENT, json!({}), model.services()).await;
     assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
-    let is_write = |it: &&graphrun::event::RunEvent| {
-        matches!(&it.event, Event::TaskReported { report: Report::ToolCall { .. }, .. })
+    let is_write = |event: &&graphrun::event::RunEvent| {
+        matches!(&event.event, Event::TaskReported { report: Report::ToolCall { .. }, .. })
     };
     assert_eq!(ended.events.iter().filter(is_write).count(), 1, "{}", ended.told());
     assert!(ended.told().contains("attempt"), "{}", ended.told());
@@ -372,7 +371,6 @@ async fn a_node_without_the_folders_of_its_run_names_the_reason() {
     let text = "graphrun: 1\nname: w\nstate: { path: { type: string, default: . } }\n\
                 folders: { repo: { from: path, git: true } }\nstart: it\n\
                 nodes: { it: { discard: repo, then: end } }\n";
-    let program = (services(), registry());
-    let ended = run_prepared(Path::new(""), text, json!({}), program, |it| it).await;
+    let ended = run_in(Path::new(""), text, json!({}), services(), registry()).await;
     assert!(ended.reason().contains("gave it no folders"), "{}", ended.reason());
 }

@@ -25,7 +25,7 @@ async fn each_deviation_of_an_answer_is_told_once() {
 }
 
 #[tokio::test]
-async fn several_values_in_an_answer_are_a_warning_that_names_the_model() {
+async fn several_values_in_an_answer_are_a_warning() {
     let text = "graphrun: 1\nname: w\ntypes:\n  Report: { verdict: pass | needs_work }\n\
                 state: { report: Report }\nstart: a\nagents: { judge: { model: openai/x } }\n\
                 nodes: { a: { agent: judge, prompt: { text: Judge. }, writes: report, then: end } }\n";

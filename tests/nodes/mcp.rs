@@ -60,7 +60,7 @@ async fn ask_in(place: &str, behaviour: &str, model: &Scripted) -> Ended {
     let lock = McpLock::new([("srv".to_owned(), offer.locked)].into());
     fs::write(McpLock::path(&path), json!(lock).to_string()).unwrap();
     let services = Services { mcp: Arc::new(Servers::new(access)), ..model.services() };
-    run_in(folder.path(), &text, json!({}), (services, registry())).await
+    run_in(folder.path(), &text, json!({}), services, registry()).await
 }
 
 /// Answers with a call of `srv.echo`.
@@ -127,7 +127,7 @@ async fn a_model_lists_and_reads_allowed_resources_and_gets_prompts() {
 
 /// The server says so after its first call, and the second one must not follow the new description.
 #[tokio::test]
-async fn a_server_that_changes_its_tools_during_a_run_is_not_called_again() {
+async fn a_server_that_changes_its_tools_is_not_called_again() {
     let model = Scripted::new([echo("one"), echo("two"), echo("three"), says("done")]);
     assert_eq!(ask("once", &model).await.state("answer"), &json!("done"));
     let asked = model.asked();

@@ -162,7 +162,7 @@ async fn entries_of_another_type_are_left_out_with_a_warning() {
 }
 
 #[tokio::test]
-async fn an_absent_or_empty_value_is_not_remembered_and_secrets_are_removed() {
+async fn absent_values_are_not_remembered_and_secrets_removed() {
     let home = Home::new();
     let text = "
 graphrun: 1
@@ -187,7 +187,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn a_large_value_and_a_wrong_confidence_are_failures_of_the_node() {
+async fn a_large_value_or_wrong_confidence_fails_the_node() {
     let home = Home::new();
     let text = "
 graphrun: 1

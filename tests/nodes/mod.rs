@@ -56,7 +56,7 @@ impl Ended {
     }
 
     fn warnings(&self) -> Vec<&str> {
-        let warning = |it| match it {
+        let warning = |event| match event {
             &Event::TaskReported { report: Report::Warning { ref message }, .. } => {
                 Some(message.as_str())
             }
@@ -80,12 +80,18 @@ async fn run(text: &str, input: Value) -> Ended {
 }
 
 async fn run_with(text: &str, input: Value, services: Services, registry: Registry) -> Ended {
-    run_in(Path::new("tests/nodes"), text, input, (services, registry)).await
+    run_in(Path::new("tests/nodes"), text, input, services, registry).await
 }
 
 /// Runs a workflow that lies in a folder.
-async fn run_in(folder: &Path, text: &str, input: Value, program: (Services, Registry)) -> Ended {
-    run_prepared(folder, text, input, program, |it| it).await
+async fn run_in(
+    folder: &Path,
+    text: &str,
+    input: Value,
+    services: Services,
+    registry: Registry,
+) -> Ended {
+    run_prepared(folder, text, input, services, registry, |it| it).await
 }
 
 /// Runs a workflow with an engine that the test prepares.
@@ -93,7 +99,8 @@ async fn run_prepared(
     folder: &Path,
     text: &str,
     input: Value,
-    (services, registry): (Services, Registry),
+    services: Services,
+    registry: Registry,
     prepare: impl FnOnce(Engine) -> Engine,
 ) -> Ended {
     let file = Arc::new(SourceFile { name: "w.yaml".into(), text: text.to_owned() });

@@ -65,7 +65,7 @@ async fn run(model: Broken) -> Ended {
 
 /// The usage of the failed task.
 fn usage_of(ended: &Ended) -> TokenUsage {
-    let failed = ended.events.iter().find_map(|it| match &it.event {
+    let failed = ended.events.iter().find_map(|event| match &event.event {
         Event::TaskFailed { usage, .. } => Some(usage.tokens),
         _ => None,
     });

@@ -59,9 +59,8 @@ impl Coder {
 
     async fn run(&self, home: &Home, text: &str, services: Services) -> Ended {
         let folders = home.folders().await;
-        let program = (services, registry());
         let folder = Path::new("tests/nodes");
-        run_prepared(folder, text, json!({}), program, |it| it.provide(folders)).await
+        run_prepared(folder, text, json!({}), services, registry(), |it| it.provide(folders)).await
     }
 }
 
@@ -75,7 +74,7 @@ fn lives(argument: &str) -> bool {
 }
 
 fn reports(ended: &Ended) -> impl Iterator<Item = &Report> {
-    ended.events.iter().filter_map(|it| match &it.event {
+    ended.events.iter().filter_map(|event| match &event.event {
         Event::TaskReported { report, .. } => Some(report),
         _ => None,
     })
@@ -99,7 +98,7 @@ async fn each_protocol_has_an_answer_and_counts() {
         let ended = coder.in_sandbox(&home).await;
         assert_eq!(ended.end.status, Status::Done, "{protocol}: {}", ended.reason());
         assert_eq!(ended.state("answer"), &teal(), "{protocol}");
-        let mut calls = reports(&ended).filter_map(|it| match it {
+        let mut calls = reports(&ended).filter_map(|report| match report {
             Report::ModelCall { model, usage, .. } => Some((model.as_str(), usage)),
             _ => None,
         });
@@ -113,7 +112,7 @@ async fn each_protocol_has_an_answer_and_counts() {
             ((150, 50, 7), 1, false),
             "{protocol}"
         );
-        let called = reports(&ended).find_map(|it| match it {
+        let called = reports(&ended).find_map(|report| match report {
             Report::ToolCall { tool, .. } => Some(tool.as_str()),
             _ => None,
         });
@@ -290,7 +289,8 @@ async fn a_refactoring_removes_and_renames_files_of_the_folder() {
     assert!(!home.0.path().join("run/repo/src/gone").exists(), "the folder is empty and stays");
     assert_eq!(home.read("kept.txt").unwrap(), "4\n", "it is not among `changes`");
     let removed = "`python3` removed `src/gone/a.py`, `src/gone/b.py`, `src/old.py`";
-    let is_note = |it: &Report| matches!(it, Report::Note { message } if message == removed);
+    let is_note =
+        |report: &Report| matches!(report, Report::Note { message } if message == removed);
     assert!(reports(&ended).any(is_note), "{}", ended.told());
 }
 
@@ -338,7 +338,7 @@ async fn a_program_on_a_host_works_in_the_folder_of_the_node() {
     let ended = coder.on_host(&home).await;
     assert_eq!(ended.state("answer"), &teal(), "{}", ended.reason());
     assert_eq!(home.read("made.txt").unwrap(), "You mend things.\n");
-    let note = reports(&ended).find_map(|it| match it {
+    let note = reports(&ended).find_map(|report| match report {
         Report::Note { message } => Some(message.clone()),
         _ => None,
     });

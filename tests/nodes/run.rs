@@ -99,8 +99,8 @@ async fn a_command_ends_with_the_timeout_of_its_node() {
     let ended = run(&(command(node) + mend), words("")).await;
     assert_eq!((ended.end.status, ended.state("caught")), (Status::Done, &json!("late")));
     assert!(begun.elapsed() < Duration::from_secs(9), "the sandbox itself would end it after 10 s");
-    let is_it = |it: &fs::DirEntry| {
-        let arguments = fs::read(it.path().join("cmdline")).unwrap_or_default();
+    let is_it = |process: &fs::DirEntry| {
+        let arguments = fs::read(process.path().join("cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&arguments).contains("sleep 600 # of g12")
     };
     let left = || fs::read_dir("/proc").unwrap().map(Result::unwrap).filter(is_it).count();
@@ -169,8 +169,9 @@ async fn gate(script: &str, files: Value) -> super::Ended {
     fs::write(folder.path().join("scripts/gate.py"), script).unwrap();
     let node = "    run: [python3, scripts/gate.py]\n    scripts: [scripts/gate.py]\n    files: files\n    \
                 writes: { out: stdout }\n";
-    let with = (super::services(), graphrun::registry());
-    super::run_in(folder.path(), &command(node), json!({"words": "", "files": files}), with).await
+    let input = json!({"words": "", "files": files});
+    let (services, registry) = (super::services(), graphrun::registry());
+    super::run_in(folder.path(), &command(node), input, services, registry).await
 }
 
 #[tokio::test]

@@ -270,7 +270,7 @@ async fn a_workflow_sets_the_folder_of_its_tools() {
         )
     };
     let run = async |text: String, input| {
-        run_in(outer.path(), &text, input, (services(), registry())).await
+        run_in(outer.path(), &text, input, services(), registry()).await
     };
     let ended = run(text("path"), json!({"path": "readme.md"})).await;
     assert_eq!(*ended.state("text"), json!("one\ntwo\nthree\n"), "{}", ended.reason());

@@ -56,7 +56,7 @@ async fn run_models(models: Models, sizes: [(&str, u64); 2]) -> (Ended, Vec<&'st
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_fit_goes_to_a_model_with_a_larger_window() {
+async fn a_request_that_cannot_fit_goes_to_a_larger_window() {
     let both = || {
         let answers = ["lab/a", "lab/b"].map(|it| (it, vec![fallback::says(it)]));
         fallback::models(answers)
@@ -201,12 +201,12 @@ async fn the_last_call_tells_how_full_the_context_is() {
             [&json!(expected[0]), &json!(expected[1])]
         );
         // The event has the same figures.
-        let of_task = ended.events.iter().find_map(|it| match &it.event {
+        let of_task = ended.events.iter().find_map(|event| match &event.event {
             Event::TaskFinished { node, usage, .. } if node.as_str() == "a" => Some(usage.tokens),
             _ => None,
         });
         let of_task = of_task.unwrap();
-        let number = |it: Option<NonZeroU32>| it.map_or(-1, |it| i64::from(it.get()));
+        let number = |window: Option<NonZeroU32>| window.map_or(-1, |it| i64::from(it.get()));
         assert_eq!([number(of_task.context_tokens), number(of_task.context_window)], expected);
     }
 }

@@ -262,7 +262,9 @@ impl<'a> Interpreter<'a> {
                 self.reach(join, &mut reached, &mut entered);
             }
         }
-        self.renew_rounds(&fired, &sources, &entered, (&reached, &items));
+        let active = reached.iter().copied().chain(items.iter().map(|it| it.node));
+        let active = active.chain(self.arrived.keys().copied()).collect();
+        self.renew_rounds(&fired, &sources, &entered, &active);
         if self.is_failed {
             return Vec::new();
         }
@@ -311,14 +313,8 @@ impl<'a> Interpreter<'a> {
         fired: &BTreeMap<usize, BTreeSet<usize>>,
         sources: &[(usize, usize)],
         entered: &[(usize, usize)],
-        (reached, items): (&BTreeSet<usize>, &[Task]),
+        active: &BTreeSet<usize>,
     ) {
-        let active: BTreeSet<usize> = reached
-            .iter()
-            .copied()
-            .chain(items.iter().map(|it| it.node))
-            .chain(self.arrived.keys().copied())
-            .collect();
         let only_from = |node: usize, round: &BTreeSet<usize>| {
             let stands_for = |meant: usize| meant == node || entered.contains(&(node, meant));
             let from: Vec<usize> =

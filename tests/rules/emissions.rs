@@ -14,7 +14,7 @@ fn reported(verb: &str) -> Policies {
 
 /// Returns the events that actions report: the task and the name of each.
 fn emitted(actions: &[Action]) -> Vec<(TaskId, &str)> {
-    let emitted = actions.iter().filter_map(|it| match it {
+    let emitted = actions.iter().filter_map(|action| match action {
         Action::Emit { task, name, .. } => Some((*task, name.as_str())),
         _ => None,
     });
@@ -23,7 +23,7 @@ fn emitted(actions: &[Action]) -> Vec<(TaskId, &str)> {
 
 /// Returns the names of these events, with the nodes that led to theirs.
 fn named(actions: &[Action]) -> Vec<(String, Option<String>)> {
-    let named = actions.iter().filter_map(|it| match it {
+    let named = actions.iter().filter_map(|action| match action {
         Action::Emit { name, from, .. } => {
             Some((name.clone(), from.as_ref().map(ToString::to_string)))
         }

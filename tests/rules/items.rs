@@ -202,7 +202,7 @@ fn items_that_need_a_failed_one_are_lost_without_running() {
 #[test]
 fn a_chain_behind_a_failed_item_is_lost_as_a_whole() {
     let names: Vec<String> = (0..20_000).map(|it| format!("i{it}")).collect();
-    let after = |it: usize| if it == 0 { Vec::new() } else { vec![names[it - 1].clone()] };
+    let after = |index: usize| if index == 0 { Vec::new() } else { vec![names[index - 1].clone()] };
     let tasks: Vec<(&str, Vec<String>)> =
         (0..names.len()).map(|it| (names[it].as_str(), after(it))).collect();
     let mut hand = begin(&collecting(), &tasks);
@@ -290,7 +290,7 @@ proptest! {
             }
         }
         let names: Vec<String> = (0..12).map(|it| format!("i{it}")).collect();
-        let needs = |it: usize| of.get(&it).into_iter().flatten().map(|&it| names[it].clone());
+        let needs = |index: usize| of.get(&index).into_iter().flatten().map(|&it| names[it].clone());
         let tasks: Vec<(&str, Vec<String>)> =
             shuffle.iter().map(|&it| (names[it].as_str(), needs(it).collect())).collect();
         let mut hand = begin(&graph, &tasks);

@@ -177,7 +177,7 @@ fn replaced_limits_apply_again() {
 
 /// A step of messages counts as any other one, so the limit may be reached between it and the next node.
 #[test]
-fn a_step_of_messages_that_reaches_the_limit_leads_to_its_target() {
+fn a_step_of_messages_at_the_limit_leads_to_its_target() {
     let exhausted = Some(Target::Node(name("flush")));
     let limits = Limits { steps: 2, exhausted, ..Limits::default() };
     let graph = GraphBuilder::new::<Team>("messages")

@@ -98,8 +98,8 @@ fn a_branch_that_was_not_taken_owes_nothing() {
         .node("answer", Decided)
         .node("rest", Decided)
         .edge(START, "ask")
-        .route("ask", ["left", "right"], |it: &Team| {
-            let asked = it.notes.iter().filter(|it| it.starts_with("ask")).count();
+        .route("ask", ["left", "right"], |team: &Team| {
+            let asked = team.notes.iter().filter(|it| it.starts_with("ask")).count();
             if asked % 2 == 1 { "left" } else { "right" }
         })
         .edge_of(1, ["left", "right"], "answer")

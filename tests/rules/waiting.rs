@@ -130,7 +130,7 @@ fn a_restored_run_skips_the_same_tasks() {
             Machine::restore(graph.clone(), settings, run_id(), checkpoint(), records).unwrap();
         let run: Vec<_> = actions
             .iter()
-            .filter_map(|it| match it {
+            .filter_map(|action| match action {
                 Action::Run(task) => Some(task.node.as_str()),
                 _ => None,
             })
@@ -376,8 +376,9 @@ fn used(inner: impl FnOnce(GraphBuilder) -> GraphBuilder) -> CompiledGraph {
 
 #[test]
 fn the_end_of_a_used_workflow_waits_only_for_its_nodes() {
-    let graph = used(|it| {
-        it.node("other1", Decided)
+    let graph = used(|graph| {
+        graph
+            .node("other1", Decided)
             .node("other2", Decided)
             .node("other3", Decided)
             .node("other4", Decided)
@@ -400,8 +401,9 @@ fn the_end_of_a_used_workflow_waits_only_for_its_nodes() {
 
 #[test]
 fn deferred_nodes_run_from_the_inner_workflow_outwards() {
-    let graph = used(|it| {
-        it.node("review.last", Decided.with_policies(deferred()))
+    let graph = used(|graph| {
+        graph
+            .node("review.last", Decided.with_policies(deferred()))
             .node("report", Decided.with_policies(deferred()))
             .edge("review", "review.last")
             .edge("review", "report")
@@ -436,8 +438,9 @@ fn a_failure_that_leaves_a_used_workflow_drops_its_tasks() {
 
 #[test]
 fn abandoned_arrivals_and_deferred_nodes_are_dropped() {
-    let graph = used(|it| {
-        it.node("review.both", Decided)
+    let graph = used(|graph| {
+        graph
+            .node("review.both", Decided)
             .node("review.slow", Decided)
             .edge("review", "review.slow")
             .edge(["review.read", "review.slow"], "review.both")

@@ -40,7 +40,7 @@ async fn install_from(
 ) -> Result<InstalledPackages, PackagesError> {
     let (sandbox, cancel) = (Sandbox::probe().unwrap(), CancellationToken::new());
     let cache = PackageCache::new(cache);
-    cache.install(lock, (&sandbox, network(registry)), registries, &cancel).await
+    cache.install(lock, &sandbox, network(registry), registries, &cancel).await
 }
 
 /// Runs a program on a project of these files, with packages that need a compiler.
@@ -315,11 +315,10 @@ async fn an_installer_reaches_the_registry_and_nothing_else() {
     let host: NetworkHost = other.host().parse().unwrap();
     let network = NetworkAccess::default().allow_private(host.clone()).open(&[host]).unwrap();
     let (sandbox, cancel) = (Sandbox::probe().unwrap(), CancellationToken::new());
-    let place = (&sandbox, network);
     let lock = LockFile::npm(registry.npm_files().0.as_bytes(), registry.npm_files().1.as_bytes())
         .unwrap();
-    let cache_of_packages = PackageCache::new(&cache);
-    let installed = cache_of_packages.install(&lock, place, &registries(&registry), &cancel).await;
+    let (packages, registries) = (PackageCache::new(&cache), registries(&registry));
+    let installed = packages.install(&lock, &sandbox, network, &registries, &cancel).await;
     let error = installed.unwrap_err().to_string();
     let expected = format!("`{}` was refused", registry.host());
     assert!(error.contains(&expected), "{error}");
@@ -343,7 +342,8 @@ async fn a_cancelled_installation_leaves_nothing() {
     let lock = LockFile::pip(b"slow==1.0\n").unwrap();
     let (sandbox, cancel) = (Sandbox::probe().unwrap(), CancellationToken::new());
     let (packages, registries) = (PackageCache::new(&cache), registries(&registry));
-    let installing = packages.install(&lock, (&sandbox, network(&registry)), &registries, &cancel);
+    let network = network(&registry);
+    let installing = packages.install(&lock, &sandbox, network, &registries, &cancel);
     let (installed, ()) = tokio::join!(installing, async {
         let asked = Arc::clone(&registry);
         tokio::task::spawn_blocking(move || asked.wait_for("/simple/slow/")).await.unwrap();

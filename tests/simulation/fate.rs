@@ -102,13 +102,13 @@ impl Fate {
     ) -> (Option<Result<RunEnd, RunError>>, Vec<RunEvent>) {
         let fault = random.as_mut().map_or(Fault::None, |it| Fault::random(it));
         let signal = random.as_mut().and_then(|it| Signal::random(it));
-        let time = random.as_mut().and_then(|it| {
-            let time = Duration::from_millis(it.random_range(100..30_000));
-            it.random_ratio(1, 6).then_some(time)
+        let time = random.as_mut().and_then(|dice| {
+            let time = Duration::from_millis(dice.random_range(100..30_000));
+            dice.random_ratio(1, 6).then_some(time)
         });
-        let killed = random.as_mut().and_then(|it| {
-            let after = Duration::from_millis(it.random_range(0..400));
-            it.random_ratio(1, 3).then_some(after)
+        let killed = random.as_mut().and_then(|dice| {
+            let after = Duration::from_millis(dice.random_range(0..400));
+            dice.random_ratio(1, 3).then_some(after)
         });
         let inner = Arc::clone(&self.storage) as Arc<dyn Checkpointer>;
         let storage = Arc::new(Disturbed::new(inner, move |nth| fault.at(nth)));

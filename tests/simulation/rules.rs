@@ -186,8 +186,7 @@ impl Process {
     fn ask_people(&mut self) {
         for open in self.machine.open_questions() {
             let (task, key) = (open.task, open.question.key);
-            let on_its_way =
-                |it: &TaskEvent| matches!(it, TaskEvent::Answered { task: of, .. } if *of == task);
+            let on_its_way = |event: &TaskEvent| matches!(event, TaskEvent::Answered { task: of, .. } if *of == task);
             if !self.pending.iter().any(on_its_way) {
                 let answer = json!(task.step.0);
                 self.pending.push(TaskEvent::Answered {

@@ -344,7 +344,7 @@ async fn a_flipped_bit_is_never_taken_for_the_truth() {
 }
 
 #[tokio::test]
-async fn damaged_kept_values_cost_time_and_a_forged_one_is_found_by_the_proof() {
+async fn damaged_kept_values_cost_time_and_forged_ones_are_found() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     let storage: Arc<dyn Checkpointer> = Arc::new(SqliteStorage::open(&path).unwrap());

@@ -338,7 +338,7 @@ async fn bytes_of_five_steps(length: u64) -> (u64, u64) {
     let path = folder.path().join("runs.db");
     let storage = SqliteStorage::open(&path).unwrap();
     // No two are alike, so that they hardly compress.
-    let noise = |it: u64| format!("{:016x}", (it + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let noise = |number: u64| format!("{:016x}", (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let list: Vec<String> = (0..length).map(noise).collect();
     let whole = commit(0, vec![set("messages", json!(list))]).into();
     let token = storage.create(&info("R1", "a"), &request(), &whole).await.unwrap();

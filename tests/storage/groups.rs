@@ -125,7 +125,7 @@ async fn two_entries_of_a_run_at_once_are_saved_in_order(home: Home) {
 }
 
 #[tokio::test]
-async fn an_entry_that_cannot_be_saved_affects_no_other_of_its_group_in_sqlite() {
+async fn a_failed_entry_affects_no_other_of_its_group_in_sqlite() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     let storage: Arc<dyn Checkpointer> = Arc::new(SqliteStorage::open(&path).unwrap());
@@ -137,7 +137,7 @@ async fn an_entry_that_cannot_be_saved_affects_no_other_of_its_group_in_sqlite()
 }
 
 #[tokio::test]
-async fn an_entry_that_cannot_be_saved_affects_no_other_of_its_group_in_postgres() {
+async fn a_failed_entry_affects_no_other_of_its_group_in_postgres() {
     let schema = Schema::new();
     let storage: Arc<dyn Checkpointer> = Arc::new(PostgresStorage::open(&schema.url()).unwrap());
     let holds = create_all(&storage).await;

@@ -25,8 +25,8 @@ use crate::support::postgres::{Schema, ask, execute, server, without_room};
 fn refused(url: &str) -> String {
     let opened =
         [PostgresStorage::open(url).map(drop), PostgresStorage::open_existing(url).map(drop)];
-    let said = opened.map(|it| {
-        let error = it.expect_err("it is refused");
+    let said = opened.map(|opened| {
+        let error = opened.expect_err("it is refused");
         assert!(matches!(error, CheckpointError::Unusable { .. }), "{error:?}");
         let debug = format!("{error:?} {}", told(&error));
         assert!(!debug.contains("hunter2"), "{debug}");

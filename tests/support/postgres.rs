@@ -66,7 +66,7 @@ pub(crate) fn ask(sql: impl Into<String>) -> String {
         with_client(async |client| client.simple_query(&sql).await).expect("the server answers")
     });
     let messages = asked.join().expect("it is answered");
-    let row = messages.iter().find_map(|it| match it {
+    let row = messages.iter().find_map(|message| match message {
         tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
         _ => None,
     });

@@ -18,7 +18,8 @@ impl RunFolders {
     pub async fn base_file(
         &self,
         name: &str,
-        (path, bytes_max): (&str, u64),
+        path: &str,
+        bytes_max: u64,
     ) -> Result<Vec<u8>, FolderError> {
         let unknown = || FolderError::Unknown { name: name.to_owned() };
         self.of_run.get(name).ok_or_else(unknown)?.base_file(path, bytes_max).await

@@ -61,6 +61,14 @@ pub struct PreparedMerge {
     pub conflicts: Vec<MergeConflict>,
 }
 
+/// The result of a merge that changes nothing.
+enum MergedTree {
+    /// The id of the tree.
+    Whole(String),
+    /// The files that both sides changed.
+    Conflicts(Vec<String>),
+}
+
 /// A commit that conflicts with the commits before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MergeConflict {
@@ -209,8 +217,15 @@ impl ExclusiveFolder {
             head
         } else {
             refuse_secret("the message", request.message)?;
-            let tree = self.merged_tree(&old, &head, (branch, into)).await?;
-            self.merge_commit(&old, &head, &self.message(request), &tree).await?
+            match self.merged_tree(&old, &head).await? {
+                MergedTree::Whole(tree) => {
+                    self.merge_commit(&old, &head, &self.message(request), &tree).await?
+                }
+                MergedTree::Conflicts(files) => {
+                    let (branch, into) = (branch.clone(), into.to_owned());
+                    return Err(FolderError::Conflict { branch, into, files });
+                }
+            }
         };
         // Git compares the old commit, so a new commit of another process is not lost.
         let arguments = ["update-ref", "-m", "graphrun: merge", &target, &new, &old];
@@ -262,13 +277,11 @@ impl ExclusiveFolder {
                 id = commit;
                 continue;
             }
-            let names = (commit.as_str(), self.folder.branch.as_str());
-            match self.merged_tree(&id, &commit, names).await {
-                Ok(tree) => id = self.merge_commit(&id, &commit, &message, &tree).await?,
-                Err(FolderError::Conflict { files, .. }) => {
-                    conflicts.push(MergeConflict { commit, files });
+            match self.merged_tree(&id, &commit).await? {
+                MergedTree::Whole(tree) => {
+                    id = self.merge_commit(&id, &commit, &message, &tree).await?;
                 }
-                Err(error) => return Err(error),
+                MergedTree::Conflicts(files) => conflicts.push(MergeConflict { commit, files }),
             }
         }
         Ok(PreparedMerge { id, conflicts })
@@ -312,12 +325,8 @@ impl ExclusiveFolder {
         self.git.text("make the merge commit", &arguments).await
     }
 
-    async fn merged_tree(
-        &self,
-        old: &str,
-        head: &str,
-        (branch, into): (&str, &str),
-    ) -> Result<String, FolderError> {
+    /// Merges two commits without changing anything.
+    async fn merged_tree(&self, old: &str, head: &str) -> Result<MergedTree, FolderError> {
         let attempt = "merge";
         let arguments =
             ["merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", old, head];
@@ -325,11 +334,8 @@ impl ExclusiveFolder {
         let output = String::from_utf8_lossy(&ended.output);
         let mut parts = output.split('\0').filter(|it| !it.is_empty()).map(str::to_owned);
         match (ended.code, parts.next()) {
-            (0, Some(tree)) => Ok(tree.trim().to_owned()),
-            (1, Some(_)) => {
-                let (branch, into) = (branch.to_owned(), into.to_owned());
-                Err(FolderError::Conflict { branch, into, files: parts.collect() })
-            }
+            (0, Some(tree)) => Ok(MergedTree::Whole(tree.trim().to_owned())),
+            (1, Some(_)) => Ok(MergedTree::Conflicts(parts.collect())),
             _ => Err(ended.refusal(attempt)),
         }
     }

@@ -150,7 +150,7 @@ fn changes_of(patch: &[u8]) -> Vec<FileChange> {
 fn hunk(text: &str) -> Option<(u64, u64)> {
     let (old, rest) = text.split_once(" +")?;
     let (new, _) = rest.split_once(" @@")?;
-    let count = |it: &str| it.split_once(',').map_or(Some(1), |(_, many)| many.parse().ok());
+    let count = |text: &str| text.split_once(',').map_or(Some(1), |(_, many)| many.parse().ok());
     Some((count(old)?, count(new)?))
 }
 

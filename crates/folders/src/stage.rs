@@ -100,7 +100,7 @@ impl ExclusiveFolder {
         let object = ["hash-object", "-w", "--stdin"];
         let object = self.git.end_with("write an object", &object, Some(new.as_bytes())).await;
         let index = self.git.end("write the index", &["update-index", "--force-write-index"]).await;
-        [object, index].iter().all(|it| it.as_ref().is_ok_and(|it| it.code == 0))
+        [object, index].iter().all(|ended| ended.as_ref().is_ok_and(|it| it.code == 0))
     }
 
     async fn is_sparse(&self) -> Result<bool, FolderError> {

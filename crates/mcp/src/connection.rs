@@ -110,10 +110,10 @@ impl Connection {
         let (program, serving) = match &server.place {
             McpPlace::Host { command, host } => {
                 let used = HostUse { host, shape: command };
-                serve_program(client, Program::on_host(server, used, (access, folder))?)
+                serve_program(client, Program::on_host(server, used, access, folder)?)
             }
             McpPlace::Sandbox { sandbox, scripts, .. } => {
-                let started = Program::in_sandbox(server, (sandbox, scripts), access).await?;
+                let started = Program::in_sandbox(server, sandbox, scripts, access).await?;
                 serve_program(client, started)
             }
             McpPlace::Web(request) => {
@@ -164,18 +164,20 @@ impl Connection {
     /// Returns whether the server says that it has something: `resources` or `prompts`.
     pub(super) fn has(&self, capability: &str) -> bool {
         let info = self.service.peer().peer_info().and_then(|it| serde_json::to_value(&*it).ok());
-        info.is_some_and(|it| it["capabilities"].get(capability).is_some_and(|it| !it.is_null()))
+        info.is_some_and(|info| {
+            info["capabilities"].get(capability).is_some_and(|it| !it.is_null())
+        })
     }
 
     /// Lists the tools, each with its name.
     pub(super) async fn tools(&self) -> Result<Vec<(String, LockedTool)>, McpError> {
         let peer = self.service.peer();
         let listed = self.list("tools", |page| peer.list_tools(page)).await?;
-        let tool = |mut it: Value| {
+        let tool = |mut tool: Value| {
             let text = |it: &Value| it.as_str().map(clean_text).unwrap_or_default();
-            let output = it.get_mut("outputSchema").map(Value::take);
+            let output = tool.get_mut("outputSchema").map(Value::take);
             let (name, about, input) =
-                (text(&it["name"]), text(&it["description"]), it["inputSchema"].take());
+                (text(&tool["name"]), text(&tool["description"]), tool["inputSchema"].take());
             (name, LockedTool { about, input, output })
         };
         Ok(listed.into_iter().map(tool).collect())

@@ -43,11 +43,11 @@ pub(super) fn of_prompt(result: &Value) -> Value {
 /// Returns resources or templates of their URIs, as a list of the workflow.
 pub(super) fn of_list(listed: &[Value], uri: &str, is_allowed: impl Fn(&str) -> bool) -> Value {
     let text = |it: &Value| it.as_str().map(clean_text);
-    let entry = |it: &Value| {
-        let address = text(&it[uri]).filter(|it| is_allowed(it))?;
-        let mut entry = json!({"uri": address, "name": text(&it["name"]).unwrap_or_default()});
+    let entry = |item: &Value| {
+        let address = text(&item[uri]).filter(|it| is_allowed(it))?;
+        let mut entry = json!({"uri": address, "name": text(&item["name"]).unwrap_or_default()});
         for (key, value) in [("about", "description"), ("media_type", "mimeType")] {
-            if let Some(value) = text(&it[value]) {
+            if let Some(value) = text(&item[value]) {
                 entry[key] = value.into();
             }
         }
@@ -63,12 +63,12 @@ pub(super) fn of_resource(result: &Value) -> Value {
 
 /// Returns the texts among some parts, each beginning a line. Another part is named, since a model could not read it.
 fn texts(parts: &Value) -> String {
-    let part = |it: &Value| {
-        let resource = it.get("resource").unwrap_or(it);
+    let part = |item: &Value| {
+        let resource = item.get("resource").unwrap_or(item);
         if let Some(text) = resource["text"].as_str() {
             return text.to_owned();
         }
-        let kind = it["type"].as_str().unwrap_or("resource");
+        let kind = item["type"].as_str().unwrap_or("resource");
         let about = ["uri", "mimeType"].map(|key| resource[key].as_str()).into_iter().flatten();
         let words: Vec<&str> = std::iter::once(kind).chain(about).collect();
         format!("[{}]", words.join(" "))

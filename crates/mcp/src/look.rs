@@ -53,52 +53,64 @@ pub async fn look(server: &McpServer, access: &ServerAccess) -> Result<Offer, Mc
 }
 
 async fn offer(server: &McpServer, connection: &Connection) -> Result<Offer, McpError> {
-    let mut tools = BTreeMap::new();
+    let mut tools = LockedParts { server, kind: "tool", parts: BTreeMap::new() };
     for (name, tool) in connection.tools().await? {
-        if !server.wants(&name) {
-            continue;
+        if server.wants(&name) {
+            tools.add(name, tool)?;
         }
-        add(&mut tools, (server, "tool"), name, tool)?;
     }
     let (mut resources, mut prompts) = (Vec::new(), Vec::new());
     let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
     if connection.has("resources") {
-        let line = |it: &Value| ResourceLine { uri: text(&it["uri"]), name: text(&it["name"]) };
+        let line = |resource: &Value| ResourceLine {
+            uri: text(&resource["uri"]),
+            name: text(&resource["name"]),
+        };
         resources.extend(connection.resources().await?.iter().map(line));
     }
-    let mut locked_prompts = BTreeMap::new();
+    let mut locked_prompts = LockedParts { server, kind: "prompt", parts: BTreeMap::new() };
     if connection.has("prompts") {
         for (name, prompt) in connection.prompts().await? {
             prompts.push(PromptLine { name: name.clone(), about: prompt.about.clone() });
-            if !server.wants_prompt(&name) {
-                continue;
+            if server.wants_prompt(&name) {
+                locked_prompts.add(name, prompt)?;
             }
-            add(&mut locked_prompts, (server, "prompt"), name, prompt)?;
         }
     }
     let has_resources = connection.has("resources");
     let locked = LockedServer {
         resources: has_resources,
-        tools,
-        prompts: locked_prompts,
+        tools: tools.parts,
+        prompts: locked_prompts.parts,
         ..server.unlocked()
     };
     Ok(Offer { locked, resources, prompts })
 }
 
-/// Adds a tool or a prompt to those of a server, if it can be used.
-fn add(
-    to: &mut BTreeMap<String, LockedTool>,
-    (server, part): (&McpServer, &'static str),
-    name: String,
-    tool: LockedTool,
-) -> Result<(), McpError> {
-    let twice = || to.contains_key(&name).then(|| "it is listed twice".to_owned());
-    if let Some(reason) = problem(&server.name, &name, &tool.input).or_else(twice) {
-        return Err(McpError::Unusable { server: server.name.clone(), part, name, reason });
+/// The tools or the prompts of a server that a workflow uses.
+struct LockedParts<'a> {
+    server: &'a McpServer,
+    /// `tool` or `prompt`, for errors.
+    kind: &'static str,
+    parts: BTreeMap<String, LockedTool>,
+}
+
+impl LockedParts<'_> {
+    /// Adds a tool or a prompt, if it can be used.
+    fn add(&mut self, name: String, tool: LockedTool) -> Result<(), McpError> {
+        let Self { server, kind, parts } = self;
+        let twice = || parts.contains_key(&name).then(|| "it is listed twice".to_owned());
+        if let Some(reason) = problem(&server.name, &name, &tool.input).or_else(twice) {
+            return Err(McpError::Unusable {
+                server: server.name.clone(),
+                part: kind,
+                name,
+                reason,
+            });
+        }
+        parts.insert(name, tool);
+        Ok(())
     }
-    to.insert(name, tool);
-    Ok(())
 }
 
 /// Returns why a tool cannot be used, if so.

@@ -75,7 +75,8 @@ impl Program {
     pub(super) fn on_host(
         server: &McpServer,
         HostUse { host, shape }: HostUse<'_>,
-        (access, folder): (&ServerAccess, Option<PathBuf>),
+        access: &ServerAccess,
+        folder: Option<PathBuf>,
     ) -> Result<(Self, Streams), McpError> {
         let variables = access.hosts.variables_of(host);
         let command = HostCommand {
@@ -97,7 +98,8 @@ impl Program {
     /// Starts a program in a sandbox. A program that does not start ends at once, and its end has the reason.
     pub(super) async fn in_sandbox(
         server: &McpServer,
-        (settings, scripts): (&SandboxSettings, &[SourceFile]),
+        settings: &SandboxSettings,
+        scripts: &[SourceFile],
         access: &ServerAccess,
     ) -> Result<(Self, Streams), McpError> {
         let sandbox =

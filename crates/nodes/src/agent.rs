@@ -2,6 +2,7 @@
 
 mod answer;
 mod attach;
+mod attempt;
 mod by_value;
 mod compaction;
 mod cut;
@@ -14,18 +15,10 @@ mod tools;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use graphrun_core::{
-    event::Report,
-    graph::{
-        Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError,
-        SideEffects,
-    },
-    state::Update,
+use graphrun_core::graph::{
+    Command, Contract, Node, NodeContext, NodeDescription, NodeError, SideEffects,
 };
-use graphrun_models::{
-    ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredChat, StructuredError,
-    ToolChoice, ToolSpec, with_doubled_max_tokens,
-};
+use graphrun_models::{ChatRequest, Message, RequestSettings, ToolChoice, ToolSpec};
 use graphrun_workflow::{
     OnOverflow, Prompt, PromptView,
     kind::{NodeSettings as _, Services},
@@ -34,13 +27,9 @@ use graphrun_workflow::{
 use serde_json::{Map, Value, json};
 use tracing::Span;
 
-use self::history::History;
 use self::{
-    answer::AnswerForm,
-    compaction::CompactedHistory,
-    cut::FittingModel,
-    program::ProgramRunner,
-    tools::{ToolUse, Toolbox, WithTools},
+    answer::AnswerForm, attempt::AgentAttempt, compaction::CompactedHistory, history::History,
+    program::ProgramRunner, tools::Toolbox,
 };
 pub use self::{by_value::AgentMatchSettings, compaction::Compaction, read::AgentSettings};
 pub(super) use self::{
@@ -48,11 +37,7 @@ pub(super) use self::{
     history::check as check_history,
     read::AgentKind,
 };
-use super::{
-    call::{Calls, Candidates, WatchedModel, with_model},
-    in_folder::tools_folder,
-    memory::task_memory,
-};
+use super::{call::Calls, in_folder::tools_folder, memory::task_memory};
 
 /// Asks a model for the fields that the node writes.
 #[derive(Debug)]
@@ -104,157 +89,6 @@ impl Agent {
             tool_choice: self.definition.tool_choice.clone(),
             ..ChatRequest::default()
         })
-    }
-
-    /// Asks the models in their order until one answers.
-    async fn ask(
-        &self,
-        ctx: &NodeContext,
-        answer: &AnswerForm<'_>,
-        tool_ctx: &ToolContext,
-    ) -> Result<Update, NodeError> {
-        let calls = Calls::default();
-        let compacted = self.compact_history(ctx, &calls).await?;
-        let request = self.request(ctx, compacted.as_ref())?;
-        if let Some(program) = &self.program {
-            return self.ask_program(ctx, program, (&request, answer)).await;
-        }
-        let mut candidates = Candidates::new(&self.definition.models, &self.services);
-        while let Some((name, model)) = candidates.next(ctx).await {
-            match self
-                .ask_one(ctx, (name, model, &candidates), (&request, answer), (&calls, tool_ctx))
-                .await
-            {
-                Err(NoAnswer::Model(error)) => candidates.failed(name, error)?,
-                Err(NoAnswer::Unreadable(failure)) => return Err(failure.into()),
-                Err(NoAnswer::End(end)) => return Err(end),
-                Ok(update) => return Ok(self.with_history(&request, compacted, update)),
-            }
-        }
-        Err(candidates.failure())
-    }
-
-    /// Compacts the conversation that the agent continues, if it is too long.
-    async fn compact_history(
-        &self,
-        ctx: &NodeContext,
-        calls: &Calls,
-    ) -> Result<Option<CompactedHistory>, NodeError> {
-        let Some(History { field, compaction: Some(compaction), .. }) = &self.definition.history
-        else {
-            return Ok(None);
-        };
-        let AgentSettings { models, settings, .. } = &self.definition;
-        let summariser = Summariser { models, settings, services: &self.services };
-        compaction.apply(ctx, field, summariser, calls).await
-    }
-
-    /// Adds the prompt and the answer to the conversation that the agent continues.
-    fn with_history(
-        &self,
-        request: &ChatRequest,
-        compacted: Option<CompactedHistory>,
-        answer: Update,
-    ) -> Update {
-        match (&self.definition.history, request.messages.last()) {
-            (Some(history), Some(prompt)) => {
-                let changes = compacted.map(|it| it.changes).unwrap_or_default();
-                history.extend(changes, &prompt.content, answer)
-            }
-            _ => answer,
-        }
-    }
-
-    /// Returns what happens to a request that is too long for a model: a later model of the list takes it whole.
-    fn on_overflow(&self, name: &str) -> OnOverflow {
-        let mut later = self.definition.models.iter().skip_while(|it| *it != name).skip(1);
-        if later.any(|it| self.services.models.model(it).is_ok()) {
-            OnOverflow::Fail
-        } else {
-            self.definition.on_overflow
-        }
-    }
-
-    async fn ask_one(
-        &self,
-        ctx: &NodeContext,
-        (name, model, candidates): (&str, Arc<dyn ChatModel>, &Candidates<'_>),
-        (request, answer): (&ChatRequest, &AnswerForm<'_>),
-        (calls, tool_ctx): (&Calls, &ToolContext),
-    ) -> Result<Update, NoAnswer> {
-        // Two models of one provider must not get each other's answer.
-        let key = match request.key.as_str() {
-            "" => String::new(),
-            key => format!("{key}/{name}"),
-        };
-        let request = &ChatRequest { key, ..request.clone() };
-        let watched = WatchedModel::new((name, model), ctx, &self.services, calls);
-        let watched = watched.among(candidates);
-        let use_of_tools = ToolUse {
-            toolbox: &self.toolbox,
-            rounds_max: self.definition.tool_rounds_max,
-            context: tool_ctx,
-        };
-        let fitted = FittingModel::new(&watched, ctx, self.on_overflow(name), request);
-        let with_tools = WithTools::new(&fitted, ctx, calls, use_of_tools);
-        let model: &dyn ChatModel = if self.toolbox.is_empty() { &fitted } else { &with_tools };
-        let answered = self.answer_of(ctx, (name, model), (request, answer)).await;
-        match with_tools.take_end() {
-            Some(end) => Err(NoAnswer::End(end)),
-            None => answered,
-        }
-    }
-
-    /// Asks a model for the fields of the answer. The failure of an answer and its warnings name the model.
-    async fn answer_of(
-        &self,
-        ctx: &NodeContext,
-        (name, model): (&str, &dyn ChatModel),
-        (request, answer): (&ChatRequest, &AnswerForm<'_>),
-    ) -> Result<Update, NoAnswer> {
-        if let Some(channel) = answer.as_text() {
-            let mut replied = model.chat(request).await;
-            let longer = replied.as_ref().err().and_then(|it| with_doubled_max_tokens(request, it));
-            if let Some(longer) = longer {
-                replied = model.chat(&longer).await;
-            }
-            let reply = replied.map_err(NoAnswer::Model)?;
-            // A custom model may call tools it was not offered.
-            if let (true, Some(call)) = (reply.text.trim().is_empty(), reply.tool_calls.first()) {
-                let (name, arguments) = (call.name.clone(), call.arguments.clone());
-                let usage = reply.usage;
-                return Err(NoAnswer::Model(ModelError::UnknownTool { name, arguments, usage }));
-            }
-            return Ok(Update::default().write(channel.clone(), Value::String(reply.text)));
-        }
-        let chat = StructuredChat {
-            model,
-            schema: &answer.schema(ctx.node.as_str()),
-            check: &|value| answer.read(value),
-            repairs_max: self.definition.repairs_max,
-        };
-        // `WatchedModel` has already reported each call.
-        let asked = chat.ask(request.clone()).await;
-        match asked {
-            Ok(structured) => {
-                let (update, read) = structured.value;
-                // A lenient reader says how it read each deviation.
-                let deviations = if read.is_empty() { structured.deviations } else { read };
-                for warning in structured.warnings.into_iter().chain(deviations) {
-                    let message = format!("{name}: {warning}");
-                    ctx.report(Report::Warning { message }).await;
-                }
-                Ok(update)
-            }
-            Err(StructuredError::Model { error, .. }) => Err(NoAnswer::Model(error)),
-            Err(error @ StructuredError::InvalidOutput { .. }) => {
-                let failure = with_model(name, Failure::of(ErrorKind::InvalidOutput, &error));
-                let StructuredError::InvalidOutput { raw, .. } = error else {
-                    return Err(NoAnswer::Unreadable(failure));
-                };
-                Err(NoAnswer::Unreadable(Failure { raw: Some(raw), ..failure }))
-            }
-        }
     }
 
     /// Returns the worst case: each model is asked, and its last repair fails, so that the next one is asked.
@@ -335,16 +169,6 @@ impl Agent {
     }
 }
 
-/// The reason why one model gave no answer.
-enum NoAnswer {
-    /// The model did not answer.
-    Model(ModelError),
-    /// The model answered, but the answer cannot be read.
-    Unreadable(Failure),
-    /// The attempt ends: a person has to answer first.
-    End(NodeError),
-}
-
 #[async_trait]
 impl Node for Agent {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
@@ -354,7 +178,7 @@ impl Node for Agent {
         // Tools that others take the place of need no folder, and a program opens its own.
         let has_tools = self.services.tools.is_none() && self.program.is_none();
         let folder = self.definition.folder.as_ref().filter(|_| has_tools);
-        let tool_ctx = ToolContext {
+        let tools = ToolContext {
             cancel: ctx.cancel.token(),
             folder: tools_folder(&ctx, folder).await?,
             caller: ctx.full_name().to_string(),
@@ -362,7 +186,9 @@ impl Node for Agent {
             node: Some(ctx.clone()),
             ..ToolContext::default()
         };
-        Ok(self.ask(&ctx, &answer, &tool_ctx).await?.into())
+        let (ctx, calls) = (&ctx, Calls::default());
+        let attempt = AgentAttempt { agent: self, ctx, answer: &answer, calls, tools: &tools };
+        Ok(attempt.ask().await?.into())
     }
 
     fn describe(&self) -> NodeDescription {
@@ -413,7 +239,7 @@ impl Node for Agent {
             preview.insert("schema".to_owned(), answer.schema(ctx.node.as_str()).schema);
         }
         if !self.toolbox.is_empty() {
-            let tool = |it: ToolSpec| json!({"name": it.name, "description": it.description, "schema": it.schema});
+            let tool = |tool: ToolSpec| json!({"name": tool.name, "description": tool.description, "schema": tool.schema});
             preview
                 .insert("tools".to_owned(), self.toolbox.specs().into_iter().map(tool).collect());
         }

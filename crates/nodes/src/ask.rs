@@ -89,9 +89,9 @@ impl Node for Ask {
             .0
             .show
             .iter()
-            .filter_map(|it| {
-                let ty = ctx.state.schema().channel(it.as_str())?.ty();
-                Some((it.to_string(), shown(ctx.state.get(it.as_str())?, ty)))
+            .filter_map(|field| {
+                let ty = ctx.state.schema().channel(field.as_str())?.ty();
+                Some((field.to_string(), shown(ctx.state.get(field.as_str())?, ty)))
             })
             .collect();
         let prompt = self.0.prompt.render(&PromptView::of(&ctx))?;

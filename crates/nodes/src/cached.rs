@@ -127,8 +127,9 @@ impl CachedNode {
             None => self.inner.cache_key(ctx)?,
         };
         let NodeDescription { kind, contract, fingerprint, function, .. } = self.inner.describe();
-        let is_written =
-            |it: &&ChannelName| contract.writes.as_ref().is_none_or(|writes| writes.contains(it));
+        let is_written = |channel: &&ChannelName| {
+            contract.writes.as_ref().is_none_or(|writes| writes.contains(channel))
+        };
         let channels = ctx.state.schema().channels().iter();
         let types = channels.filter(|it| is_written(&it.name()));
         let fingerprint_is_missing = fingerprint.is_null();

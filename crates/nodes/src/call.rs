@@ -30,7 +30,7 @@ use tracing::{Instrument, Level, Span, field, info_span, trace};
 /// twice.
 ///
 /// Failed calls count as well, and each call as soon as it ends: the usage of a node that is
-/// dropped half-way still counts.
+/// dropped before its end still counts.
 ///
 /// An answer is saved before the next call of the task is made, and a retry finds it by its
 /// request, even if the next call failed. The last answer is not saved: the result of the node is
@@ -40,16 +40,24 @@ use tracing::{Instrument, Level, Span, field, info_span, trace};
 /// a repair or a fallback. A retry does not find a failure that may pass.
 #[derive(Debug)]
 pub(super) struct WatchedModel<'a> {
-    /// The name of the model in the workflow, which determines its price.
-    named: &'a str,
-    model: Arc<dyn ChatModel>,
+    candidate: Candidate<'a>,
     ctx: &'a NodeContext,
     services: &'a Services,
     calls: &'a Calls,
     /// Whether the pieces of its answers go to the watchers.
     shows_pieces: bool,
-    /// The number of models in the list, and of those from this one on that can be asked.
-    models: (u32, u32),
+}
+
+/// A connected model, which may be one of a list.
+#[derive(Debug)]
+pub(super) struct Candidate<'a> {
+    /// The name of the model in the workflow, which determines its price.
+    pub(super) name: &'a str,
+    model: Arc<dyn ChatModel>,
+    /// The number of models in the list.
+    listed: u32,
+    /// The number of models from this one on that can be asked.
+    asked_from_here: u32,
 }
 
 /// The calls of an attempt at a task, to all models together.
@@ -170,19 +178,21 @@ impl Calls {
     }
 }
 
+impl<'a> Candidate<'a> {
+    /// Returns the only model of a task.
+    pub(super) fn alone(name: &'a str, model: Arc<dyn ChatModel>) -> Self {
+        Self { name, model, listed: 1, asked_from_here: 1 }
+    }
+}
+
 impl<'a> WatchedModel<'a> {
     pub(super) fn new(
-        (named, model): (&'a str, Arc<dyn ChatModel>),
+        candidate: Candidate<'a>,
         ctx: &'a NodeContext,
         services: &'a Services,
         calls: &'a Calls,
     ) -> Self {
-        Self { named, model, ctx, services, calls, shows_pieces: true, models: (1, 1) }
-    }
-
-    /// Leaves time for the models after it in the list.
-    pub(super) fn among(self, candidates: &Candidates<'_>) -> Self {
-        Self { models: candidates.counts(), ..self }
+        Self { candidate, ctx, services, calls, shows_pieces: true }
     }
 
     /// Shows no pieces of its answers: they are no answers of the node.
@@ -217,11 +227,11 @@ impl<'a> WatchedModel<'a> {
 impl WatchedModel<'_> {
     /// Refuses a request that leaves no room for an answer. Some servers cut its beginning off instead, without an error.
     fn check_window(&self, tokens_min: u64) -> Result<(), ModelError> {
-        let window = self.services.windows.of(self.named).filter(|it| tokens_min >= *it);
+        let window = self.services.windows.of(self.candidate.name).filter(|it| tokens_min >= *it);
         let Some(window) = window else { return Ok(()) };
         let message = format!(
             "it has at least {tokens_min} tokens, and the context of {} has {window}",
-            self.named
+            self.candidate.name
         );
         Err(ModelError::ContextOverflow { message, usage: TokenUsage::default() })
     }
@@ -230,7 +240,7 @@ impl WatchedModel<'_> {
     /// that the node has worked for too long; and so early that each of the next models has its share of the time.
     fn patience(&self) -> Option<Patience> {
         let NodeContext { timeout, idle_timeout, .. } = *self.ctx;
-        let (count, asked_from_here) = self.models;
+        let Candidate { listed, asked_from_here, .. } = self.candidate;
         let silence_max = idle_timeout.map(before_end);
         let now = tokio::time::Instant::now();
         let until = self.ctx.time_left().and_then(|left| {
@@ -239,10 +249,52 @@ impl WatchedModel<'_> {
                 models => left / models,
             })
         });
-        let share = timeout.unwrap_or(SILENCE_MAX) / count.saturating_mul(4).max(1);
+        let share = timeout.unwrap_or(SILENCE_MAX) / listed.saturating_mul(4).max(1);
         let silence_min = share.min(SILENCE_MAX);
         let is_bounded = until.is_some() || silence_max.is_some();
         is_bounded.then_some(Patience { until, silence_min, silence_max })
+    }
+
+    /// Returns a request whose answer is watched, and which is sent only while it fits the budget.
+    fn watched(&self, request: &ChatRequest, usage_min: Usage) -> ChatRequest {
+        let has_asked = std::mem::replace(&mut self.calls.state().has_asked, true);
+        ChatRequest {
+            // The request that failed in the last attempt.
+            is_repeat: request.is_repeat || self.ctx.attempt > 1 && !has_asked,
+            admission: Admission::by(Arc::new(StillInBudget {
+                reporter: self.ctx.reporter.clone(),
+                usage_min,
+            })),
+            patience: self.patience(),
+            deltas: AnswerSink::to(Arc::new(Pieces {
+                is_shown: self.shows_pieces,
+                ..Pieces::new(self.candidate.name, self.ctx)
+            })),
+            ..request.clone()
+        }
+    }
+
+    /// Reports the usage of a call, if it has any.
+    async fn report_usage(
+        &self,
+        replied: &Result<ChatReply, ModelError>,
+        tokens: TokenUsage,
+        time: Duration,
+    ) {
+        if tokens == TokenUsage::default() {
+            return;
+        }
+        let Candidate { name: named, model, .. } = &self.candidate;
+        let (model, stated) = match replied {
+            Ok(reply) => (answered_by(named, &reply.model), reply.cost_usd),
+            Err(error) => (model.name().to_owned(), error.cost_usd()),
+        };
+        // The provider knows discounts and fees that no table of prices has.
+        let cost_usd = stated.or_else(|| self.services.prices.cost(named, tokens));
+        let tokens = tokens.in_window(self.services.windows.of(named));
+        let usage = Usage { tokens, cost_usd };
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.ctx.report(Report::ModelCall { model, usage, ms }).await;
     }
 
     /// Corrects later estimates. The tokens of files follow other rules than those of texts.
@@ -250,13 +302,13 @@ impl WatchedModel<'_> {
         let has_files = request.messages.iter().any(|it| !it.attachments.is_empty());
         if !usage.estimated && !has_files {
             let characters = whole_characters(request);
-            self.services.estimates.note(self.named, characters, usage.input_tokens);
+            self.services.estimates.note(self.candidate.name, characters, usage.input_tokens);
         }
     }
 
     /// Returns the least usage that a request is likely to have: all of its tokens may come from the provider's cache.
     fn usage_min(&self, request: &ChatRequest, tokens_min: u64) -> Usage {
-        let likely = self.services.estimates.tokens(self.named, whole_characters(request));
+        let likely = self.services.estimates.tokens(self.candidate.name, whole_characters(request));
         let tokens_min = tokens_min.max(likely.unwrap_or_default());
         let tokens = TokenUsage {
             input_tokens: tokens_min,
@@ -265,7 +317,7 @@ impl WatchedModel<'_> {
             estimated: true,
             ..TokenUsage::default()
         };
-        Usage { tokens, cost_usd: self.services.prices.cost(self.named, tokens) }
+        Usage { tokens, cost_usd: self.services.prices.cost(self.candidate.name, tokens) }
     }
 }
 
@@ -320,7 +372,7 @@ fn has_ended(error: &ModelError) -> bool {
 impl Drop for OpenCall<'_> {
     fn drop(&mut self) {
         if let Some(tokens) = self.estimate().filter(|_| self.is_open) {
-            let cost_usd = self.call.services.prices.cost(self.call.named, tokens);
+            let cost_usd = self.call.services.prices.cost(self.call.candidate.name, tokens);
             self.call.ctx.reporter.add_usage(&Usage { tokens, cost_usd });
         }
     }
@@ -343,9 +395,9 @@ impl Admit for StillInBudget {
 /// Returns the characters of a request with the schemas of its tools and its answer, which cost tokens, too.
 fn whole_characters(request: &ChatRequest) -> u64 {
     let length = |schema: &Value| u64::try_from(schema.to_string().len()).unwrap_or(u64::MAX);
-    let tools = request.tools.iter().map(|it| {
-        let names = u64::try_from(it.name.len() + it.description.len()).unwrap_or(u64::MAX);
-        names.saturating_add(length(&it.schema))
+    let tools = request.tools.iter().map(|tool| {
+        let names = u64::try_from(tool.name.len() + tool.description.len()).unwrap_or(u64::MAX);
+        names.saturating_add(length(&tool.schema))
     });
     let output = request.output.iter().map(|it| length(&it.schema));
     request.characters().saturating_add(tools.chain(output).sum())
@@ -355,10 +407,10 @@ fn whole_characters(request: &ChatRequest) -> u64 {
 /// unknown.
 async fn text_tokens(model: &str, request: &ChatRequest) -> u64 {
     let texts = || {
-        let texts_of = |it: &Message| {
-            let calls = it.tool_calls.iter().map(|it| it.arguments.clone());
-            let files = it.attachments.iter().filter_map(Attachment::text);
-            iter::once(it.content.clone()).chain(calls).chain(files).collect::<Vec<_>>()
+        let texts_of = |message: &Message| {
+            let calls = message.tool_calls.iter().map(|it| it.arguments.clone());
+            let files = message.attachments.iter().filter_map(Attachment::text);
+            iter::once(message.content.clone()).chain(calls).chain(files).collect::<Vec<_>>()
         };
         request.messages.iter().flat_map(texts_of).collect()
     };
@@ -370,37 +422,24 @@ async fn text_tokens(model: &str, request: &ChatRequest) -> u64 {
 impl ChatModel for WatchedModel<'_> {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         self.save_last().await;
-        let name = self.calls.name(self.model.name(), request);
-        let texts = text_tokens(self.named, request).await;
+        let Candidate { name: named, model, .. } = &self.candidate;
+        let name = self.calls.name(model.name(), request);
+        let texts = text_tokens(named, request).await;
         if let Some(outcome) = self.recall(&name) {
             if let Ok(reply) = &outcome {
-                self.calls.measure(self.named, texts, &reply.usage);
+                self.calls.measure(named, texts, &reply.usage);
             }
             return outcome;
         }
-        let tokens_min = self.calls.tokens_min(self.named, texts);
+        let tokens_min = self.calls.tokens_min(named, texts);
         self.check_window(tokens_min)?;
         let usage_min = self.usage_min(request, tokens_min);
         let permit = self.ctx.within_budget_for(usage_min).await;
-        let has_asked = std::mem::replace(&mut self.calls.state().has_asked, true);
-        let request = &ChatRequest {
-            // The request that failed in the last attempt.
-            is_repeat: request.is_repeat || self.ctx.attempt > 1 && !has_asked,
-            admission: Admission::by(Arc::new(StillInBudget {
-                reporter: self.ctx.reporter.clone(),
-                usage_min,
-            })),
-            patience: self.patience(),
-            deltas: AnswerSink::to(Arc::new(Pieces {
-                is_shown: self.shows_pieces,
-                ..Pieces::new(self.named, self.ctx)
-            })),
-            ..request.clone()
-        };
+        let request = &self.watched(request, usage_min);
         let started = Instant::now();
         let span = info_span!(
             "chat",
-            model = self.named,
+            model = named,
             temperature = request.settings.temperature,
             max_tokens = request.settings.max_tokens,
             answered_by = field::Empty,
@@ -412,30 +451,22 @@ impl ChatModel for WatchedModel<'_> {
             error = field::Empty
         );
         let mut open = OpenCall { call: self, request, is_open: true };
-        let replied = self.model.chat(request).instrument(span.clone()).await;
+        let replied = model.chat(request).instrument(span.clone()).await;
         open.is_open = false;
-        let (model, tokens) = match &replied {
-            Ok(reply) => (answered_by(self.named, &reply.model), reply.usage),
-            Err(error) => (self.model.name().to_owned(), open.usage_of(error)),
+        let tokens = match &replied {
+            Ok(reply) => reply.usage,
+            Err(error) => open.usage_of(error),
         };
         note_reply(&span, request, &replied, tokens);
-        if tokens != TokenUsage::default() {
-            // The provider knows discounts and fees that no table of prices has.
-            let stated = replied.as_ref().map_or_else(ModelError::cost_usd, |it| it.cost_usd);
-            let cost_usd = stated.or_else(|| self.services.prices.cost(self.named, tokens));
-            let tokens = tokens.in_window(self.services.windows.of(self.named));
-            let usage = Usage { tokens, cost_usd };
-            let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            self.ctx.report(Report::ModelCall { model, usage, ms }).await;
-        }
+        self.report_usage(&replied, tokens, started.elapsed()).await;
         drop(permit);
-        let warning = replied.as_ref().ok().and_then(|it| it.stated.warning(self.named));
+        let warning = replied.as_ref().ok().and_then(|it| it.stated.warning(named));
         if let Some(message) = warning {
             self.ctx.report(Report::Warning { message }).await;
         }
         let outcome = match &replied {
             Ok(reply) => {
-                self.calls.measure(self.named, texts, &reply.usage);
+                self.calls.measure(named, texts, &reply.usage);
                 self.note_estimate(request, &reply.usage);
                 Some(Ok(reply.clone()))
             }
@@ -449,7 +480,7 @@ impl ChatModel for WatchedModel<'_> {
     }
 
     fn name(&self) -> &str {
-        self.model.name()
+        self.candidate.model.name()
     }
 }
 
@@ -538,10 +569,7 @@ impl<'a> Candidates<'a> {
 
     /// Returns the next model that can be connected: a list may name models of providers that this machine has no key
     /// for.
-    pub(super) async fn next(
-        &mut self,
-        ctx: &NodeContext,
-    ) -> Option<(&'a str, Arc<dyn ChatModel>)> {
+    pub(super) async fn next(&mut self, ctx: &NodeContext) -> Option<Candidate<'a>> {
         for name in self.models.by_ref() {
             let model = match self.services.models.model(name) {
                 Ok(model) => model,
@@ -556,7 +584,8 @@ impl<'a> Candidates<'a> {
                 let message = format!("{failed}: {error}; falling back to {name}");
                 ctx.report(Report::Warning { message }).await;
             }
-            return Some((name, model));
+            let (listed, asked_from_here) = self.counts();
+            return Some(Candidate { name, model, listed, asked_from_here });
         }
         None
     }

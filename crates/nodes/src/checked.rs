@@ -68,7 +68,7 @@ impl CheckedTool {
         let approve = declared.as_ref().map_or(Approval::Never, |it| it.approve);
         let fingerprint = declared.as_ref().map_or(Value::Null, |it| it.fingerprint());
         let found = declared
-            .map(|it| Arc::new(CallableTool::new(it, ctx.services)) as Arc<dyn Tool>)
+            .map(|declared| Arc::new(CallableTool::new(declared, ctx.services)) as Arc<dyn Tool>)
             .or(registered)
             .or_else(|| BuiltIn::named(tool).map(|it| it.make(root, tiers)))
             .ok_or_else(|| {

@@ -41,9 +41,8 @@ pub async fn read_lock_file(
     folders: &RunFolders,
     used: &LockFileUse,
 ) -> Result<LockFile, LockFileReadError> {
-    let read = async |path: &str| {
-        folders.base_file(&used.folder, (path, LockFile::BYTES_MAX as u64)).await
-    };
+    let read =
+        async |path: &str| folders.base_file(&used.folder, path, LockFile::BYTES_MAX as u64).await;
     let lock = read(&used.path).await?;
     let manifest = match used.installer.manifest_name() {
         None => Vec::new(),

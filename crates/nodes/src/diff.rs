@@ -82,10 +82,10 @@ impl Kind for DiffKind {
             Some(yaml) => read_against(reader, yaml),
         };
         let writes = reader.require("writes", "name the field that receives the patch");
-        let writes = writes.and_then(|it| {
-            let word = reader.report().word(it, "`writes`")?;
+        let writes = writes.and_then(|yaml| {
+            let word = reader.report().word(yaml, "`writes`")?;
             let channel = reader.channel(&word)?;
-            reader.expect_update(it, &channel, &Type::String);
+            reader.expect_update(yaml, &channel, &Type::String);
             Some(channel)
         });
         Some(Arc::new(DiffNode { folder: folder?, against: against?, writes: writes? }))

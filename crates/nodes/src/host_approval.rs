@@ -58,11 +58,11 @@ pub(super) async fn ask_for_command(
 /// Returns a command as it could be typed, so that each argument can be told apart.
 fn quoted(argv: &[String]) -> String {
     let plain = |it: char| it.is_ascii_alphanumeric() || "_-./=:,@%+".contains(it);
-    let quote = |it: &String| {
-        if !it.is_empty() && it.chars().all(plain) {
-            return it.clone();
+    let quote = |argument: &String| {
+        if !argument.is_empty() && argument.chars().all(plain) {
+            return argument.clone();
         }
-        format!("'{}'", it.replace('\'', r"'\''"))
+        format!("'{}'", argument.replace('\'', r"'\''"))
     };
     argv.iter().map(quote).collect::<Vec<_>>().join(" ")
 }

@@ -104,7 +104,7 @@ pub(super) fn check_writing_tools(reader: &mut NodeReader<'_>, tools: &[String])
         return;
     }
     let writes =
-        |it: &&String| reader.built_in_tool(it).is_some_and(|it| it.needs == Needs::Folder);
+        |name: &&String| reader.built_in_tool(name).is_some_and(|it| it.needs == Needs::Folder);
     if let Some(tool) = tools.iter().find(writes) {
         let message = format!("`{tool}` changes files, and `{}` names no folder", reader.name());
         let range = reader.value().range.clone();

@@ -179,8 +179,9 @@ fn check_branch(reader: &mut NodeReader<'_>, yaml: &Yaml, branch: &Expression) {
 /// Returns whether git allows a branch of this name (`git check-ref-format`).
 fn is_branch_name(name: &str) -> bool {
     let is_refused = |it: char| it.is_ascii_control() || " ~^:?*[\\".contains(it);
-    let is_part =
-        |it: &str| !it.is_empty() && !it.starts_with('.') && it.strip_suffix(".lock").is_none();
+    let is_part = |name: &str| {
+        !name.is_empty() && !name.starts_with('.') && name.strip_suffix(".lock").is_none()
+    };
     !name.contains(is_refused)
         && !name.contains("..")
         && !name.contains("@{")

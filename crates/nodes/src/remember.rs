@@ -93,8 +93,14 @@ impl Kind for RememberKind {
         let declared = tier.as_ref().map_or(Type::Any, |(_, it)| it.ty.clone());
         // An absent value is remembered as nothing.
         let value = reader.expression_for(yaml, &Type::Optional(Box::new(declared)));
-        if let (Some(value), Some((name, tier))) = (&value, &tier) {
-            expect_value(reader, yaml, value.ty(), (name, tier));
+        if let (Some(value), Some((name, tier))) = (&value, &tier)
+            && let Some(mismatch) = type_mismatch(value.ty(), name, tier)
+        {
+            let help =
+                format!("remember a `{0}` or a list of `{0}`, or give the tier a `type`", tier.ty);
+            let span = reader.report().span(&yaml.range);
+            let diagnostic = Diagnostic::error("GR022", mismatch).at(span, "another type");
+            reader.report().push(diagnostic.help(help));
         }
         let module = read_optional(reader, "module", "a module");
         let confidence = match reader.get("confidence") {
@@ -129,19 +135,14 @@ fn read_confidence(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Expressio
     Some(confidence)
 }
 
-/// Reports a value that is neither a value of the tier nor a list of these.
-fn expect_value(reader: &mut NodeReader<'_>, yaml: &Yaml, ty: &Type, (name, tier): (&str, &Tier)) {
+/// Returns the message about a value that is neither a value of the tier nor a list of these.
+fn type_mismatch(ty: &Type, name: &str, tier: &Tier) -> Option<String> {
     let ty = ty.required();
     let fits = ty.fits(&tier.ty) || matches!(ty, Type::List(item) if item.fits(&tier.ty));
-    if fits {
-        return;
-    }
-    let message =
-        format!("the values of the tier `{name}` are `{}`, and this is {}", tier.ty, describe(ty));
-    let span = reader.report().span(&yaml.range);
-    let diagnostic = Diagnostic::error("GR022", message).at(span, "another type");
-    let help = format!("remember a `{0}` or a list of `{0}`, or give the tier a `type`", tier.ty);
-    reader.report().push(diagnostic.help(help));
+    let message = || {
+        format!("the values of the tier `{name}` are `{}`, and this is {}", tier.ty, describe(ty))
+    };
+    (!fits).then(message)
 }
 
 impl NodeSettings for RememberSettings {

@@ -210,8 +210,8 @@ impl Node for Run {
             }
         }
         if !scripts.is_empty() {
-            let hash = |it: &SourceFile| {
-                json!([it.path, blake3::hash(it.content.as_bytes()).to_hex().as_str()])
+            let hash = |file: &SourceFile| {
+                json!([file.path, blake3::hash(file.content.as_bytes()).to_hex().as_str()])
             };
             fingerprint["scripts"] = scripts.iter().map(hash).collect();
         }
@@ -257,7 +257,7 @@ const LINE_CHARACTERS_MAX: usize = 200;
 pub(super) fn with_output_tail(message: String, output: &[u8]) -> String {
     let output = output_text(output);
     let lines: Vec<&str> = output.lines().filter(|it| !it.trim().is_empty()).collect();
-    let shown = |it: &&str| it.trim_end().chars().take(LINE_CHARACTERS_MAX).collect::<String>();
+    let shown = |line: &&str| line.trim_end().chars().take(LINE_CHARACTERS_MAX).collect::<String>();
     let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
     match last {
         [] => message,

@@ -15,7 +15,7 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_sandbox::{
-    Allowed, JobError, Project, PytestError, SandboxError, SourceFile, TestCommand, TestItem,
+    Allowed, Job, JobError, Project, PytestError, SandboxError, SourceFile, TestCommand, TestItem,
     TestReport, TestSettings, run_node, run_pytest, run_test_command,
 };
 use graphrun_workflow::{ExpressionView, kind::Services};
@@ -165,8 +165,8 @@ impl RunTests {
         settings: &TestSettings,
     ) -> Result<(TestResult, Vec<TestItem>), PytestError> {
         let limits = self.definition.sandbox.limits();
-        let place = (&open.sandbox, &open.mounts[..]);
-        let report = run_node(place, project, settings, &limits, &ctx.cancel).await?;
+        let OpenSandbox { sandbox, mounts, .. } = open;
+        let report = run_node(sandbox, mounts, project, settings, &limits, &ctx.cancel).await?;
         Ok(result_of(report))
     }
 
@@ -178,9 +178,9 @@ impl RunTests {
         command: &TestCommand,
     ) -> Result<(TestResult, Vec<TestItem>), PytestError> {
         let limits = self.definition.sandbox.limits();
-        let (sandbox, place) = (&open.sandbox, (&open.mounts[..], &open.env));
-        let report =
-            run_test_command(sandbox, place, command, project, &limits, &ctx.cancel).await?;
+        let OpenSandbox { sandbox, mounts, env, .. } = open;
+        let job = Job { read_only: mounts.clone(), env: env.clone(), limits, ..Job::default() };
+        let report = run_test_command(sandbox, job, command, project, &ctx.cancel).await?;
         let counts = report.counts.unwrap_or_default();
         let result = TestResult {
             passed: report.is_passed,

@@ -97,7 +97,7 @@ impl LeftPaths {
     pub(super) fn missing(&self, known: &[PathBuf], below: &[String]) -> Vec<PathBuf> {
         let kind = |path: &Path| self.0.get(path.as_os_str().as_bytes()).copied();
         let is_missing = |path: &&PathBuf| {
-            let is_plain = |it: &Path| kind(it).is_none_or(|it| matches!(it, b'd' | b'f'));
+            let is_plain = |path: &Path| kind(path).is_none_or(|it| matches!(it, b'd' | b'f'));
             matches!(kind(path), None | Some(b'd')) && path.ancestors().skip(1).all(is_plain)
         };
         let known = known.iter().filter(|it| is_at_or_below(it.as_os_str().as_bytes(), below));
@@ -106,8 +106,8 @@ impl LeftPaths {
 }
 
 fn is_at_or_below(path: &[u8], declared: &[String]) -> bool {
-    declared.iter().any(|it| {
-        let rest = path.strip_prefix(it.as_bytes());
+    declared.iter().any(|folder| {
+        let rest = path.strip_prefix(folder.as_bytes());
         rest.is_some_and(|it| it.is_empty() || it.starts_with(b"/"))
     })
 }
@@ -216,8 +216,8 @@ mod tests {
         ];
         let packed = pack(&folder, &[]).unwrap();
         let mut archive = tar::Archive::new(&packed[..]);
-        let read = archive.entries().unwrap().map(|it| {
-            let entry = it.unwrap();
+        let read = archive.entries().unwrap().map(|entry| {
+            let entry = entry.unwrap();
             let header = entry.header();
             (header.entry_type(), header.mode().unwrap(), entry.path().unwrap().into_owned())
         });
@@ -253,7 +253,9 @@ mod tests {
             let (left, rest) = LeftPaths::split(list);
             assert_eq!(rest, b"", "{list:?}");
             let names = |it: PathBuf| it.display().to_string();
-            left.map(|it| it.missing(&known, &below).into_iter().map(names).collect::<Vec<_>>())
+            left.map(|files| {
+                files.missing(&known, &below).into_iter().map(names).collect::<Vec<_>>()
+            })
         };
         let all = ["a", "src/b", "src/c", "src/x/d", "src/x/e"].map(str::to_owned).to_vec();
         for (list, expected) in [

@@ -177,9 +177,9 @@ fn is_key(name: &str) -> bool {
 /// Returns the room that a folder takes on the disk.
 fn bytes_of(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let bytes = |it: fs::DirEntry| {
-        let Ok(data) = it.metadata() else { return 0 };
-        let below = if data.is_dir() { bytes_of(&it.path()) } else { 0 };
+    let bytes = |entry: fs::DirEntry| {
+        let Ok(data) = entry.metadata() else { return 0 };
+        let below = if data.is_dir() { bytes_of(&entry.path()) } else { 0 };
         data.blocks() * 512 + below
     };
     entries.map(bytes).sum()

@@ -2,10 +2,7 @@
 //!
 //! The report lies where generated code can write, so the result proves nothing: it counts only together with the exit code.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +10,7 @@ use super::{
     error::SandboxError,
     folder_file::Project,
     go_test, jest,
-    job::{Collect, Job, JobResult, Limits, Mount, ProgramEnd},
+    job::{Collect, Job, JobResult, ProgramEnd},
     junit, libtest,
     probe::Sandbox,
     tap,
@@ -129,7 +126,7 @@ pub struct CommandReport {
     pub wall: std::time::Duration,
 }
 
-/// Runs a test command on the files of a project, with these mounts and variables.
+/// Runs a test command on the files of a project. The mounts, variables and limits are those of `job`.
 ///
 /// # Errors
 /// When the sandbox could not run the command, and when `cancel` fired.
@@ -138,10 +135,9 @@ pub struct CommandReport {
 /// As [`Sandbox::run`].
 pub async fn run_test_command(
     sandbox: &Sandbox,
-    (mounts, env): (&[Mount], &BTreeMap<String, String>),
+    job: Job,
     command: &TestCommand,
     project: &Project,
-    limits: &Limits,
     cancel: &CancellationToken,
 ) -> Result<CommandReport, SandboxError> {
     let job = Job {
@@ -150,14 +146,11 @@ pub async fn run_test_command(
         folder: Arc::clone(&project.folder),
         mounted: project.mounted.clone(),
         files: project.files.clone(),
-        read_only: mounts.to_vec(),
-        env: env.clone(),
-        limits: limits.clone(),
         collect: Collect {
             work: command.report_path.iter().cloned().collect(),
             ..Collect::default()
         },
-        ..Job::default()
+        ..job
     };
     let finished = sandbox.run(&job, cancel).await?;
     Ok(report(finished, command))

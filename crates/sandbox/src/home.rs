@@ -52,7 +52,7 @@ impl Sandbox {
         };
         // It may have grown since it was measured.
         let finished =
-            finished.and_then(|it| limit.check(home).map(|()| it).map_err(|_| too_large(limit)));
+            finished.and_then(|job| limit.check(home).map(|()| job).map_err(|_| too_large(limit)));
         if let Err(SandboxError::HomeTooLarge { .. }) = &finished {
             fs::remove_dir_all(home).map_err(SandboxError::io("remove the home"))?;
         }

@@ -134,7 +134,7 @@ pub enum HostCommandError {
 /// the system.
 pub fn find_program(name: &str, path: Option<&str>) -> Option<PathBuf> {
     let is_program =
-        |it: &PathBuf| it.metadata().is_ok_and(|it| it.is_file() && it.mode() & 0o111 != 0);
+        |path: &PathBuf| path.metadata().is_ok_and(|it| it.is_file() && it.mode() & 0o111 != 0);
     let folders = env::split_paths(path.unwrap_or(SYSTEM_PATH)).filter(|it| it.is_absolute());
     let mut found = folders.map(|it| it.join(name)).filter(is_program);
     // A name with a path would lead out of these folders.
@@ -413,12 +413,11 @@ mod tests {
     /// Returns whether a process with this text among its arguments lives.
     fn lives(argument: &str) -> bool {
         let all = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-        all.filter(|it| it.file_name().to_str().is_some_and(|it| it.parse::<u32>().is_ok())).any(
-            |it| {
-                let command = fs::read(it.path().join("cmdline")).unwrap_or_default();
+        all.filter(|entry| entry.file_name().to_str().is_some_and(|it| it.parse::<u32>().is_ok()))
+            .any(|process| {
+                let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
                 command.split(|it| *it == 0).any(|it| it == argument.as_bytes())
-            },
-        )
+            })
     }
 
     #[tokio::test]

@@ -109,8 +109,8 @@ fn new_group() -> Option<PathBuf> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|it| it.strip_prefix("0::"))?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let group = mounts.lines().find_map(|it| {
-        let (place, kind) = it.split_once(" - ")?;
+    let group = mounts.lines().find_map(|line| {
+        let (place, kind) = line.split_once(" - ")?;
         let mut parts = place.split(' ').skip(3);
         let (root, mount) = (parts.next()?, parts.next()?);
         let below = Path::new(own).strip_prefix(root).ok()?;

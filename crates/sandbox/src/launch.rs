@@ -160,7 +160,7 @@ impl Launch {
         let limits = &self.job.limits;
         let room = limits.work_bytes.to_string();
         let mut arguments = Arguments::default();
-        // All namespaces, with the network's; no way to make new ones; no inherited environment.
+        // All namespaces, with the network's; no means to make new ones; no inherited environment.
         arguments.add(&[
             "--unshare-all",
             "--unshare-user",

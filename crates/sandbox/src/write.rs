@@ -73,7 +73,7 @@ pub enum WriteError {
     /// A file could not be written or removed.
     #[error("cannot write `{}`", path.display())]
     Write {
-        /// The file, or a folder on the way to it.
+        /// The file, or a folder above it.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -104,7 +104,7 @@ pub fn write_files(
         check_path(below).map_err(refused)?;
     }
     let outer = Folder::create(root)
-        .map_err(|it| WriteError::Root { path: root.to_owned(), source: it.into() })?;
+        .map_err(|error| WriteError::Root { path: root.to_owned(), source: error.into() })?;
     let (root, folder) = descend(root, &outer, below)?;
     // On a file system without locks, the caller must prevent concurrent deliveries.
     let _ = folder.lock();
@@ -173,7 +173,7 @@ pub fn change_files(
     let empty = |path: &String| SourceFile { path: path.clone(), content: String::new() };
     check_files(&removed.iter().map(empty).collect::<Vec<_>>())?;
     let folder = Folder::open(root)
-        .map_err(|it| WriteError::Root { path: root.to_owned(), source: it.into() })?;
+        .map_err(|error| WriteError::Root { path: root.to_owned(), source: error.into() })?;
     let _ = folder.lock();
     let removals = removed.iter().map(|it| Removal::find(&folder, it));
     let removals: Vec<Removal<'_>> =

@@ -121,7 +121,7 @@ impl FileReader<'_> {
                     }
                 });
             } else {
-                let inner = |it: &'static str| match it.strip_prefix(above) {
+                let inner = |name: &'static str| match name.strip_prefix(above) {
                     Some(rest) => rest.split('.').next(),
                     None => None,
                 };
@@ -207,7 +207,7 @@ impl FileReader<'_> {
     fn texts(&mut self, name: &str, item: &Item) -> Option<Vec<String>> {
         let items = item.as_array();
         let texts =
-            items.and_then(|it| it.iter().map(|it| it.as_str().map(str::to_owned)).collect());
+            items.and_then(|list| list.iter().map(|it| it.as_str().map(str::to_owned)).collect());
         if texts.is_none() {
             self.wrong_kind(name, item, "a list of texts");
         }

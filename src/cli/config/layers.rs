@@ -48,6 +48,13 @@ pub(super) struct ConfigLayers<'a> {
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
+impl ConfigLayers<'_> {
+    /// Returns whether a variable of the environment has a value.
+    fn is_set(&self, variable: &str) -> bool {
+        (self.variable)(variable).is_some_and(|it| !it.trim().is_empty())
+    }
+}
+
 impl FolderFile {
     /// Reads the file of a folder, if there is one. A symbolic link out of the folder is refused.
     ///
@@ -84,7 +91,7 @@ impl Config {
         };
         let own = own_file(user.config_file())?;
         let variable = |name: &str| env::var(name).ok();
-        Self::of(ConfigLayers { folder, file, is_trusted, own, variable: &variable })
+        Self::of(&ConfigLayers { folder, file, is_trusted, own, variable: &variable })
     }
 
     /// Returns the settings of a folder's file, as they are shown before the user trusts it.
@@ -107,8 +114,8 @@ impl Config {
         Ok(shown)
     }
 
-    pub(super) fn of(layers: ConfigLayers<'_>) -> Result<Self, CliError> {
-        let ConfigLayers { folder, file, is_trusted, own, variable } = layers;
+    pub(super) fn of(layers: &ConfigLayers<'_>) -> Result<Self, CliError> {
+        let ConfigLayers { file, own, variable, .. } = layers;
         let mut config = Self {
             prices: Prices::built_in().clone(),
             windows: ContextWindows::built_in().clone(),
@@ -116,7 +123,7 @@ impl Config {
         };
         let mut providers = Providers::default();
         if let Some((name, text)) = own {
-            let parsed = file::parse(&text, &name).map_err(|it| unusable(&name, it))?;
+            let parsed = file::parse(text, name).map_err(|it| unusable(name, it))?;
             config.files.push(format!("`{name}`"));
             config.settings = parsed.settings;
             config.add_figures(&parsed.prices, &parsed.context, true);
@@ -128,47 +135,10 @@ impl Config {
         }
         let has_own_limit = config.settings.contains_key(COST_LIMIT);
         config.trusted_prices = config.prices.clone();
-        let is_set = |key: &str| variable(key).is_some_and(|it| !it.trim().is_empty());
         if let Some(file) = file {
-            let parsed = file::parse(&file.text, FILE).map_err(|it| unusable(FILE, it))?;
-            if !parsed.hosts.is_empty() {
-                let problem = |(_, place): &(_, String)| {
-                    format!("{place}: only your own configuration allows commands on this machine")
-                };
-                return Err(unusable(FILE, parsed.hosts.values().map(problem).collect()));
-            }
-            let trust = if is_trusted { " (trusted)" } else { "" };
-            config.files.push(format!("`{FILE}`{trust}"));
-            config.add_figures(&parsed.prices, &parsed.context, is_trusted);
-            if is_trusted {
-                config.trusted_prices = config.prices.clone();
-            }
-            for (name, it) in parsed.providers {
-                let is_known = providers.get(&name).is_some();
-                let withheld = withhold_provider(&name, &it, is_known).filter(|_| !is_trusted);
-                if let Some(withheld) = withheld {
-                    config.withheld.push(withheld);
-                } else {
-                    providers.add(&name, it.settings);
-                    config.provider_places.insert(name, it.place);
-                }
-            }
-            for (name, mut value) in parsed.settings {
-                let Some(key) = KEYS.iter().find(|it| it.name == name) else { continue };
-                let own = config.settings.get(name);
-                let withheld = if is_trusted { None } else { withhold(key, &value, own, folder) };
-                match withheld {
-                    // A setting that the environment replaces has no effect, so it does no harm.
-                    Some(_) if is_set(key.variable) => {}
-                    Some(withheld) => config.withheld.push(withheld),
-                    None => {
-                        value.is_untrusted = !is_trusted;
-                        config.settings.insert(name, value);
-                    }
-                }
-            }
+            config.add_folder_file(file, layers, &mut providers)?;
         }
-        for key in KEYS.iter().filter(|it| is_set(it.variable)) {
+        for key in KEYS.iter().filter(|it| layers.is_set(it.variable)) {
             let text = variable(key.variable).unwrap_or_default();
             let layer = key.variable.to_owned();
             config.settings.insert(key.name, ConfigValue { text, layer, is_untrusted: false });
@@ -177,6 +147,54 @@ impl Config {
         let is_of_user = |it: &ConfigValue| !it.is_untrusted;
         config.is_cost_limited = has_own_limit || config.get(COST_LIMIT).is_some_and(is_of_user);
         Ok(config)
+    }
+
+    /// Adds the file of the folder. A harmful setting of an untrusted one is withheld.
+    fn add_folder_file(
+        &mut self,
+        file: &FolderFile,
+        layers: &ConfigLayers<'_>,
+        providers: &mut Providers,
+    ) -> Result<(), CliError> {
+        let ConfigLayers { folder, is_trusted, .. } = *layers;
+        let parsed = file::parse(&file.text, FILE).map_err(|it| unusable(FILE, it))?;
+        if !parsed.hosts.is_empty() {
+            let problem = |(_, place): &(_, String)| {
+                format!("{place}: only your own configuration allows commands on this machine")
+            };
+            return Err(unusable(FILE, parsed.hosts.values().map(problem).collect()));
+        }
+        let trust = if is_trusted { " (trusted)" } else { "" };
+        self.files.push(format!("`{FILE}`{trust}"));
+        self.add_figures(&parsed.prices, &parsed.context, is_trusted);
+        if is_trusted {
+            self.trusted_prices = self.prices.clone();
+        }
+        for (name, it) in parsed.providers {
+            let is_known = providers.get(&name).is_some();
+            let withheld = withhold_provider(&name, &it, is_known).filter(|_| !is_trusted);
+            if let Some(withheld) = withheld {
+                self.withheld.push(withheld);
+            } else {
+                providers.add(&name, it.settings);
+                self.provider_places.insert(name, it.place);
+            }
+        }
+        for (name, mut value) in parsed.settings {
+            let Some(key) = KEYS.iter().find(|it| it.name == name) else { continue };
+            let own = self.settings.get(name);
+            let withheld = if is_trusted { None } else { withhold(key, &value, own, folder) };
+            match withheld {
+                // A setting that the environment replaces has no effect, so it does no harm.
+                Some(_) if layers.is_set(key.variable) => {}
+                Some(withheld) => self.withheld.push(withheld),
+                None => {
+                    value.is_untrusted = !is_trusted;
+                    self.settings.insert(name, value);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Adds prices and context windows of models. Untrusted ones do not replace those of the user: a cost limit depends

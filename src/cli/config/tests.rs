@@ -43,7 +43,7 @@ fn layered(
         own: (!own.is_empty()).then(|| ("own.toml".to_owned(), own.to_owned())),
         variable: &variable,
     };
-    Config::of(layers).map_err(|it| it.draw(Paint::new(false), 80))
+    Config::of(&layers).map_err(|it| it.draw(Paint::new(false), 80))
 }
 
 /// Returns the keys that are ignored without trust.
@@ -150,7 +150,7 @@ fn without_a_file_there_is_no_warning() {
     let folder = std::path::Path::new(".");
     let layers =
         ConfigLayers { folder, file: None, is_trusted: false, own: None, variable: &|_| None };
-    let config = Config::of(layers).unwrap();
+    let config = Config::of(&layers).unwrap();
     assert!(config.files().is_empty() && config.shown().is_empty());
     assert_eq!(&config.prices, Prices::built_in());
 }

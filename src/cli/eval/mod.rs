@@ -241,13 +241,7 @@ impl EvaluateArgs {
                 Some(AttemptOutcome::Result(line)) => {
                     in_a_row.set(0);
                     number += 1;
-                    if globals.output == Output::Jsonl {
-                        print_result(&(json!(line).to_string() + "\n")).map_err(CliError::write)?;
-                    }
-                    if globals.progress != Progress::Silent {
-                        let at = format!("{number}/{}", attempts.len());
-                        print_message(&summary::line(&at, &line, globals.stderr));
-                    }
+                    print_line(&format!("{number}/{}", attempts.len()), &line, globals)?;
                     results.append(*line)?;
                 }
                 Some(AttemptOutcome::Unsettled { exit, message }) => {
@@ -270,6 +264,17 @@ impl EvaluateArgs {
         }
         Ok(first.map(Signal::exit).or(unsettled))
     }
+}
+
+/// Prints a result, and its number among all.
+fn print_line(number: &str, line: &results::Line, globals: &Globals) -> Result<(), CliError> {
+    if globals.output == Output::Jsonl {
+        print_result(&(json!(line).to_string() + "\n")).map_err(CliError::write)?;
+    }
+    if globals.progress != Progress::Silent {
+        print_message(&summary::line(number, line, globals.stderr));
+    }
+    Ok(())
 }
 
 /// Returns the fingerprint of a workflow, without the models of the command line.

@@ -103,14 +103,15 @@ fn differences(
     let none = LockedServer::default();
     for (name, server) in new {
         let known = old.get(name).unwrap_or(&none);
-        text += &differences_of((name, ""), &known.tools, &server.tools);
-        text += &differences_of((name, " (prompt)"), &known.prompts, &server.prompts);
+        text += &differences_of(name, "", &known.tools, &server.tools);
+        text += &differences_of(name, " (prompt)", &known.prompts, &server.prompts);
     }
     text
 }
 
 fn differences_of(
-    (server, part): (&str, &str),
+    server: &str,
+    part: &str,
     old: &BTreeMap<String, LockedTool>,
     new: &BTreeMap<String, LockedTool>,
 ) -> String {

@@ -94,7 +94,7 @@ fn look_at_all(
     web::check(&web, web::of_servers(servers.iter()), path)?;
     let network = network::access(&settings.options);
     let sandboxes: Vec<_> = servers.iter().filter_map(McpServer::sandbox).collect();
-    network::check((&network, &on_hosts), (&sandboxes, &[]), path)?;
+    network::check(&network, &sandboxes, &[], path)?;
     let access = ServerAccess {
         hosts: Arc::new(on_hosts),
         web: Arc::new(web),

@@ -86,14 +86,14 @@ async fn find_all(store: &dyn Store, ids: &[String]) -> Result<Vec<Entry>, CliEr
 fn draw(entries: &[Entry], paint: Paint) -> String {
     let header = ["id", "tier", "module", "status", "updated", "text"];
     let header = header.map(|it| paint.faint(it)).to_vec();
-    let row = |it: &Entry| {
+    let row = |entry: &Entry| {
         vec![
-            it.id.to_string(),
-            clean(&it.tier),
-            clean(it.module.as_deref().unwrap_or("-")),
-            status(it),
-            format!("{:.0}", it.updated),
-            clean(&it.text),
+            entry.id.to_string(),
+            clean(&entry.tier),
+            clean(entry.module.as_deref().unwrap_or("-")),
+            status(entry),
+            format!("{:.0}", entry.updated),
+            clean(&entry.text),
         ]
     };
     table(&std::iter::once(header).chain(entries.iter().map(row)).collect::<Vec<_>>())

@@ -70,6 +70,13 @@ struct RunWriter {
     name: Option<String>,
 }
 
+/// A state of a run, with the writers of its fields.
+struct RunHistory<'a> {
+    at: &'a RunSnapshot,
+    steps: Vec<HistoryStep>,
+    items: ItemWriters,
+}
+
 impl Args {
     /// Prints the differences, with old and new values and their writers.
     pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
@@ -102,33 +109,28 @@ impl Diff {
         from: &RunSnapshot,
         to: &RunSnapshot,
     ) -> Result<Self, CliError> {
-        let read = async |it: &RunSnapshot| {
-            checkpointer.journal_without_values(&it.info.id).await.map(steps)
-        };
-        let is_one = from.info.id == to.info.id;
-        let (before, after) = (read(from).await?, read(to).await?);
         let found = differences(&from.values, &to.values);
-        let lists: BTreeSet<String> =
-            found.iter().filter(|it| it.index().is_some()).map(|it| it.field.clone()).collect();
-        let items = async |it: &RunSnapshot| {
-            ItemWriters::read(checkpointer, &it.info.id, lists.clone()).await
-        };
-        let items_after = items(to).await?;
-        let items_before = if is_one { ItemWriters::default() } else { items(from).await? };
-        let writers = |it: &Difference| {
-            let item = |items: &ItemWriters| {
-                it.index().map(|index| items.of(&it.field, index).to_vec()).unwrap_or_default()
-            };
-            if is_one {
-                return between((&it.field, item(&items_after)), &after, (from, to));
+        let lists = found.iter().filter(|it| it.index().is_some()).map(|it| it.field.clone());
+        let lists: BTreeSet<String> = lists.collect();
+        let history = RunHistory::read(checkpointer, to, lists.clone()).await?;
+        let mut changes = Vec::new();
+        if from.info.id == to.info.id {
+            let (a, b) = (from.position.step, to.position.step);
+            let is_between = |step: Step| step > a.min(b) && step <= a.max(b);
+            for difference in found {
+                let writers = history.writers(&difference, is_between).into_iter();
+                let of_run = |writer| RunWriter { run: to.info.id.clone(), writer, name: None };
+                let writers = writers.map(of_run).collect();
+                changes.push(FieldChange { difference, writers });
             }
-            let sides = [(from, &before, item(&items_before)), (to, &after, item(&items_after))];
-            let sides = sides.into_iter();
-            sides.filter_map(|(side, steps, item)| last((&it.field, item), steps, side)).collect()
-        };
-        let changes = found.into_iter();
-        let changes = changes.map(|it| FieldChange { writers: writers(&it), difference: it });
-        Ok(Self { from: Side::of(from), to: Side::of(to), changes: changes.collect() })
+        } else {
+            let sides = [RunHistory::read(checkpointer, from, lists).await?, history];
+            for difference in found {
+                let writers = sides.iter().filter_map(|it| it.last_writer(&difference)).collect();
+                changes.push(FieldChange { difference, writers });
+            }
+        }
+        Ok(Self { from: Side::of(from), to: Side::of(to), changes })
     }
 
     fn draw(&self, paint: Paint) -> String {
@@ -137,9 +139,9 @@ impl Diff {
         }
         let mut rows =
             vec![["FIELD", "WAS", "IS", "WRITTEN BY"].map(|it| paint.faint(it)).to_vec()];
-        rows.extend(self.changes.iter().map(|it| {
-            let Difference { path, old, new, .. } = &it.difference;
-            let writers: Vec<String> = it.writers.iter().map(RunWriter::describe).collect();
+        rows.extend(self.changes.iter().map(|change| {
+            let Difference { path, old, new, .. } = &change.difference;
+            let writers: Vec<String> = change.writers.iter().map(RunWriter::describe).collect();
             vec![
                 paint.strong(&clean(path)),
                 short(old.as_ref()),
@@ -167,33 +169,35 @@ impl RunWriter {
     }
 }
 
-/// Returns the writers of a field, or of one of its items, between two steps of one run, given in any order.
-fn between(
-    (field, item): (&str, Vec<Writer>),
-    steps: &[HistoryStep],
-    (from, to): (&RunSnapshot, &RunSnapshot),
-) -> Vec<RunWriter> {
-    let (a, b) = (from.position.step, to.position.step);
-    let is_within = |step: Step| step > a.min(b) && step <= a.max(b);
-    let mut writers: Vec<Writer> = item.into_iter().filter(|it| is_within(it.step)).collect();
-    if writers.is_empty() {
-        let within = steps.iter().filter(|it| is_within(it.step));
-        writers = within.flat_map(|it| it.writers(field)).collect();
+impl<'a> RunHistory<'a> {
+    async fn read(
+        checkpointer: &dyn Checkpointer,
+        at: &'a RunSnapshot,
+        lists: BTreeSet<String>,
+    ) -> Result<Self, CliError> {
+        let run = &at.info.id;
+        let steps = steps(checkpointer.journal_without_values(run).await?);
+        let items = ItemWriters::read(checkpointer, run, lists).await?;
+        Ok(Self { at, steps, items })
     }
-    let of_run = |writer| RunWriter { run: from.info.id.clone(), writer, name: None };
-    writers.into_iter().map(of_run).collect()
-}
 
-/// Returns the last writer of a field, or of one of its items, up to the step of this side.
-fn last(
-    (field, item): (&str, Vec<Writer>),
-    steps: &[HistoryStep],
-    side: &RunSnapshot,
-) -> Option<RunWriter> {
-    let until = steps.iter().filter(|it| it.step <= side.position.step);
-    let of_item = item.into_iter().rfind(|it| it.step <= side.position.step);
-    let writer = of_item.or_else(|| until.flat_map(|it| it.writers(field)).last())?;
-    Some(RunWriter { run: side.info.id.clone(), writer, name: Some(side.info.name.clone()) })
+    /// Returns the writers of a changed item in some steps; those of the field, if there are none.
+    fn writers(&self, changed: &Difference, is_in: impl Fn(Step) -> bool) -> Vec<Writer> {
+        let field = &changed.field;
+        let item = changed.index().map_or(&[][..], |index| self.items.of(field, index));
+        let of_item: Vec<Writer> = item.iter().filter(|it| is_in(it.step)).cloned().collect();
+        if !of_item.is_empty() {
+            return of_item;
+        }
+        self.steps.iter().filter(|it| is_in(it.step)).flat_map(|it| it.writers(field)).collect()
+    }
+
+    /// Returns the last writer up to this state.
+    fn last_writer(&self, changed: &Difference) -> Option<RunWriter> {
+        let RunSnapshot { info, position, .. } = self.at;
+        let writer = self.writers(changed, |step| step <= position.step).pop()?;
+        Some(RunWriter { run: info.id.clone(), writer, name: Some(info.name.clone()) })
+    }
 }
 
 /// Returns a value in one line; a long one is truncated.

@@ -40,16 +40,16 @@ impl Args {
 fn draw(steps: &[HistoryStep], paint: Paint) -> String {
     let mut rows =
         vec![["STEP", "TIME", "RAN", "CHANGED", "NEXT"].map(|it| paint.faint(it)).to_vec()];
-    rows.extend(steps.iter().map(|it| {
-        let time = it.ts.as_deref().and_then(|ts| ts.get(11..19)).unwrap_or_default();
-        let ran: Vec<String> = it.tasks.iter().map(describe).collect();
-        let changed: Vec<&str> = it.changes.iter().map(|it| it.field.as_str()).collect();
-        let mut next: Vec<&str> = it.next.iter().map(NodeName::as_str).collect();
+    rows.extend(steps.iter().map(|step| {
+        let time = step.ts.as_deref().and_then(|ts| ts.get(11..19)).unwrap_or_default();
+        let ran: Vec<String> = step.tasks.iter().map(describe).collect();
+        let changed: Vec<&str> = step.changes.iter().map(|it| it.field.as_str()).collect();
+        let mut next: Vec<&str> = step.next.iter().map(NodeName::as_str).collect();
         next.dedup();
         vec![
-            paint.strong(&it.step.to_string()),
+            paint.strong(&step.step.to_string()),
             time.to_owned(),
-            match (&it.migrated_to, it.turn) {
+            match (&step.migrated_to, step.turn) {
                 (Some(workflow), _) => format!("migrated to {}", clean(workflow)),
                 (None, Some(turn)) => format!("turn {turn} begins"),
                 (None, None) if ran.is_empty() => "—".to_owned(),

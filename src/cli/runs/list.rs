@@ -197,19 +197,19 @@ fn describe(turns: Turns) -> String {
 fn draw(lines: &[RunLine], paint: Paint) -> String {
     let title = ["NAME", "STATUS", "STEPS", "TURNS", "WORKFLOW", "CREATED", "RUN", "REASON"];
     let mut rows = vec![title.map(|it| paint.faint(it)).to_vec()];
-    rows.extend(lines.iter().map(|it| {
+    rows.extend(lines.iter().map(|run| {
         // To the second: only programs need more precision.
-        let created = it.created.as_deref().unwrap_or_default();
+        let created = run.created.as_deref().unwrap_or_default();
         let created = created.get(..19).unwrap_or(created).replace('T', " ");
         vec![
-            paint.strong(it.name.as_deref().unwrap_or_default()),
-            it.status.map_or_else(|| paint.bad(DAMAGED), |it| paint.status(it)),
-            it.steps.map(|it| it.to_string()).unwrap_or_default(),
-            it.turns.map(describe).unwrap_or_default(),
-            clean(it.workflow.as_deref().unwrap_or_default()),
+            paint.strong(run.name.as_deref().unwrap_or_default()),
+            run.status.map_or_else(|| paint.bad(DAMAGED), |it| paint.status(it)),
+            run.steps.map(|it| it.to_string()).unwrap_or_default(),
+            run.turns.map(describe).unwrap_or_default(),
+            clean(run.workflow.as_deref().unwrap_or_default()),
             created,
-            clean(&it.run),
-            it.note(),
+            clean(&run.run),
+            run.note(),
         ]
     }));
     if lines.iter().all(|it| it.turns.is_none()) {

@@ -98,10 +98,10 @@ impl Args {
         // A run has no event before its first step.
         let last = if run.updated.is_empty() { &run.info.created } else { &run.updated };
         let last = last.parse::<Timestamp>().ok();
-        let is_old = last.is_some_and(|it| {
-            Duration::try_from(now.duration_since(it)).is_ok_and(|age| age >= self.older_than)
+        let is_old = last.is_some_and(|updated| {
+            Duration::try_from(now.duration_since(updated)).is_ok_and(|age| age >= self.older_than)
         });
-        let is_meant = |it: &PrunedStatus| match it {
+        let is_meant = |wanted: &PrunedStatus| match wanted {
             PrunedStatus::Of(status) => run.status == *status,
             PrunedStatus::ProcessGone => process_gone(run).is_some(),
         };

@@ -63,8 +63,9 @@ impl Args {
                 }
             }
             let node = self.node.as_deref().map(NodeName::parse).transpose();
-            let node =
-                node.map_err(|it| CliError::usage("`--as` is not the name of a node").because(it))?;
+            let node = node.map_err(|error| {
+                CliError::usage("`--as` is not the name of a node").because(error)
+            })?;
             let engine = globals.engine(graph, checkpointer)?;
             let position = engine.update(&info.id, update, node.as_ref()).await?;
             let updated = UpdateOutput {

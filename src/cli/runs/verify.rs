@@ -134,17 +134,17 @@ impl Verification {
 }
 
 fn draw(verdicts: &[Verification], paint: Paint) -> String {
-    let rows = verdicts.iter().map(|it| {
-        let name = paint.strong(it.name.as_deref().unwrap_or(&it.run));
-        if let Some(problem) = &it.problem {
+    let rows = verdicts.iter().map(|run| {
+        let name = paint.strong(run.name.as_deref().unwrap_or(&run.run));
+        if let Some(problem) = &run.problem {
             return vec![name, paint.bad("damaged"), clean(problem)];
         }
-        let (entries, steps) = (it.entries.unwrap_or(0), it.steps.unwrap_or(0));
+        let (entries, steps) = (run.entries.unwrap_or(0), run.steps.unwrap_or(0));
         let mut detail = format!("{}, {}", plural(entries), count(steps, "step"));
-        if let Some(at) = it.expected_at {
+        if let Some(at) = run.expected_at {
             detail = format!("{detail}; entry {at} has the expected hash");
         }
-        let hash = it.hash.map(|it| it.to_string()).unwrap_or_default();
+        let hash = run.hash.map(|it| it.to_string()).unwrap_or_default();
         vec![name, paint.good("intact"), hash, detail]
     });
     table(&rows.collect::<Vec<_>>())

@@ -14,109 +14,119 @@ use crate::{
     diagnostic::SourceSpan,
 };
 
-/// Returns the coverage of a workflow as JSON.
-pub(super) fn coverage_to_json((workflow, coverage): &(PathBuf, Coverage)) -> Value {
-    let (parts, taken) = coverage.counts();
-    let missed: Vec<Value> = coverage.missed().into_iter().map(part_to_json).collect();
-    json!({
-        "workflow": workflow.display().to_string(),
-        "parts": parts,
-        "taken": taken,
-        "percent": coverage.percent(),
-        "missed": missed,
-    })
+/// The coverage of a workflow by its test cases.
+#[derive(Debug)]
+pub(super) struct WorkflowCoverage {
+    pub(super) workflow: PathBuf,
+    pub(super) coverage: Coverage,
 }
 
-/// Returns the result of an exploration as JSON.
-pub(super) fn explored_to_json((workflow, explored): &(PathBuf, ExplorationResult)) -> Value {
-    let ExplorationResult {
-        states,
-        steps,
-        is_complete,
-        open,
-        not_yet_reached,
-        stuck,
-        caught,
-        unreached,
-        gaps,
-    } = explored;
-    let step = |step: &Vec<(_, String)>| -> Vec<Value> {
-        step.iter().map(|(node, outcome)| json!({"node": node, "outcome": outcome})).collect()
-    };
-    let ways = |ends: &[DeadEnd]| -> Vec<Value> {
-        let path = |it: &DeadEnd| it.path.iter().map(step).collect::<Vec<_>>();
-        ends.iter().map(|it| json!({"reason": it.reason, "path": path(it)})).collect()
-    };
-    json!({
-        "workflow": workflow.display().to_string(),
-        "states": states,
-        "steps": steps,
-        "is_complete": is_complete,
-        "open": open,
-        "not_yet_reached": not_yet_reached,
-        "stuck": ways(stuck),
-        "caught": ways(caught),
-        "unreached": unreached,
-        "gaps": gaps,
-    })
+/// The result of the exploration of a workflow.
+#[derive(Debug)]
+pub(super) struct ExploredWorkflow {
+    pub(super) workflow: PathBuf,
+    pub(super) result: ExplorationResult,
 }
 
-/// Returns the coverage of a workflow as text: a percentage, and the uncovered parts.
-pub(super) fn draw_coverage(
-    (workflow, coverage): &(PathBuf, Coverage),
-    paint: Paint,
-    text: &mut String,
-) {
-    let (parts, taken) = coverage.counts();
-    let percent = paint.strong(&format!("{}%", coverage.percent()));
-    let name = workflow.display().to_string();
-    text.extend(["coverage of ", &paint.strong(&name), ": ", &percent]);
-    text.extend([&format!(", {taken} of {}", count(parts as u64, "part")), "\n"]);
-    let missed = coverage.missed();
-    if !missed.is_empty() {
-        text.push_str("  never taken:\n");
-        let rows: Vec<Vec<String>> = missed.into_iter().map(|it| part_row(it, paint)).collect();
-        table(&rows).lines().for_each(|line| text.extend(["    ", line, "\n"]));
+impl WorkflowCoverage {
+    pub(super) fn to_json(&self) -> Value {
+        let Self { workflow, coverage } = self;
+        let (parts, taken) = coverage.counts();
+        let missed: Vec<Value> = coverage.missed().into_iter().map(part_to_json).collect();
+        json!({
+            "workflow": workflow.display().to_string(),
+            "parts": parts,
+            "taken": taken,
+            "percent": coverage.percent(),
+            "missed": missed,
+        })
     }
-    text.push('\n');
+
+    /// Adds a text: the percentage, and the uncovered parts.
+    pub(super) fn draw(&self, paint: Paint, text: &mut String) {
+        let Self { workflow, coverage } = self;
+        let (parts, taken) = coverage.counts();
+        let percent = paint.strong(&format!("{}%", coverage.percent()));
+        let name = workflow.display().to_string();
+        text.extend(["coverage of ", &paint.strong(&name), ": ", &percent]);
+        text.extend([&format!(", {taken} of {}", count(parts as u64, "part")), "\n"]);
+        let missed = coverage.missed();
+        if !missed.is_empty() {
+            text.push_str("  never taken:\n");
+            let rows: Vec<Vec<String>> = missed.into_iter().map(|it| part_row(it, paint)).collect();
+            table(&rows).lines().for_each(|line| text.extend(["    ", line, "\n"]));
+        }
+        text.push('\n');
+    }
 }
 
-/// Returns the result of an exploration as text.
-pub(super) fn draw_explored(
-    (workflow, explored): &(PathBuf, ExplorationResult),
-    paint: Paint,
-    text: &mut String,
-) {
-    let name = paint.strong(&workflow.display().to_string());
-    let states = count(explored.states as u64, "state");
-    let all = if explored.is_complete {
-        "all of them".to_owned()
-    } else {
-        let open = count(explored.open as u64, "state");
-        let more = format!("incomplete; {open} left");
-        paint.loud(&format!("{more}: raise `--explore-max` or `--explore-time`"))
-    };
-    text.extend(["explored ", &name, ": ", &states, ", ", &all, "\n"]);
-    for stuck in &explored.stuck {
-        draw_dead_end(&paint.bad("stuck"), stuck, text);
+impl ExploredWorkflow {
+    pub(super) fn to_json(&self) -> Value {
+        let ExplorationResult {
+            states,
+            steps,
+            is_complete,
+            open,
+            not_yet_reached,
+            stuck,
+            caught,
+            unreached,
+            gaps,
+        } = &self.result;
+        let step = |step: &Vec<(_, String)>| -> Vec<Value> {
+            step.iter().map(|(node, outcome)| json!({"node": node, "outcome": outcome})).collect()
+        };
+        let paths = |ends: &[DeadEnd]| -> Vec<Value> {
+            let path = |it: &DeadEnd| it.path.iter().map(step).collect::<Vec<_>>();
+            ends.iter().map(|it| json!({"reason": it.reason, "path": path(it)})).collect()
+        };
+        json!({
+            "workflow": self.workflow.display().to_string(),
+            "states": states,
+            "steps": steps,
+            "is_complete": is_complete,
+            "open": open,
+            "not_yet_reached": not_yet_reached,
+            "stuck": paths(stuck),
+            "caught": paths(caught),
+            "unreached": unreached,
+            "gaps": gaps,
+        })
     }
-    for caught in &explored.caught {
-        draw_dead_end(&paint.loud("fails, and is caught"), caught, text);
+
+    pub(super) fn draw(&self, paint: Paint, text: &mut String) {
+        let Self { workflow, result: explored } = self;
+        let name = paint.strong(&workflow.display().to_string());
+        let states = count(explored.states as u64, "state");
+        let all = if explored.is_complete {
+            "all of them".to_owned()
+        } else {
+            let open = count(explored.open as u64, "state");
+            let more = format!("incomplete; {open} left");
+            paint.loud(&format!("{more}: raise `--explore-max` or `--explore-time`"))
+        };
+        text.extend(["explored ", &name, ": ", &states, ", ", &all, "\n"]);
+        for stuck in &explored.stuck {
+            draw_dead_end(&paint.bad("stuck"), stuck, text);
+        }
+        for caught in &explored.caught {
+            draw_dead_end(&paint.loud("fails, and is caught"), caught, text);
+        }
+        for node in &explored.unreached {
+            text.extend(["  ", &paint.bad("never reached"), "  ", node.as_str(), "\n"]);
+        }
+        for node in &explored.not_yet_reached {
+            text.extend(["  ", &paint.loud("not reached yet"), "  ", node.as_str(), "\n"]);
+        }
+        for gap in &explored.gaps {
+            text.extend(["  ", &paint.loud("not tried"), "  ", &clean(gap), "\n"]);
+        }
+        let missed = explored.unreached.len() + explored.not_yet_reached.len();
+        if explored.is_complete && explored.stuck.is_empty() && missed == 0 {
+            text.extend(["  ", &paint.good("no run gets stuck, and every node is reached"), "\n"]);
+        }
+        text.push('\n');
     }
-    for node in &explored.unreached {
-        text.extend(["  ", &paint.bad("never reached"), "  ", node.as_str(), "\n"]);
-    }
-    for node in &explored.not_yet_reached {
-        text.extend(["  ", &paint.loud("not reached yet"), "  ", node.as_str(), "\n"]);
-    }
-    for gap in &explored.gaps {
-        text.extend(["  ", &paint.loud("not tried"), "  ", &clean(gap), "\n"]);
-    }
-    let missed = explored.unreached.len() + explored.not_yet_reached.len();
-    if explored.is_complete && explored.stuck.is_empty() && missed == 0 {
-        text.extend(["  ", &paint.good("no run gets stuck, and every node is reached"), "\n"]);
-    }
-    text.push('\n');
 }
 
 fn draw_dead_end(title: &str, end: &DeadEnd, text: &mut String) {

@@ -7,8 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::found;
-
+use super::found::{ExploredWorkflow, WorkflowCoverage};
 use crate::{
     cases::{CaseRun, Coverage, ExplorationResult, Problem, step_text},
     cli::{
@@ -24,9 +23,9 @@ use crate::{
 pub(super) struct Report {
     pub(super) files: Vec<TestedFile>,
     /// The coverage of each workflow.
-    coverage: Vec<(PathBuf, Coverage)>,
+    coverage: Vec<WorkflowCoverage>,
     /// The results of the exploration.
-    pub(super) explored: Vec<(PathBuf, ExplorationResult)>,
+    pub(super) explored: Vec<ExploredWorkflow>,
 }
 
 /// The results of the test cases of a file.
@@ -47,21 +46,23 @@ pub(super) struct TestedCase {
 impl Report {
     /// Adds the coverage of a workflow; several files may have test cases for one workflow.
     pub(super) fn cover(&mut self, workflow: &Path, coverage: Coverage) {
-        match self.coverage.iter_mut().find(|(it, _)| it == workflow) {
-            Some((_, whole)) => whole.add_all(&coverage),
-            None => self.coverage.push((workflow.to_owned(), coverage)),
+        match self.coverage.iter_mut().find(|it| it.workflow == workflow) {
+            Some(known) => known.coverage.add_all(&coverage),
+            None => {
+                self.coverage.push(WorkflowCoverage { workflow: workflow.to_owned(), coverage });
+            }
         }
     }
 
     /// Returns whether the coverage of every workflow reaches a percentage.
     pub(super) fn covers(&self, percent: usize) -> bool {
-        self.coverage.iter().all(|(_, it)| it.percent() >= percent)
+        self.coverage.iter().all(|it| it.coverage.percent() >= percent)
     }
 
     /// Returns whether no test case failed and the exploration found nothing.
     pub(super) fn is_fine(&self) -> bool {
         let is_fine = |it: &ExplorationResult| it.stuck.is_empty() && it.unreached.is_empty();
-        self.failed() == 0 && self.explored.iter().all(|(_, it)| is_fine(it))
+        self.failed() == 0 && self.explored.iter().all(|it| is_fine(&it.result))
     }
 
     /// Returns the number of failed test cases.
@@ -75,11 +76,13 @@ impl Report {
         let mut summary = self.summary();
         summary["files"] = files.into();
         if !self.coverage.is_empty() {
-            let coverage: Vec<Value> = self.coverage.iter().map(found::coverage_to_json).collect();
+            let coverage: Vec<Value> =
+                self.coverage.iter().map(WorkflowCoverage::to_json).collect();
             summary["coverage"] = coverage.into();
         }
         if !self.explored.is_empty() {
-            let explored: Vec<Value> = self.explored.iter().map(found::explored_to_json).collect();
+            let explored: Vec<Value> =
+                self.explored.iter().map(ExploredWorkflow::to_json).collect();
             summary["explored"] = explored.into();
         }
         summary
@@ -102,8 +105,8 @@ impl Report {
                 line("case.finished", object);
             }
         }
-        self.coverage.iter().for_each(|it| line("coverage", found::coverage_to_json(it)));
-        self.explored.iter().for_each(|it| line("explored", found::explored_to_json(it)));
+        self.coverage.iter().for_each(|it| line("coverage", it.to_json()));
+        self.explored.iter().for_each(|it| line("explored", it.to_json()));
         line("test.finished", self.summary());
         text
     }
@@ -124,10 +127,10 @@ impl Report {
             text.push('\n');
         }
         for covered in &self.coverage {
-            found::draw_coverage(covered, paint, &mut text);
+            covered.draw(paint, &mut text);
         }
         for explored in &self.explored {
-            found::draw_explored(explored, paint, &mut text);
+            explored.draw(paint, &mut text);
         }
         if self.cases().next().is_some() {
             self.draw_verdict(paint, &mut text);

@@ -141,7 +141,7 @@ async fn a_hostile_repository_runs_no_program() {
 }
 
 #[tokio::test]
-async fn strange_files_reach_a_sandbox_as_they_are_and_links_are_not_followed() {
+async fn strange_files_reach_a_sandbox_and_links_are_not_followed() {
     let home = Home::new();
     home.write("a\nb \"ä\".txt", "strange\n");
     home.write("run.sh", "#!/bin/sh\n");
@@ -286,7 +286,7 @@ async fn a_secret_in_the_history_of_a_program_is_found() {
 }
 
 #[tokio::test]
-async fn a_repository_within_the_folder_is_refused_until_its_git_is_gone() {
+async fn a_repository_within_the_folder_is_refused() {
     let home = Home::new();
     let (_, folders) = home.start("r1").await;
     let open = folders.lock_exclusive("repo").await.unwrap();

@@ -120,7 +120,7 @@ async fn two_runs_do_not_meet() {
 }
 
 #[tokio::test]
-async fn a_branch_above_or_below_the_branch_of_a_run_is_found_before_the_start() {
+async fn a_branch_above_or_below_that_of_a_run_is_found_early() {
     let home = Home::new();
     home.git(&["branch", "lifecycle"]);
     home.git(&["branch", "auto/one"]);
@@ -141,7 +141,7 @@ async fn a_branch_above_or_below_the_branch_of_a_run_is_found_before_the_start()
 }
 
 #[tokio::test]
-async fn two_runs_that_start_with_one_name_of_a_branch_do_not_share_it() {
+async fn two_runs_do_not_share_the_name_of_a_branch() {
     let home = Home::new();
     let one = RunFolders::new("r1", [home.asked("r1", "auto").find().await.unwrap()]);
     let two = RunFolders::new("r2", [home.asked("r2", "auto").find().await.unwrap()]);
@@ -296,7 +296,7 @@ async fn a_worktree_on_another_branch_keeps_its_files() {
 }
 
 #[tokio::test]
-async fn a_file_of_the_base_is_that_of_the_commit_that_the_run_started_from() {
+async fn a_file_of_the_base_is_that_of_the_first_commit() {
     let home = Home::new();
     home.write("locks/app.txt", "locked\n");
     home.write("large.txt", "12345");
@@ -306,7 +306,7 @@ async fn a_file_of_the_base_is_that_of_the_commit_that_the_run_started_from() {
     home.write("locks/app.txt", "of the user, not committed\n");
     let (folder, folders) = home.start("a").await;
     let read = async |folders: &RunFolders, path: &str| {
-        let read = folders.base_file("repo", (path, 20)).await;
+        let read = folders.base_file("repo", path, 20).await;
         read.map(|it| String::from_utf8(it).unwrap()).map_err(|it| it.to_string())
     };
     assert_eq!(read(&folders, "locks/app.txt").await.unwrap(), "locked\n");
@@ -340,5 +340,5 @@ async fn a_file_of_the_base_is_that_of_the_commit_that_the_run_started_from() {
         error,
         format!("`large.txt` of the commit {commit} cannot be used: it is larger than 0 MiB")
     );
-    assert!(folders.base_file("other", ("a.txt", 9)).await.is_err());
+    assert!(folders.base_file("other", "a.txt", 9).await.is_err());
 }

@@ -211,11 +211,10 @@ impl Summariser<'_> {
     ) -> Result<String, NodeError> {
         let request = excess.request(ctx, self.settings);
         let mut candidates = Candidates::new(self.models, self.services);
-        while let Some((name, model)) = candidates.next(ctx).await {
+        while let Some(candidate) = candidates.next(ctx).await {
+            let name = candidate.name;
             let request = ChatRequest { key: format!("{}/{name}", request.key), ..request.clone() };
-            let watched =
-                WatchedModel::new((name, model), ctx, self.services, calls).without_pieces();
-            let watched = watched.among(&candidates);
+            let watched = WatchedModel::new(candidate, ctx, self.services, calls).without_pieces();
             let fitted = FittingModel::new(&watched, ctx, OnOverflow::Cut, &request);
             match fitted.chat(&request).await {
                 Ok(reply) => return Ok(self.bounded(ctx, reply.text.trim(), excess.room).await),
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_are_longer_than_the_target_leave_the_smallest_room() {
+    fn turns_longer_than_the_target_leave_the_smallest_room() {
         let turns = [("user", 200), ("assistant", 200), ("user", 500)];
         assert_eq!(split(COMPACTION, &turns), Some((2, 1, SUMMARY_TOKENS_MIN)));
         let turns = [("user", 50), ("assistant", 50), ("user", 900)];

@@ -34,18 +34,19 @@ use graphrun_sandbox::{
     ProgramEnd, SHELL, SandboxError, SourceFile,
 };
 use graphrun_workflow::{
-    HostSettings, HostUse, Program, ProgramPlace, ProgramProtocol, ProgramSandbox, kind::Services,
+    HostSettings, HostUse, Program, ProgramPlace, ProgramProtocol, ProgramSandbox, SandboxSettings,
+    kind::Services,
 };
 use serde_json::Value;
 use tokio::sync::{OnceCell, mpsc};
 
 use self::output::{Output, Reading};
 use super::{
-    Agent, AnswerForm, NoAnswer,
+    attempt::{AgentAttempt, NoAnswer},
     session::{Session, WithSession},
 };
 use crate::{
-    call::{Calls, WatchedModel, failure_of},
+    call::{Candidate, WatchedModel, failure_of},
     changes::{Changes, write_back},
     homes::RunHomes,
     host_approval::{ask_for_command, command_line},
@@ -99,6 +100,14 @@ struct ProgramModel {
     end: Mutex<Option<NodeError>>,
 }
 
+/// The input of one run of the program, and the reader of its output.
+struct ProgramInput<'a> {
+    prompt: &'a str,
+    /// The session that it continues.
+    session: Option<&'a str>,
+    reader: OutputReader,
+}
+
 /// One run of the program.
 struct ProgramRun {
     end: ProgramEnd,
@@ -146,7 +155,8 @@ impl ProgramOutput {
 impl ProgramRunner {
     pub(super) fn new(
         program: Program,
-        (folder, changes): (Option<String>, Vec<String>),
+        folder: Option<String>,
+        changes: Vec<String>,
         services: Services,
     ) -> Self {
         Self { program, folder, changes, services, prepared: OnceCell::new() }
@@ -160,32 +170,33 @@ impl ProgramRunner {
     }
 }
 
-impl Agent {
+impl AgentAttempt<'_> {
     /// Asks the program for the answer.
     pub(super) async fn ask_program(
         &self,
-        ctx: &NodeContext,
         runner: &Arc<ProgramRunner>,
-        (request, answer): (&ChatRequest, &AnswerForm<'_>),
+        request: &ChatRequest,
     ) -> Result<Update, NodeError> {
-        let (runner, end) = (Arc::clone(runner), Mutex::default());
-        let name = runner.program.name.clone();
-        let session = match &self.definition.session {
+        let Self { agent, ctx, .. } = *self;
+        let (name, field) = (&runner.program.name, &agent.definition.session);
+        let session = match field {
             Some(field) => Some(Arc::new(Session::of(ctx, field).await)),
             None => None,
         };
-        let session_of_model = session.clone();
-        let model =
-            Arc::new(ProgramModel { runner, ctx: ctx.clone(), session: session_of_model, end });
-        let calls = Calls::default();
-        let asked = Arc::clone(&model) as Arc<dyn ChatModel>;
-        let watched = WatchedModel::new((&name, asked), ctx, &self.services, &calls);
+        let model = Arc::new(ProgramModel {
+            runner: Arc::clone(runner),
+            ctx: ctx.clone(),
+            session: session.clone(),
+            end: Mutex::default(),
+        });
+        let candidate = Candidate::alone(name, Arc::clone(&model) as Arc<dyn ChatModel>);
+        let watched = WatchedModel::new(candidate, ctx, &agent.services, &self.calls);
         let answered = match &session {
             Some(session) => {
                 let model = WithSession { model: &watched, session };
-                self.answer_of(ctx, (&name, &model), (request, answer)).await
+                self.answer_of(name, &model, request).await
             }
-            None => self.answer_of(ctx, (&name, &watched), (request, answer)).await,
+            None => self.answer_of(name, &watched, request).await,
         };
         let end = model.end().take();
         match (end, answered) {
@@ -194,7 +205,7 @@ impl Agent {
             (None, Err(NoAnswer::Unreadable(failure))) => Err(failure.into()),
             (None, Ok(update)) => {
                 let update = self.with_history(request, None, update);
-                Ok(match (&self.definition.session, session) {
+                Ok(match (field, session) {
                     (Some(field), Some(session)) => {
                         update.write(field.clone(), session.id().unwrap_or_default())
                     }
@@ -309,7 +320,7 @@ impl ProgramModel {
             }
         };
         let run = async {
-            let ended = self.run(&prompt, session, reader).await;
+            let ended = self.run(ProgramInput { prompt: &prompt, session, reader }).await;
             // Dropping it ends the reports.
             let read = lock(&output).take().map(|it| it.finish(request.output.as_ref()));
             ended.map(|it| (it, read.unwrap_or_default()))
@@ -341,17 +352,10 @@ impl ProgramModel {
         stated
     }
 
-    async fn run(
-        &self,
-        prompt: &str,
-        session: Option<&str>,
-        reader: OutputReader,
-    ) -> Result<ProgramRun, NodeError> {
+    async fn run(&self, input: ProgramInput<'_>) -> Result<ProgramRun, NodeError> {
         match &self.runner.program.place {
-            ProgramPlace::Sandbox(sandbox) => {
-                self.in_sandbox(sandbox, (prompt, session), reader).await
-            }
-            ProgramPlace::Host(host) => self.on_host(host, (prompt, session), reader).await,
+            ProgramPlace::Sandbox(sandbox) => self.in_sandbox(sandbox, input).await,
+            ProgramPlace::Host(host) => self.on_host(host, input).await,
         }
     }
 
@@ -360,34 +364,25 @@ impl ProgramModel {
         self.ctx.timeout.map_or(of_place, |it| it.saturating_add(AFTER_TIMEOUT))
     }
 
-    async fn in_sandbox(
+    fn sandbox_job(
         &self,
-        sandbox: &ProgramSandbox,
-        (prompt, session): (&str, Option<&str>),
-        reader: OutputReader,
-    ) -> Result<ProgramRun, NodeError> {
+        settings: &SandboxSettings,
+        ProgramInput { prompt, session, reader }: ProgramInput<'_>,
+        secrets: &BTreeMap<&str, &str>,
+    ) -> Job {
         let program @ Program { scripts, .. } = &self.runner.program;
         let argv = session.map_or_else(|| program.argv.clone(), |it| program.argv_of_session(it));
-        let settings = &sandbox.settings;
-        let secrets = self.runner.services.hosts.secrets_of(sandbox);
-        let secrets = secrets.map_err(|it| Failure::of(ErrorKind::Sandbox, &it))?;
-        if let Some(message) = program.grant() {
-            self.ctx.report(Report::Note { message }).await;
-        }
-        let services = SandboxServices::of(&self.runner.services);
-        let prepare = || PreparedSandbox::prepare(settings, &services);
-        let prepared = self.runner.prepared.get_or_try_init(prepare).await?;
-        let StreamFiles { input, .. } = StreamFiles::default();
-        let wrapper = [SHELL, "-c", SCRIPT, "program", &input].map(str::to_owned);
+        let StreamFiles { input: file, .. } = StreamFiles::default();
+        let wrapper = [SHELL, "-c", SCRIPT, "program", &file].map(str::to_owned);
         let mut files = scripts.clone();
-        files.push(SourceFile { path: input, content: prompt.to_owned() });
+        files.push(SourceFile { path: file, content: prompt.to_owned() });
         let time = self.time(settings.time);
         // Sessions are files in the home of the program.
         let cache = absolute(&self.runner.services.cache_dir);
         let home =
             self.session.as_ref().map(|_| RunHomes::home_of(&self.ctx, &program.name, &cache));
         let named = session.map(|it| (Program::SESSION_VARIABLE.to_owned(), it.to_owned()));
-        let job = Job {
+        Job {
             argv: wrapper.into_iter().chain(argv.iter().cloned()).collect(),
             files,
             home,
@@ -396,9 +391,27 @@ impl ProgramModel {
             collect: Collect { below: self.runner.changes.clone(), ..Collect::default() },
             // The program is looked up before it runs, so that nothing inside can make it seem absent.
             required: argv.first().cloned().into_iter().collect(),
-            channel: Channel::Records { secret: channel_of(&secrets), reader: Some(reader) },
+            channel: Channel::Records { secret: channel_of(secrets), reader: Some(reader) },
             ..Job::default()
-        };
+        }
+    }
+
+    async fn in_sandbox(
+        &self,
+        sandbox: &ProgramSandbox,
+        input: ProgramInput<'_>,
+    ) -> Result<ProgramRun, NodeError> {
+        let settings = &sandbox.settings;
+        let secrets = self.runner.services.hosts.secrets_of(sandbox);
+        let secrets = secrets.map_err(|it| Failure::of(ErrorKind::Sandbox, &it))?;
+        if let Some(message) = self.runner.program.grant() {
+            self.ctx.report(Report::Note { message }).await;
+        }
+        let services = SandboxServices::of(&self.runner.services);
+        let prepare = || PreparedSandbox::prepare(settings, &services);
+        let prepared = self.runner.prepared.get_or_try_init(prepare).await?;
+        let job = self.sandbox_job(settings, input, &secrets);
+        let time = job.limits.wall;
         let in_folder = |folder: &SandboxFolder| Job {
             folder: folder.files(),
             mounted: folder.mounted(),
@@ -439,8 +452,7 @@ impl ProgramModel {
     async fn on_host(
         &self,
         host: &HostSettings,
-        (prompt, session): (&str, Option<&str>),
-        reader: OutputReader,
+        ProgramInput { prompt, session, reader }: ProgramInput<'_>,
     ) -> Result<ProgramRun, NodeError> {
         let program = &self.runner.program;
         let access = &self.runner.services.hosts;
@@ -490,6 +502,38 @@ impl ProgramModel {
         Ok(ProgramRun { end, stderr, time, changes, is_too_large: false, leak: None })
     }
 
+    /// Checks that a program has ended by itself, with exit code zero and without an error in its output.
+    fn check_end(&self, ended: &ProgramRun, reading: &Reading) -> Result<(), ModelError> {
+        let code = match exit_code(ended.end, ended.time) {
+            Ok(code) => code,
+            Err(stop) => {
+                let failure = stop.failure(self.command());
+                let more = match ended.end {
+                    ProgramEnd::TimedOut => {
+                        ", the time limit of its place; give the node a longer `timeout`"
+                    }
+                    ProgramEnd::OutputLimit => ", more than 64 MiB",
+                    _ => "",
+                };
+                let failure = Failure { message: failure.message + more, ..failure };
+                return Err(failed(failure, Some(reading)));
+            }
+        };
+        if code != 0 || reading.error.is_some() {
+            let program = self.command();
+            let message = match &reading.error {
+                Some(error) => format!("`{program}` ended with {code} and this error: {error}"),
+                None => with_output_tail(format!("`{program}` ended with {code}"), &ended.stderr),
+            };
+            let message = redact(&message).into_owned();
+            let said = if ended.stderr.is_empty() { &reading.rest } else { &ended.stderr };
+            let (raw, exit_code) = (Some(output_text(said)), Some(code));
+            let failure = Failure::new(ErrorKind::Command, message);
+            return Err(failed(Failure { raw, exit_code, ..failure }, Some(reading)));
+        }
+        Ok(())
+    }
+
     /// Returns the answer of a program that has ended, or the reason why there is none.
     fn reply(
         &self,
@@ -504,34 +548,8 @@ impl ProgramModel {
             let answer_chars = reading.answer.as_ref().map_or(0, |it| it.chars().count());
             reading.usage = Some(TokenUsage::estimate(prompt_chars, answer_chars));
         }
+        self.check_end(ended, &reading)?;
         let fail = |kind, what: &str| Err(self.failure(kind, what, Some(&reading)));
-        let code = match exit_code(ended.end, ended.time) {
-            Ok(code) => code,
-            Err(stop) => {
-                let failure = stop.failure(self.command());
-                let more = match ended.end {
-                    ProgramEnd::TimedOut => {
-                        ", the time limit of its place; give the node a longer `timeout`"
-                    }
-                    ProgramEnd::OutputLimit => ", more than 64 MiB",
-                    _ => "",
-                };
-                let failure = Failure { message: failure.message + more, ..failure };
-                return Err(failed(failure, Some(&reading)));
-            }
-        };
-        if code != 0 || reading.error.is_some() {
-            let program = self.command();
-            let message = match &reading.error {
-                Some(error) => format!("`{program}` ended with {code} and this error: {error}"),
-                None => with_output_tail(format!("`{program}` ended with {code}"), &ended.stderr),
-            };
-            let message = redact(&message).into_owned();
-            let said = if ended.stderr.is_empty() { &reading.rest } else { &ended.stderr };
-            let (raw, exit_code) = (Some(output_text(said)), Some(code));
-            let failure = Failure::new(ErrorKind::Command, message);
-            return Err(failed(Failure { raw, exit_code, ..failure }, Some(&reading)));
-        }
         let Some(answer) = &reading.answer else {
             let program = self.command();
             let message = format!(
@@ -578,9 +596,9 @@ fn prompt_of(request: &ChatRequest) -> String {
     let mut parts: Vec<String> = system.into_iter().map(|it| it.content.clone()).collect();
     match turns.as_slice() {
         [only] => parts.push(only.content.clone()),
-        turns => parts.extend(turns.iter().map(|it| {
-            let head = if it.role == Role::Assistant { "You answered" } else { "The user wrote" };
-            format!("{head}:\n{}", it.content)
+        turns => parts.extend(turns.iter().map(|turn| {
+            let head = if turn.role == Role::Assistant { "You answered" } else { "The user wrote" };
+            format!("{head}:\n{}", turn.content)
         })),
     }
     with_form(parts, request)

@@ -11,8 +11,8 @@ use graphrun_models::{RequestSettings, ToolChoice};
 use graphrun_workflow::{
     Approval, Expression, OnOverflow, Program, ProgramPlace, Prompt,
     kind::{
-        Data, EmbeddingUse, Entry, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader,
-        NodeSettings, Section, SpannedText, Yaml,
+        Agent as DeclaredAgent, Data, EmbeddingUse, Entry, Keys, Kind, LoadedPrompt, MakeContext,
+        ModelUse, NodeReader, NodeSettings, Section, SpannedText, Yaml,
         values::{
             self, AgentName, Attached, Count, Either, FieldName, FolderName, MatchedValue,
             NamedMap, OneOrMany, PromptPath, RequestKeys, SomeOf, Template, TemplateKeys, Text,
@@ -185,9 +185,9 @@ impl AgentSettings {
         let tools = self.tools.iter().map(find).collect::<Result<_, _>>()?;
         let services = ctx.services.clone();
         let toolbox = Toolbox::new(tools, self.folder.clone(), self.tool_timeout);
-        let program = self.program.clone().map(|it| {
-            let folder = (self.folder.clone(), self.changes.clone());
-            Arc::new(ProgramRunner::new(it, folder, services.clone()))
+        let program = self.program.clone().map(|program| {
+            let (folder, changes) = (self.folder.clone(), self.changes.clone());
+            Arc::new(ProgramRunner::new(program, folder, changes, services.clone()))
         });
         Ok(Agent { definition: self.clone(), services, toolbox, program })
     }
@@ -212,54 +212,32 @@ impl Kind for AgentKind {
     }
 
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
-        let value = reader.value();
-        let chosen = if matches!(value.data, Data::Map(_)) {
-            AgentsByValue::read(reader)
-        } else {
-            let agent = reader.report().word(value, "`agent`");
-            agent.map(|it| AgentsByValue { on: None, agents: vec![(String::new(), it)] })
-        };
-        let chosen = chosen.map(|AgentsByValue { on, agents }| {
-            let found = |(value, word): (String, SpannedText)| {
-                let agent = reader.agent(&word);
-                (value, word.text, agent)
-            };
-            (on, agents.into_iter().map(found).collect::<Vec<_>>())
-        });
-        let agents = || chosen.iter().flat_map(|(_, it)| it).filter_map(|it| it.2.as_ref());
-        let (prompt, again) = read_prompts(reader);
-        for prompt in agents().filter_map(|it| it.system.as_ref()).chain(&prompt) {
-            reader.check_prompt(prompt);
-        }
-        if let Some(again) = &again {
-            reader.check_prompt_again(again);
-        }
+        let chosen = ChosenAgents::read(reader);
+        let agents: Vec<&DeclaredAgent> = chosen.iter().flat_map(ChosenAgents::declared).collect();
+        let (prompt, again) = read_prompts(reader, &agents);
         let help = "name the field for its answer";
         let writes = reader.require("writes", help);
         let (writes, writes_one) = writes.map(|it| read_writes(reader, it)).unzip();
         let history = reader.get("history");
         let history =
-            history.map(|it| History::read(reader, it, writes.as_deref().unwrap_or_default()));
+            history.map(|yaml| History::read(reader, yaml, writes.as_deref().unwrap_or_default()));
         let repair = reader.get("repair").and_then(|it| reader.report().count(it, "`repair`", 0));
         let history = match history {
             Some(history) => Some(history?),
             None => None,
         };
         let attached = reader.get("attach").map(|it| attach::read(reader, it));
-        let session = reader.get("session").and_then(|it| {
-            let programs: Vec<&Program> = agents().filter_map(|it| it.program.as_deref()).collect();
-            let writes = writes.as_deref().unwrap_or_default();
-            session::read(reader, it, (&programs, agents().count()), writes)
+        let session = reader.get("session").and_then(|yaml| {
+            session::read(reader, yaml, &agents, writes.as_deref().unwrap_or_default())
         });
-        let models: Vec<String> = agents().flat_map(|it| &it.models).cloned().collect();
+        let models: Vec<String> = agents.iter().flat_map(|it| &it.models).cloned().collect();
         let settings = reader.request_settings(&models);
         let folder = read_folder(reader);
         let changes = read_changes(reader);
-        let programs = agents().filter_map(|it| it.program.clone());
-        check_programs(reader, &programs.collect::<Vec<_>>(), &models);
-        let tools: Vec<String> = agents().flat_map(|it| &it.tools).cloned().collect();
+        check_programs(reader, &agents);
+        let tools: Vec<String> = agents.iter().flat_map(|it| &it.tools).cloned().collect();
         check_writing_tools(reader, &tools);
-        let (on, agents) = chosen?;
+        let ChosenAgents { on, agents } = chosen?;
         let prompt = reader.finish_prompt(prompt?);
         let again = again.map(|it| reader.finish_prompt(it));
         let (writes, writes_one) = writes.zip(writes_one)?;
@@ -268,10 +246,10 @@ impl Kind for AgentKind {
             None => Vec::new(),
         };
         let mut nodes = Vec::new();
-        for (value, agent, found) in agents {
-            let found = found?;
+        for ChosenAgent { value, name, declaration } in agents {
+            let found = declaration?;
             let node = AgentSettings {
-                agent,
+                agent: name,
                 models: found.models,
                 program: found.program.map(|it| in_folder(&it, folder.as_deref())),
                 system: found.system.map(|it| reader.finish_prompt(it)),
@@ -305,16 +283,34 @@ impl Kind for AgentKind {
     }
 }
 
-/// The agents of a node, each with the value for which it is chosen.
-struct AgentsByValue {
+/// The agents of a node.
+struct ChosenAgents {
     /// The expression that chooses; `None` if there is one agent.
     on: Option<Expression>,
-    agents: Vec<(String, SpannedText)>,
+    agents: Vec<ChosenAgent>,
 }
 
-impl AgentsByValue {
-    /// Reads `{ match, to }`.
+struct ChosenAgent {
+    /// The value for which it is chosen; empty if there is one agent.
+    value: String,
+    name: String,
+    /// Its declaration; `None` if that has an error or does not exist.
+    declaration: Option<DeclaredAgent>,
+}
+
+impl ChosenAgents {
+    /// Reads the name of an agent, or `{ match, to }`.
     fn read(reader: &mut NodeReader<'_>) -> Option<Self> {
+        let value = reader.value();
+        if matches!(value.data, Data::Map(_)) {
+            return Self::read_match(reader);
+        }
+        let word = reader.report().word(value, "`agent`")?;
+        Some(Self { on: None, agents: vec![ChosenAgent::find(reader, String::new(), word)] })
+    }
+
+    /// Reads `{ match, to }`.
+    fn read_match(reader: &mut NodeReader<'_>) -> Option<Self> {
         let parts = reader.parts()?;
         let help = "name a field whose type is an enum, as in `match: ticket.kind`";
         let subject = parts.require(reader.report(), "match", help);
@@ -325,16 +321,30 @@ impl AgentsByValue {
             let wanted = "a mapping from values to agents";
             reader.report().wrong_kind(to, "`to`", wanted);
         }
-        let mut agents = Vec::new();
+        let mut named = Vec::new();
         for Entry { key, value } in to.entries() {
             let word = reader.report().word(value, "an agent")?;
-            agents.push((key.text.clone(), word));
+            named.push((key.text.clone(), word));
         }
         let keys: Vec<_> = to.entries().iter().map(|it| &it.key).collect();
         if let (Some(subject), Some(on), Some(key)) = (subject, &on, parts.key("to")) {
             reader.check_arms((subject, on), (key, &keys), "agent");
         }
-        Some(Self { on: Some(on?), agents })
+        let on = Some(on?);
+        let agents = named.into_iter().map(|(value, word)| ChosenAgent::find(reader, value, word));
+        Some(Self { on, agents: agents.collect() })
+    }
+
+    /// Returns the agents that are declared.
+    fn declared(&self) -> impl Iterator<Item = &DeclaredAgent> {
+        self.agents.iter().filter_map(|it| it.declaration.as_ref())
+    }
+}
+
+impl ChosenAgent {
+    fn find(reader: &mut NodeReader<'_>, value: String, word: SpannedText) -> Self {
+        let declaration = reader.agent(&word);
+        Self { value, name: word.text, declaration }
     }
 }
 
@@ -391,7 +401,7 @@ impl NodeSettings for AgentSettings {
     }
 
     fn needs_memory(&self) -> bool {
-        let is_memory = |it: &String| BuiltIn::named(it).is_some_and(|it| it.needs.is_memory());
+        let is_memory = |name: &String| BuiltIn::named(name).is_some_and(|it| it.needs.is_memory());
         self.tools.iter().any(is_memory)
     }
 
@@ -412,8 +422,10 @@ impl NodeSettings for AgentSettings {
 }
 
 /// Reports keys of a node that do not fit the programs of its agents.
-fn check_programs(reader: &mut NodeReader<'_>, programs: &[Arc<Program>], models: &[String]) {
-    if let (Some(program), true) = (programs.first(), models.is_empty()) {
+fn check_programs(reader: &mut NodeReader<'_>, agents: &[&DeclaredAgent]) {
+    let programs: Vec<&Program> = agents.iter().filter_map(|it| it.program.as_deref()).collect();
+    let has_no_model = agents.iter().all(|it| it.models.is_empty());
+    if let (Some(program), true) = (programs.first(), has_no_model) {
         reader.refuse_request_settings(&program.argv[0]);
         if let Some(Yaml { data: Data::Map(_), .. }) = reader.get("history")
             && let Some(key) = reader.parts_of("history").and_then(|it| it.key("compact"))
@@ -427,12 +439,13 @@ fn check_programs(reader: &mut NodeReader<'_>, programs: &[Arc<Program>], models
             reader.report().bad_value(key, message, help);
         }
     }
-    let is_in_sandbox = |it: &Arc<Program>| matches!(it.place, ProgramPlace::Sandbox(_));
+    let is_in_sandbox = |it: &&Program| matches!(it.place, ProgramPlace::Sandbox(_));
     if let Some(key) = reader.key("changes").filter(|_| !programs.iter().any(is_in_sandbox)) {
         let message = "only a program in a sandbox has a copy of the folder";
-        let help = match programs {
-            [] => "remove it: a model changes files by tools such as `fs.write`",
-            _ => "remove it: a program on a host works in the folder itself",
+        let help = if programs.is_empty() {
+            "remove it: a model changes files by tools such as `fs.write`"
+        } else {
+            "remove it: a program on a host works in the folder itself"
         };
         reader.report().bad_value(key, message, help);
     }
@@ -489,8 +502,22 @@ fn read_writes(reader: &mut NodeReader<'_>, yaml: &Yaml) -> (Vec<ChannelName>, V
     (writes, writes_one)
 }
 
-/// Reads the prompt of the first visit, and that of later ones if it differs.
-fn read_prompts(reader: &mut NodeReader<'_>) -> (Option<LoadedPrompt>, Option<LoadedPrompt>) {
+/// Reads the prompt of the first visit, and that of later ones if it differs. Checks them, and those of the agents.
+fn read_prompts(
+    reader: &mut NodeReader<'_>,
+    agents: &[&DeclaredAgent],
+) -> (Option<LoadedPrompt>, Option<LoadedPrompt>) {
+    let (prompt, again) = load_prompts(reader);
+    for prompt in agents.iter().filter_map(|it| it.system.as_ref()).chain(&prompt) {
+        reader.check_prompt(prompt);
+    }
+    if let Some(again) = &again {
+        reader.check_prompt_again(again);
+    }
+    (prompt, again)
+}
+
+fn load_prompts(reader: &mut NodeReader<'_>) -> (Option<LoadedPrompt>, Option<LoadedPrompt>) {
     let Some(yaml) = reader.get("prompt") else {
         return (reader.load_default_prompt(), None);
     };

@@ -11,13 +11,10 @@ use graphrun_core::{
     event::Report,
     graph::NodeContext,
     id::ChannelName,
-    state::{Reducer, Type},
+    state::{Channel, Reducer, Type},
 };
 use graphrun_models::{ChatModel, ChatReply, ChatRequest, ModelError};
-use graphrun_workflow::{
-    Program,
-    kind::{NodeReader, Yaml},
-};
+use graphrun_workflow::kind::{Agent as DeclaredAgent, NodeReader, Yaml};
 use serde_json::Value;
 
 /// The most characters of an id.
@@ -88,15 +85,17 @@ pub(super) fn is_id(text: &str) -> bool {
 pub(super) fn read(
     reader: &mut NodeReader<'_>,
     yaml: &Yaml,
-    (programs, agents): (&[&Program], usize),
+    agents: &[&DeclaredAgent],
     writes: &[ChannelName],
 ) -> Option<ChannelName> {
     let key = reader.key("session").cloned()?;
     let word = reader.report().word(yaml, "`session`")?;
     let field = reader.channel(&word)?;
-    let refused = match programs {
-        [] => Some(("a model keeps no session", "use `history`, or remove it")),
-        _ if agents > 1 => Some(("a session belongs to one agent", "name one agent, or remove it")),
+    let refused = match agents {
+        _ if agents.iter().all(|it| it.program.is_none()) => {
+            Some(("a model keeps no session", "use `history`, or remove it"))
+        }
+        [_, _, ..] => Some(("a session belongs to one agent", "name one agent, or remove it")),
         _ if reader.get("history").is_some() => {
             Some(("a session has the whole history already", "remove `history` or `session`"))
         }
@@ -115,8 +114,8 @@ pub(super) fn read(
         return None;
     }
     let channel = reader.schema().channel(field.as_str());
-    let holds = |it: &graphrun_core::state::Channel| {
-        *it.ty().required() == Type::String && matches!(it.reducer(), Reducer::Replace)
+    let holds = |channel: &Channel| {
+        *channel.ty().required() == Type::String && matches!(channel.reducer(), Reducer::Replace)
     };
     if !channel.is_some_and(holds) {
         let message = format!("`{field}` cannot hold the id of a session");

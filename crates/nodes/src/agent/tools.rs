@@ -68,18 +68,18 @@ impl Toolbox {
     }
 
     pub(super) fn specs(&self) -> Vec<ToolSpec> {
-        let spec = |it: &CheckedTool| ToolSpec {
-            name: it.tool.name().to_owned(),
-            description: it.tool.description().to_owned(),
-            schema: it.tool.input_schema().clone(),
+        let spec = |checked: &CheckedTool| ToolSpec {
+            name: checked.tool.name().to_owned(),
+            description: checked.tool.description().to_owned(),
+            schema: checked.tool.input_schema().clone(),
         };
         self.tools.iter().map(spec).collect()
     }
 
     /// Returns the part of the cache key for the tools.
     pub(super) fn fingerprint(&self) -> Value {
-        let fingerprint = |it: &CheckedTool| {
-            json!([it.tool.name(), it.tool.description(), it.tool.input_schema()])
+        let fingerprint = |checked: &CheckedTool| {
+            json!([checked.tool.name(), checked.tool.description(), checked.tool.input_schema()])
         };
         self.tools.iter().map(fingerprint).collect()
     }

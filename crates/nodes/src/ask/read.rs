@@ -83,9 +83,9 @@ impl Kind for AskKind {
         let choices = reader.get("choices");
         let choice_list = choices.filter(|it| matches!(it.data, Data::Scalar { .. }));
         let choice_list = choice_list.map(|it| read_choice_list(reader, it, writes.as_ref()));
-        let choices = choices.filter(|it| !matches!(it.data, Data::Scalar { .. })).map(|it| {
-            reader.report().refuse_empty(it, "`choices`", "a list of answers");
-            reader.report().words(it, "`choices`")
+        let choices = choices.filter(|it| !matches!(it.data, Data::Scalar { .. })).map(|yaml| {
+            reader.report().refuse_empty(yaml, "`choices`", "a list of answers");
+            reader.report().words(yaml, "`choices`")
         });
         let choices = choices.unwrap_or_default();
         if let [only] = choices.as_slice() {

@@ -38,19 +38,29 @@ pub(super) struct TaskEmbedder {
     services: Services,
 }
 
+/// A connected model that makes vectors for a task.
+#[derive(Clone, Copy)]
+struct WatchedEmbeddings<'a> {
+    /// The name of the model in the workflow, which determines its price.
+    named: &'a str,
+    model: &'a dyn EmbeddingModel,
+    task: &'a TaskEmbedder,
+}
+
 impl TaskEmbedder {
     pub(super) fn new(ctx: &NodeContext, services: &Services) -> Self {
         Self { ctx: ctx.clone(), services: services.clone() }
     }
+}
 
+impl WatchedEmbeddings<'_> {
     /// Asks for the vectors of a request, with shorter texts if they are too long for the model.
     async fn vectors(
-        &self,
-        (named, model): (&str, &dyn EmbeddingModel),
+        self,
         mut request: EmbeddingRequest,
     ) -> Result<Vec<Option<Vector>>, ModelError> {
         loop {
-            match self.reply((named, model), &request).await {
+            match self.reply(&request).await {
                 Ok(reply) => {
                     return Ok(reply.vectors.iter().map(|it| Vector::of(it)).collect());
                 }
@@ -70,18 +80,15 @@ impl TaskEmbedder {
     }
 
     /// Sends a request until it is answered, or another attempt makes no sense.
-    async fn reply(
-        &self,
-        model: (&str, &dyn EmbeddingModel),
-        request: &EmbeddingRequest,
-    ) -> Result<EmbeddingReply, ModelError> {
+    async fn reply(self, request: &EmbeddingRequest) -> Result<EmbeddingReply, ModelError> {
+        let ctx = &self.task.ctx;
         let (mut attempt, mut wait) = (1, WAIT_FIRST);
         loop {
-            let left = self.ctx.time_left().map(before_end);
+            let left = ctx.time_left().map(before_end);
             let timeout = left.map_or(REQUEST_TIME_MAX, |it| it.min(REQUEST_TIME_MAX));
-            let is_repeat = attempt > 1 || self.ctx.attempt > 1;
+            let is_repeat = attempt > 1 || ctx.attempt > 1;
             let request = EmbeddingRequest { is_repeat, timeout: Some(timeout), ..request.clone() };
-            let error = match self.attempt(model, &request).await {
+            let error = match self.attempt(&request).await {
                 Err(error) if attempt < ATTEMPTS_MAX && error.is_retryable() => error,
                 outcome => return outcome,
             };
@@ -96,13 +103,9 @@ impl TaskEmbedder {
     }
 
     /// Makes one attempt, within the limits of the run, and reports its usage.
-    async fn attempt(
-        &self,
-        (named, model): (&str, &dyn EmbeddingModel),
-        request: &EmbeddingRequest,
-    ) -> Result<EmbeddingReply, ModelError> {
-        let likely = request.estimate();
-        let _permit = self.ctx.within_budget_for(self.usage(named, likely, None)).await;
+    async fn attempt(self, request: &EmbeddingRequest) -> Result<EmbeddingReply, ModelError> {
+        let Self { named, model, task: TaskEmbedder { ctx, .. } } = self;
+        let _permit = ctx.within_budget_for(self.usage(request.estimate(), None)).await;
         let span = info_span!(
             "embeddings",
             model = named,
@@ -123,19 +126,20 @@ impl TaskEmbedder {
             Err(error) => span.record("error", error.kind().as_str()),
         };
         if tokens != TokenUsage::default() {
-            let usage = self.usage(named, tokens, cost_usd);
+            let usage = self.usage(tokens, cost_usd);
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            self.ctx.report(Report::ModelCall { model, usage, ms }).await;
+            ctx.report(Report::ModelCall { model, usage, ms }).await;
         }
         let warning = replied.as_ref().ok().and_then(|it| it.stated.warning(named));
         if let Some(message) = warning {
-            self.ctx.report(Report::Warning { message }).await;
+            ctx.report(Report::Warning { message }).await;
         }
         replied
     }
 
-    fn usage(&self, named: &str, tokens: TokenUsage, cost_usd: Option<f64>) -> Usage {
-        Usage { tokens, cost_usd: cost_usd.or_else(|| self.services.prices.cost(named, tokens)) }
+    fn usage(self, tokens: TokenUsage, cost_usd: Option<f64>) -> Usage {
+        let prices = &self.task.services.prices;
+        Usage { tokens, cost_usd: cost_usd.or_else(|| prices.cost(self.named, tokens)) }
     }
 }
 
@@ -151,7 +155,10 @@ impl Embedder for TaskEmbedder {
         let connected = self.services.models.embeddings(model);
         for request in EmbeddingRequest::batches(self.ctx.node.as_str(), texts) {
             let made = match &connected {
-                Ok(connected) => self.vectors((model, &**connected), request).await,
+                Ok(connected) => {
+                    let model = WatchedEmbeddings { named: model, model: &**connected, task: self };
+                    model.vectors(request).await
+                }
                 Err(error) => Err(error.clone()),
             };
             match made {

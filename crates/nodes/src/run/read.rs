@@ -209,12 +209,7 @@ impl Kind for RunKind {
             for Entry { key, value } in yaml.entries() {
                 check_variable(reader, key);
                 let Some(expression) = reader.expression(value) else { continue };
-                expect_plain(
-                    reader,
-                    (value, &expression),
-                    "a variable",
-                    "pass it by `stdin:`, as JSON",
-                );
+                expect_plain(reader, value, &expression, "a variable");
                 reader.refuse_named_secret(&key.text, &value.range, &expression);
                 env.push((key.text.clone(), expression));
             }
@@ -381,7 +376,7 @@ fn read_value_argument(
     let value = section.require(reader.report(), "value", help)?;
     let dash = section.get("dash").and_then(|it| reader.report().bool(it, "`dash`"));
     let expression = reader.expression(value)?;
-    expect_plain(reader, (value, &expression), "an argument", "pass it by `stdin:`, as JSON");
+    expect_plain(reader, value, &expression, "an argument");
     Some(Argument::Value { value: Box::new(expression), dash: dash.unwrap_or(false) })
 }
 
@@ -427,18 +422,13 @@ fn check_variable(reader: &mut NodeReader<'_>, key: &SpannedText) {
 }
 
 /// Reports a value that has no usual form as a text.
-fn expect_plain(
-    reader: &mut NodeReader<'_>,
-    (yaml, expression): (&Yaml, &Expression),
-    what: &str,
-    help: &str,
-) {
+fn expect_plain(reader: &mut NodeReader<'_>, yaml: &Yaml, expression: &Expression, what: &str) {
     let plain = [Type::String, Type::FLOAT, Type::Bool, Type::Duration];
     if !plain.iter().any(|it| expression.ty().fits(it)) {
         let shown = describe(expression.ty());
         let message = format!("{what} must be a text or a number, and this is {shown}");
         let span = reader.report().span(&yaml.range);
         let diagnostic = Diagnostic::error("GR022", message).at(span, "another type");
-        reader.report().push(diagnostic.help(help));
+        reader.report().push(diagnostic.help("pass it by `stdin:`, as JSON"));
     }
 }

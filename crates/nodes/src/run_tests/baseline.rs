@@ -93,8 +93,8 @@ impl TestDifference {
             .iter()
             .filter(is_gone)
             .partition(|it| it.file.is_empty() || files.contains(&it.file));
-        let was_skipped = |it: &BaselineTest| {
-            let outcome = known.get(&it.key()).or_else(|| known.get(&it.bare_key()));
+        let was_skipped = |test: &BaselineTest| {
+            let outcome = known.get(&test.key()).or_else(|| known.get(&test.bare_key()));
             outcome == Some(&BaselineOutcome::Skipped)
         };
         let newly_skipped =

@@ -147,14 +147,14 @@ impl Kind for RunTestsKind {
             Some(yaml) => reader.artifact(yaml).map(Some),
         };
         let runner = read_test_runner(reader, &parts);
-        let attempt = parts.get("attempt").and_then(|it| {
-            let attempt = reader.expression(it)?;
-            reader.expect_type(it, attempt.ty(), &Type::INT, "the number of an attempt");
+        let attempt = parts.get("attempt").and_then(|yaml| {
+            let attempt = reader.expression(yaml)?;
+            reader.expect_type(yaml, attempt.ty(), &Type::INT, "the number of an attempt");
             Some(attempt)
         });
-        let baseline = parts.get("baseline").and_then(|it| {
-            let baseline = reader.expression(it)?;
-            reader.expect_type(it, baseline.ty(), &Type::of::<Vec<BaselineTest>>(), "a baseline");
+        let baseline = parts.get("baseline").and_then(|yaml| {
+            let baseline = reader.expression(yaml)?;
+            reader.expect_type(yaml, baseline.ty(), &Type::of::<Vec<BaselineTest>>(), "a baseline");
             Some(baseline)
         });
         let sandbox = reader.sandbox();
@@ -169,10 +169,10 @@ impl Kind for RunTestsKind {
         let writes = writes.map(|it| read_outputs(reader, it, "a run of tests", &outputs));
         let writes = writes.unwrap_or_default();
         if parts.get("artifact").is_none() {
-            check_no_output(reader, &writes, ("artifact", TestOutput::CodeArtifact));
+            check_no_output(reader, &writes, "artifact", TestOutput::CodeArtifact);
         }
         if parts.get("baseline").is_none() {
-            check_no_output(reader, &writes, ("baseline", TestOutput::Difference));
+            check_no_output(reader, &writes, "baseline", TestOutput::Difference);
         }
         Some(Arc::new(RunTestsSettings {
             artifact: artifact?,
@@ -228,7 +228,8 @@ impl TestOutput {
 fn check_no_output(
     reader: &mut NodeReader<'_>,
     writes: &[(ChannelName, TestOutput)],
-    (needed, given): (&str, TestOutput),
+    needed: &str,
+    given: TestOutput,
 ) {
     if writes.iter().any(|(_, output)| *output == given)
         && let Some(key) = reader.key("writes")

@@ -85,8 +85,8 @@ impl Runner {
 
     fn fingerprint(self, settings: &graphrun_sandbox::TestSettings) -> Value {
         let graphrun_sandbox::TestSettings { fixed, proof, allow, runs_rest: _ } = settings;
-        let hash = |it: &graphrun_sandbox::FixedFile| {
-            json!([it.path, blake3::hash(&it.content).to_hex().as_str()])
+        let hash = |file: &graphrun_sandbox::FixedFile| {
+            json!([file.path, blake3::hash(&file.content).to_hex().as_str()])
         };
         json!({
             "runner": self.as_str(),

@@ -6,7 +6,7 @@ use graphrun_core::{
     state::{schema_problem, validator_for},
 };
 use graphrun_workflow::{
-    kind::{NodeReader, SpannedText, Yaml},
+    kind::{Entry, NodeReader},
     tool::ToolSignature,
 };
 use jsonschema::error::ValidationErrorKind;
@@ -19,7 +19,7 @@ const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 pub(super) fn check_constant(
     reader: &mut NodeReader<'_>,
     tool: &ToolSignature,
-    (key, yaml): (&SpannedText, &Yaml),
+    Entry { key, value: yaml }: &Entry,
     value: &Value,
 ) {
     let Some(problem) = problem_of(&tool.input, &key.text, value) else { return };
@@ -41,9 +41,9 @@ fn problem_of(input: &Value, name: &str, value: &Value) -> Option<String> {
         return None;
     }
     let validator = validator_for(&schema).ok()?;
-    let decides = |it: &jsonschema::ValidationError<'_>| {
+    let decides = |error: &jsonschema::ValidationError<'_>| {
         !matches!(
-            it.kind(),
+            error.kind(),
             ValidationErrorKind::BacktrackLimitExceeded { .. }
                 | ValidationErrorKind::RegexEngineFailure { .. }
         )

@@ -96,7 +96,8 @@ impl Kind for ToolKind {
                 let wanted = "a mapping from names to expressions";
                 reader.report().wrong_kind(yaml, "`args`", wanted);
             }
-            for Entry { key, value } in yaml.entries() {
+            for argument in yaml.entries() {
+                let Entry { key, value } = argument;
                 let input = Type::of_schema(&tool.input);
                 // A tool need not accept null for an argument that may be omitted.
                 let expression = match input.field(&key.text).map(Type::required) {
@@ -106,7 +107,7 @@ impl Kind for ToolKind {
                 if let Some(expression) = &expression {
                     reader.refuse_named_secret(&key.text, &value.range, expression);
                 }
-                check_argument(reader, &tool, key, value, expression.as_ref());
+                check_argument(reader, &tool, argument, expression.as_ref());
                 args.extend(expression.map(|it| (key.text.clone(), it)));
             }
         }
@@ -171,10 +172,10 @@ impl NodeSettings for ToolSettings {
 fn check_argument(
     reader: &mut NodeReader<'_>,
     tool: &ToolSignature,
-    key: &SpannedText,
-    value: &Yaml,
+    argument: &Entry,
     expression: Option<&Expression>,
 ) {
+    let Entry { key, value } = argument;
     let input = Type::of_schema(&tool.input);
     let Type::Record(record) = &input else { return };
     let Some(field) = record.fields.iter().find(|it| it.name == key.text) else {
@@ -194,7 +195,7 @@ fn check_argument(
         if expression.ty().fits(&field.ty)
             && let Some(constant) = expression.constant()
         {
-            check_constant(reader, tool, (key, value), &constant);
+            check_constant(reader, tool, argument, &constant);
         }
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn read_port(text: &str) -> Result<u16, NetworkHostError> {
 pub(super) fn check_name(name: &str) -> Result<(), NetworkHostError> {
     let is_label = |label: &str| {
         let is_letter =
-            |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || b"-_".contains(&it);
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
         (1..=LABEL_BYTES_MAX).contains(&label.len())
             && !label.starts_with('-')
             && label.bytes().all(is_letter)

@@ -1,4 +1,4 @@
-//! The way from a sandbox to named hosts.
+//! The connections from a sandbox to named hosts.
 //!
 //! The network namespace of a sandbox has only its loopback, also with a [`Network`]. A socket there, made from outside
 //! by [`enter`](super::enter), listens for connections, and the [`proxy`] that accepts them runs in this process. It

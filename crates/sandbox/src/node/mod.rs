@@ -41,7 +41,8 @@ const PARTS: [(&str, &str); 5] = [
 
 /// Runs the tests of a project, and the fixed ones of a person, with the test runner of node.
 ///
-/// The files lie in the work folder, where node starts, and `mounts` can have packages. The time of `limits` is that of all test files together.
+/// The files lie in the work folder, where node starts, and `mounts` can have packages. The time of `limits` is that of
+/// all test files together.
 ///
 /// # Errors
 /// When the sandbox has no node that can run the tests, and when `cancel` fired. Everything the code does is in the report.
@@ -49,7 +50,8 @@ const PARTS: [(&str, &str); 5] = [
 /// # Cancel safety
 /// As [`Sandbox::run`].
 pub async fn run_node(
-    (sandbox, mounts): (&Sandbox, &[Mount]),
+    sandbox: &Sandbox,
+    mounts: &[Mount],
     project: &Project,
     settings: &TestSettings,
     limits: &Limits,
@@ -127,10 +129,10 @@ fn stem(path: &str) -> Option<&str> {
 
 /// Returns whether node treats a file as a test file by its name.
 fn is_named_as_test(path: &str) -> bool {
-    stem(path).is_some_and(|it| {
-        it == "test"
-            || it.starts_with("test-")
-            || [".test", "-test", "_test"].iter().any(|end| it.ends_with(end))
+    stem(path).is_some_and(|stem| {
+        stem == "test"
+            || stem.starts_with("test-")
+            || [".test", "-test", "_test"].iter().any(|end| stem.ends_with(end))
     })
 }
 

@@ -166,7 +166,8 @@ impl PackageCache {
     pub async fn install(
         &self,
         lock: &LockFile,
-        (sandbox, network): (&Sandbox, Arc<Network>),
+        sandbox: &Sandbox,
+        network: Arc<Network>,
         registries: &Registries,
         cancel: &CancellationToken,
     ) -> Result<InstalledPackages, PackagesError> {
@@ -358,12 +359,12 @@ fn check(
         lines[lines.len().saturating_sub(LAST_LINES)..].iter().map(|it| it.trim().to_owned());
     let connections = network.connections();
     let refused = connections.iter().filter(|it| it.answer != Answer::Opened);
-    let shown = |it: &Connections| match it.answer {
+    let shown = |connections: &Connections| match connections.answer {
         Answer::Inside => {
-            let host = it.host.trim_end_matches(":443");
-            format!("{it} (pass `--allow-network-private {host}` if you trust it)")
+            let host = connections.host.trim_end_matches(":443");
+            format!("{connections} (pass `--allow-network-private {host}` if you trust it)")
         }
-        _ => it.to_string(),
+        _ => connections.to_string(),
     };
     let detail: Vec<String> = last.chain(refused.map(shown)).collect();
     // An installer may print the address of its registry, with a password.

@@ -91,9 +91,9 @@ fn check(path: &str, mut entry: Map<String, Value>) -> Result<Map<String, Value>
     if entry.get("link").is_some_and(|it| *it != json!(false)) {
         return Err(LINK);
     }
-    let is_version = |it: &str| {
+    let is_version = |version: &str| {
         let is_of_version = |it: char| it.is_ascii_alphanumeric() || ".+-".contains(it);
-        it.starts_with(|it: char| it.is_ascii_digit()) && it.chars().all(is_of_version)
+        version.starts_with(|it: char| it.is_ascii_digit()) && version.chars().all(is_of_version)
     };
     if !entry.get("version").and_then(Value::as_str).is_some_and(is_version) {
         return Err(NO_VERSION);
@@ -118,9 +118,11 @@ fn check(path: &str, mut entry: Map<String, Value>) -> Result<Map<String, Value>
 /// Returns whether a path consists of `node_modules/NAME` and `node_modules/@SCOPE/NAME`.
 fn is_below_node_modules(path: &str) -> bool {
     let mut parts = path.split('/');
-    let is_name = |it: Option<&str>| {
+    let is_name = |part: Option<&str>| {
         let is_of_name = |it: char| it.is_ascii_alphanumeric() || "._-~".contains(it);
-        it.is_some_and(|it| !it.starts_with('.') && !it.is_empty() && it.chars().all(is_of_name))
+        part.is_some_and(|name| {
+            !name.starts_with('.') && !name.is_empty() && name.chars().all(is_of_name)
+        })
     };
     loop {
         match parts.next() {
@@ -147,8 +149,9 @@ fn scope_of(path: &str) -> Option<String> {
 
 /// Returns whether a text has hashes, separated by spaces, and one of them is strong. npm checks the strongest.
 fn is_integrity(text: &str) -> bool {
-    let is_strong = |it: &str| {
-        let hash = ["sha256-", "sha384-", "sha512-"].iter().find_map(|name| it.strip_prefix(name));
+    let is_strong = |integrity: &str| {
+        let hash =
+            ["sha256-", "sha384-", "sha512-"].iter().find_map(|name| integrity.strip_prefix(name));
         let is_base64 = |it: char| it.is_ascii_alphanumeric() || "+/=".contains(it);
         hash.is_some_and(|it| it.len() >= 43 && it.chars().all(is_base64))
     };

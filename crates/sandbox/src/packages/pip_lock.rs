@@ -42,9 +42,9 @@ pub(super) fn read(text: &str) -> Result<LockFile, LockFileError> {
     if let Some(bare) = all.iter().find(|it| has_hashes && it.hashes.is_empty()) {
         return Err(LockFileError::entry(bare.line, &bare.text, NO_HASH));
     }
-    let written = |it: &PinLine| {
-        let hashes = it.hashes.iter().map(|hash| format!("--hash={hash}"));
-        [it.text.clone()].into_iter().chain(hashes).collect::<Vec<_>>().join(" ") + "\n"
+    let written = |line: &PinLine| {
+        let hashes = line.hashes.iter().map(|hash| format!("--hash={hash}"));
+        [line.text.clone()].into_iter().chain(hashes).collect::<Vec<_>>().join(" ") + "\n"
     };
     let content: String = all.iter().map(written).collect();
     Ok(LockFile {
@@ -107,7 +107,8 @@ fn split(line: &str) -> Result<(String, Vec<String>), &'static str> {
         return Err(NOT_PINNED);
     }
     let Some(marker) = marker else { return Ok((format!("{name}=={version}"), hashes)) };
-    let is_of_marker = |it: char| it.is_ascii_alphanumeric() || " _.'\"<>=!~()+*,-".contains(it);
+    let is_of_marker =
+        |letter: char| letter.is_ascii_alphanumeric() || " _.'\"<>=!~()+*,-".contains(letter);
     if marker.is_empty() || !marker.chars().all(is_of_marker) {
         return Err(BAD_MARKER);
     }
@@ -120,12 +121,12 @@ fn is_name(text: &str) -> bool {
         Some((name, rest)) => (name.trim_end(), rest.strip_suffix(']')),
         None => (text, Some("x")),
     };
-    let is_plain = |it: &str| {
+    let is_plain = |name: &str| {
         let is_inner = |it: char| it.is_ascii_alphanumeric() || "._-".contains(it);
-        let is_end = |it: Option<char>| it.is_some_and(|it| it.is_ascii_alphanumeric());
-        it.chars().all(is_inner) && is_end(it.chars().next()) && is_end(it.chars().last())
+        let is_end = |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_alphanumeric());
+        name.chars().all(is_inner) && is_end(name.chars().next()) && is_end(name.chars().last())
     };
-    is_plain(name) && extras.is_some_and(|it| it.split(',').all(|it| is_plain(it.trim())))
+    is_plain(name) && extras.is_some_and(|extras| extras.split(',').all(|it| is_plain(it.trim())))
 }
 
 fn is_version(text: &str) -> bool {

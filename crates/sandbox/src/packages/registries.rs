@@ -109,26 +109,21 @@ impl Registries {
     /// Fails when an address is not one of a named host over `https`, and when a file cannot be read.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Result<Self, RegistryError> {
         let variables = Variables(&variable);
-        let mut pip = variables.registry(
-            variables
-                .first(&["PIP_INDEX_URL"])
-                .unwrap_or(("PIP_INDEX_URL".to_owned(), PYPI.to_owned())),
-            &["PIP_CERT"],
-        )?;
+        let of_pip = variables.first(&["PIP_INDEX_URL"]);
+        let of_pip = of_pip.unwrap_or_else(|| Setting::new("PIP_INDEX_URL", PYPI));
+        let mut pip = variables.registry(of_pip, &["PIP_CERT"])?;
         if pip.url.trim_end_matches('/') == PYPI {
             pip.hosts.extend(PYPI_FILES.parse::<NetworkHost>());
         }
         let (npm, npm_scopes) = variables.npm()?;
         let cargo = variables.cargo()?;
         // A list, of which only an address is used: `direct` would lead to any host.
-        let of_go = variables.first(&["GOPROXY"]).and_then(|(name, list)| {
-            let url = list
-                .split([',', '|'])
-                .map(str::trim)
-                .find(|it| !["", "direct", "off"].contains(it));
-            Some((name, url?.to_owned()))
+        let of_go = variables.first(&["GOPROXY"]).and_then(|Setting { place, value }| {
+            let mut urls = value.split([',', '|']).map(str::trim);
+            let url = urls.find(|it| !["", "direct", "off"].contains(it))?;
+            Some(Setting::new(place, url))
         });
-        let of_go = of_go.unwrap_or(("GOPROXY".to_owned(), GO_PROXY.to_owned()));
+        let of_go = of_go.unwrap_or_else(|| Setting::new("GOPROXY", GO_PROXY));
         let go = variables.registry(of_go, &[])?;
         Ok(Self { pip, npm, npm_scopes, cargo, go })
     }
@@ -207,6 +202,19 @@ impl Registries {
     }
 }
 
+/// A setting of the operator.
+struct Setting {
+    /// The variable or the file that has it, for errors.
+    place: String,
+    value: String,
+}
+
+impl Setting {
+    fn new(place: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { place: place.into(), value: value.into() }
+    }
+}
+
 /// The variables of the operator.
 struct Variables<'v, F>(&'v F);
 
@@ -215,22 +223,22 @@ impl<F: Fn(&str) -> Option<String>> Variables<'_, F> {
         (self.0)(name).filter(|it| !it.is_empty())
     }
 
-    /// Returns the first of these variables that has a value, with its name.
-    fn first(&self, names: &[&str]) -> Option<(String, String)> {
-        names.iter().find_map(|it| Some(((*it).to_owned(), self.get(it)?)))
+    /// Returns the first of these variables that has a value.
+    fn first(&self, names: &[&str]) -> Option<Setting> {
+        names.iter().find_map(|it| Some(Setting::new(*it, self.get(it)?)))
     }
 
     /// Returns the path of a file in the folder that a variable names, or else in a folder of the home.
-    fn file(&self, folder: &str, (below_home, name): (&str, &str)) -> Option<PathBuf> {
+    fn file(&self, folder: &str, below_home: &str, name: &str) -> Option<PathBuf> {
         let named = self.get(folder).map(PathBuf::from);
         let folder = named.or_else(|| Some(Path::new(&self.get("HOME")?).join(below_home)))?;
         Some(folder.join(name))
     }
 
-    /// Returns the registry at an address, whose place is a part of errors.
+    /// Returns the registry at an address.
     fn registry(
         &self,
-        (place, url): (String, String),
+        Setting { place, value: url }: Setting,
         certificates: &[&str],
     ) -> Result<Registry, RegistryError> {
         learn_password(&url);
@@ -238,7 +246,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<'_, F> {
         let named = self.first(certificates).or_else(|| self.first(&["SSL_CERT_FILE"]));
         let of_system =
             || SYSTEM_CERTIFICATES.map(PathBuf::from).into_iter().find(|it| it.is_file());
-        let certificates = named.map(|(_, path)| PathBuf::from(path)).or_else(of_system);
+        let certificates = named.map(|it| PathBuf::from(it.value)).or_else(of_system);
         Ok(Registry { url, hosts, credentials: String::new(), certificates })
     }
 
@@ -256,8 +264,8 @@ impl<F: Fn(&str) -> Option<String>> Variables<'_, F> {
         let certificates =
             ["npm_config_cafile", "NPM_CONFIG_CAFILE", "NODE_EXTRA_CA_CERTS"].as_slice();
         let has_named = self.first(certificates).is_some();
-        let of = |at: (String, String)| {
-            let mut registry = self.registry(at, certificates)?;
+        let of = |address: Setting| {
+            let mut registry = self.registry(address, certificates)?;
             let authority = authority_of(&registry.url).rsplit('@').next().unwrap_or_default();
             registry.credentials = config.credentials_of(authority);
             if let Some(path) = config.certificates.as_ref().filter(|_| !has_named) {
@@ -266,11 +274,12 @@ impl<F: Fn(&str) -> Option<String>> Variables<'_, F> {
             Ok(registry)
         };
         let named = self.first(&["npm_config_registry", "NPM_CONFIG_REGISTRY"]);
-        let in_file = || Some((place("registry"), config.registry.clone()?));
-        let default = ("npm_config_registry".to_owned(), NPM.to_owned());
+        let in_file = || Some(Setting::new(place("registry"), config.registry.clone()?));
+        let default = Setting::new("npm_config_registry", NPM);
         let registry = of(named.or_else(in_file).unwrap_or(default))?;
         let scopes = config.scopes.iter().map(|(scope, url)| {
-            Ok((scope.clone(), of((place(&format!("{scope}:registry")), url.clone()))?))
+            let address = Setting::new(place(&format!("{scope}:registry")), url);
+            Ok((scope.clone(), of(address)?))
         });
         Ok((registry, scopes.collect::<Result<_, RegistryError>>()?))
     }
@@ -278,7 +287,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<'_, F> {
     /// Returns the registry that replaces crates.io in the settings of cargo.
     fn cargo(&self) -> Result<Registry, RegistryError> {
         let read = |name: &str| -> Result<Option<(PathBuf, String)>, RegistryError> {
-            let Some(path) = self.file("CARGO_HOME", (".cargo", name)) else { return Ok(None) };
+            let Some(path) = self.file("CARGO_HOME", ".cargo", name) else { return Ok(None) };
             Ok(read_settings(&path)?.map(|text| (path, text)))
         };
         let config = match read("config.toml")? {
@@ -289,7 +298,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<'_, F> {
         let mirror =
             config.as_ref().map(|(path, text)| mirror_of(path, text)).transpose()?.flatten();
         let Some((name, index)) = mirror else {
-            let default = ("CARGO_HOME".to_owned(), CRATES_IO.to_owned());
+            let default = Setting::new("CARGO_HOME", CRATES_IO);
             let mut registry = self.registry(default, certificates)?;
             registry.hosts.extend(CRATES_IO_FILES.parse::<NetworkHost>());
             return Ok(registry);
@@ -298,19 +307,20 @@ impl<F: Fn(&str) -> Option<String>> Variables<'_, F> {
         let place = format!("source.{name} of {}", path.display());
         let url = index.strip_prefix("sparse+").unwrap_or_default();
         let url = format!("{}/", url.trim_end_matches('/'));
-        let mut registry = self.registry((place, url), certificates)?;
+        let mut registry = self.registry(Setting::new(place, url), certificates)?;
         let in_variable = name.to_uppercase().replace('-', "_");
         let variable = format!("CARGO_REGISTRIES_{in_variable}_TOKEN");
         let token = match self.get(&variable) {
             None => match read("credentials.toml")? {
                 Some((path, text)) => {
-                    token_of(&path, &text, &name)?.map(|it| (path.display().to_string(), it))
+                    let token = token_of(&path, &text, &name)?;
+                    token.map(|it| Setting::new(path.display().to_string(), it))
                 }
                 None => None,
             },
-            Some(token) => Some((variable, token)),
+            Some(token) => Some(Setting::new(variable, token)),
         };
-        if let Some((variable, token)) = token {
+        if let Some(Setting { place: variable, value: token }) = token {
             // It becomes a part of a file for curl.
             if token.contains(|it: char| it.is_control() || "\"\\".contains(it)) {
                 return Err(RegistryError::Token { variable });

@@ -33,8 +33,8 @@ impl Toolchain {
             PackageInstaller::Go => ("go", GO_INSIDE, ["go", "env", "GOROOT"]),
             PackageInstaller::Pip | PackageInstaller::Npm => return Ok(None),
         };
-        let is_manager = |it: &Path| {
-            it.canonicalize().is_ok_and(|it| it.file_name().is_some_and(|name| name == RUSTUP))
+        let is_manager = |path: &Path| {
+            path.canonicalize().is_ok_and(|it| it.file_name().is_some_and(|name| name == RUSTUP))
         };
         let of_system = find_tool(tool).or_else(|| {
             let official = Path::new(GO_OFFICIAL);

@@ -32,7 +32,7 @@ pub(super) fn read(text: &[u8], output: Option<&OutputSchema>) -> Reading {
         _ => None,
     };
     let counts = usage.as_ref();
-    let session = session.and_then(|it| it.as_str().filter(|it| is_id(it)).map(str::to_owned));
+    let session = session.and_then(|id| id.as_str().filter(|it| is_id(it)).map(str::to_owned));
     let mut reading = Reading {
         session,
         answer: Some(answer.unwrap_or_else(|| plain_text(&value))),
