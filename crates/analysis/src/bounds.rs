@@ -1,4 +1,4 @@
-//! Checks of the ways through a graph: every node is reachable, and every run ends.
+//! Checks of the paths through a graph: every node is reachable, and every run ends.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ pub(super) fn run(graph: &Graph, network: &Network, diagnostics: &mut Diagnostic
 
 fn check_reachable(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics) {
     // A used workflow that always fails never reaches its end, and no file has a node for the end.
-    let is_end = |it: &NodeIndex| {
-        matches!(network.node(*it).1.policies.schedule.defer, Some(Defer::Scope(_)))
+    let is_end = |index: &NodeIndex| {
+        matches!(network.node(*index).1.policies.schedule.defer, Some(Defer::Scope(_)))
     };
     let mut unreached: BTreeSet<NodeIndex> =
         network.node_indices().filter(|it| !is_end(it)).collect();
@@ -46,12 +46,12 @@ fn check_reachable(graph: &Graph, network: &Network, diagnostics: &mut Diagnosti
     }
 }
 
-/// Checks that each node has a way to the end of a branch.
+/// Checks that each node has a path to the end of a branch.
 fn check_ends(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics) {
     let sources: BTreeSet<&NodeName> = graph.edges.iter().flat_map(Edge::sources).collect();
-    let is_last = |it: &NodeIndex| {
-        let mut targets = network.neighbours(*it, Outgoing, |_| true);
-        !sources.contains(network.name(*it)) || targets.any(|it| !network.is_node(it))
+    let is_last = |index: &NodeIndex| {
+        let mut targets = network.neighbours(*index, Outgoing, |_| true);
+        !sources.contains(network.name(*index)) || targets.any(|it| !network.is_node(it))
     };
     let mut open: Vec<NodeIndex> = network.node_indices().filter(is_last).collect();
     let mut ending: BTreeSet<NodeIndex> = open.iter().copied().collect();
@@ -71,8 +71,8 @@ fn check_ends(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics) {
 
 /// Checks that every loop has a bound, and that the target of a used-up bound is outside the loop.
 fn check_loops(graph: &Graph, network: &Network, diagnostics: &mut Diagnostics) {
-    let is_bounded = |it: NodeIndex| {
-        network.is_node(it) && network.node(it).1.policies.bounds.max_visits.is_some()
+    let is_bounded = |index: NodeIndex| {
+        network.is_node(index) && network.node(index).1.policies.bounds.max_visits.is_some()
     };
     let unbounded = network.with_edges(|from, _| !is_bounded(from));
     for cycle in cycles(network, &unbounded) {
@@ -223,6 +223,6 @@ where
         cycle.sort();
     }
     found.sort();
-    let names = |it: Vec<NodeIndex>| it.into_iter().map(|it| network.name(it)).collect();
+    let names = |nodes: Vec<NodeIndex>| nodes.into_iter().map(|it| network.name(it)).collect();
     found.into_iter().map(names).collect()
 }

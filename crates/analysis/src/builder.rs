@@ -419,7 +419,7 @@ impl GraphBuilder {
         }
         self.defaults.apply(&mut self.graph);
         self.check_numbers();
-        self.check_ways_on();
+        self.check_leaving_edges();
         UncheckedGraph { graph: self.graph, diagnostics: self.diagnostics }
     }
 
@@ -451,7 +451,7 @@ impl GraphBuilder {
     }
 
     /// Warns of nodes that no edge leaves: an edge may have been forgotten. A workflow file states even the end.
-    fn check_ways_on(&mut self) {
+    fn check_leaving_edges(&mut self) {
         let sources: BTreeSet<&NodeName> =
             self.graph.edges.iter().flat_map(Edge::sources).collect();
         for name in self.graph.nodes.keys().filter(|it| !sources.contains(it)) {

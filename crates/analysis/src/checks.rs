@@ -167,7 +167,7 @@ fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
     for name in graph.entry.iter().filter(|it| item_of(it).is_some()) {
         without("the start", name, None);
     }
-    let takes_item = |it: &&Target| it.node().is_some_and(|it| item_of(it).is_some());
+    let takes_item = |target: &&Target| target.node().is_some_and(|it| item_of(it).is_some());
     for name in graph.limits.exhausted.iter().filter(takes_item).filter_map(Target::node) {
         without("a limit of the run", name, graph.limits.span.as_ref());
     }
@@ -182,7 +182,7 @@ fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
     }
     let mut unfit = Vec::new();
     for edge in &graph.edges {
-        let (starts, way) = match edge {
+        let (starts, leader) = match edge {
             Edge::Then { .. } | Edge::Join { .. } => (Starts::State, "the edge from"),
             Edge::Route { route, .. } => (route.starts(), "the route of"),
             Edge::May { is_dispatched: false, .. } => (Starts::State, "the choice of"),
@@ -194,7 +194,7 @@ fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
                 continue;
             };
             match &starts {
-                Starts::State => without(&format!("{way} `{from}`"), to, edge.span()),
+                Starts::State => without(&format!("{leader} `{from}`"), to, edge.span()),
                 // The range of a Rust type is that of its size: an `i32` may well be a `u64`.
                 Starts::Item(given)
                     if !given.fits(&item) && given.out_of_range(&item).is_none() =>

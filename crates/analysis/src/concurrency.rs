@@ -13,7 +13,7 @@ use crate::flow_model::{
     Arrow, Bits, Concurrency, Ending, Exclusions, FlowModel, JoinVerdict, Outcome, StarvedJoin,
     WrongChoice, check_join_alone, explore, field_numbers, find_starving_joins,
 };
-use crate::network::Ways;
+use crate::network::Digraph;
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, SourceSpan},
     graph::{Edge, Graph, NodeSpec, Route},
@@ -43,8 +43,8 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, diagnostics: &mut Diagnostic
         }
     }
     for (one, other, field) in conflicts {
-        let way = situations.as_ref().and_then(|it| it.way_to(one, other));
-        diagnostics.push(checked.conflict(one, other, field, way.as_deref()));
+        let path = situations.as_ref().and_then(|it| it.path_to(one, other));
+        diagnostics.push(checked.conflict(one, other, field, path.as_deref()));
     }
     for (user, inner) in repeated {
         diagnostics.push(checked.repetition(user, inner));
@@ -133,10 +133,10 @@ impl ConcurrencyCheck<'_> {
             }
         }
         // Nothing is known about a node without declared writes, so it is not checked.
-        let writes = |(at, it): (usize, &&NodeSpec)| {
+        let writes = |(at, spec): (usize, &&NodeSpec)| {
             let mut writes = self.model.nodes[at].may_assign.clone();
             writes.keep(&single);
-            it.node
+            spec.node
                 .describe()
                 .contract
                 .writes
@@ -151,8 +151,10 @@ impl ConcurrencyCheck<'_> {
             one.zip(other).is_some_and(|(one, other)| one.excludes(other.as_ref()))
         };
         for (one, beside) in beside.iter().enumerate().filter(|(at, _)| !writes[*at].is_empty()) {
-            let writes_it = |it: &usize| {
-                *it >= one && writes[*it].meets(&writes[one]) && (*it == one || !excludes(one, *it))
+            let writes_it = |other: &usize| {
+                *other >= one
+                    && writes[*other].meets(&writes[one])
+                    && (*other == one || !excludes(one, *other))
             };
             for other in beside.iter().filter(writes_it) {
                 let mut both = writes[one].clone();
@@ -197,16 +199,16 @@ impl ConcurrencyCheck<'_> {
     /// these do not run in the same step. A node with a join is one of them if an edge passes by the join.
     fn reached_twice(&self) -> Vec<(usize, Vec<usize>)> {
         let count = self.model.nodes.len();
-        let mut ways: Ways = Ways::new();
+        let mut digraph: Digraph = Digraph::new();
         for node in 0..count {
-            ways.add_node(node);
+            digraph.add_node(node);
         }
         let (mut awaited, mut awaits_some) = (Bits::none(count), Bits::none(count));
         for (from, node) in self.model.nodes.iter().enumerate() {
             let spent = node.bound.map(|it| it.exhausted);
             for arrow in node.arrows().chain(spent) {
                 match arrow {
-                    Arrow::Node(to) | Arrow::Tasks(to) => drop(ways.add_edge(from, to, ())),
+                    Arrow::Node(to) | Arrow::Tasks(to) => drop(digraph.add_edge(from, to, ())),
                     Arrow::Join(join) => {
                         let join = &self.model.joins[join];
                         let to = join.node;
@@ -214,7 +216,7 @@ impl ConcurrencyCheck<'_> {
                         if join.count < join.awaited.len() {
                             awaits_some.insert(to);
                         }
-                        ways.add_edge(from, to, ());
+                        digraph.add_edge(from, to, ());
                     }
                     Arrow::End | Arrow::Fail => (),
                 }
@@ -222,24 +224,25 @@ impl ConcurrencyCheck<'_> {
         }
         let mut looped = Bits::none(count);
         // Nodes before others are found after them.
-        for nodes in tarjan_scc(&ways).iter().rev() {
-            let before =
-                |it: &usize| ways.neighbors_directed(*it, Incoming).any(|it| looped.contains(it));
-            let is_loop = nodes.len() > 1 || ways.contains_edge(nodes[0], nodes[0]);
+        for nodes in tarjan_scc(&digraph).iter().rev() {
+            let before = |node: &usize| {
+                digraph.neighbors_directed(*node, Incoming).any(|it| looped.contains(it))
+            };
+            let is_loop = nodes.len() > 1 || digraph.contains_edge(nodes[0], nodes[0]);
             if is_loop || nodes.iter().any(before) {
                 for node in nodes {
                     looped.insert(*node);
                 }
             }
         }
-        let is_plain = |it: &usize| {
+        let is_plain = |node: &usize| {
             // A bound, a `defer` and a join say how often it is meant to run; after a failure nothing runs.
-            let policies = &self.specs[*it].policies;
+            let policies = &self.specs[*node].policies;
             let is_bounded =
                 policies.bounds.max_visits.is_some() || policies.schedule.defer.is_some();
-            let fails = self.model.nodes[*it].arrows().all(|it| it == Arrow::Fail);
-            !(looped.contains(*it) || awaits_some.contains(*it) || is_bounded || fails)
-                && self.model.after_limit != Some(*it)
+            let fails = self.model.nodes[*node].arrows().all(|it| it == Arrow::Fail);
+            !(looped.contains(*node) || awaits_some.contains(*node) || is_bounded || fails)
+                && self.model.after_limit != Some(*node)
         };
         let leads_to = |from: usize, to: usize| {
             // A failure or a used-up bound is an exception, and not what the edges describe.
@@ -248,15 +251,16 @@ impl ConcurrencyCheck<'_> {
             let arrows = finished.flat_map(Outcome::alternatives).flat_map(|it| &it.arrows);
             arrows.copied().any(|it| it == Arrow::Node(to))
         };
-        let with_sources = (0..count).filter(is_plain).map(|it| {
-            let from = ways.neighbors_directed(it, Incoming).filter(|from| leads_to(*from, it));
+        let with_sources = (0..count).filter(is_plain).map(|node| {
+            let from =
+                digraph.neighbors_directed(node, Incoming).filter(|from| leads_to(*from, node));
             let mut from: Vec<usize> = from.collect();
             from.sort_unstable();
-            (it, from)
+            (node, from)
         });
-        // The join is one more way.
-        let paths = |node: usize, from: &[usize]| from.len() + usize::from(awaited.contains(node));
-        with_sources.filter(|(it, from)| !from.is_empty() && paths(*it, from) > 1).collect()
+        // The join is one more edge.
+        let edges = |node: usize, from: &[usize]| from.len() + usize::from(awaited.contains(node));
+        with_sources.filter(|(it, from)| !from.is_empty() && edges(*it, from) > 1).collect()
     }
 
     fn twice(&self, node: usize, from: &[usize]) -> Diagnostic {
@@ -284,7 +288,7 @@ impl ConcurrencyCheck<'_> {
         one: usize,
         other: usize,
         field: usize,
-        way: Option<&[Vec<usize>]>,
+        path: Option<&[Vec<usize>]>,
     ) -> Diagnostic {
         let channel = self.graph.schema.channels()[field].name();
         let span = |it: usize| self.specs[it].span.clone();
@@ -307,8 +311,8 @@ impl ConcurrencyCheck<'_> {
         }
         let message = format!("`{first}` and `{second}` write `{channel}` in the same step");
         let diagnostic = Diagnostic::error("GR036", message).at(span(one), "one writer");
-        let label = match way {
-            Some(way) => format!("the other writer, after {}", self.described(way)),
+        let label = match path {
+            Some(path) => format!("the other writer, after {}", self.described(path)),
             None => "the other writer".to_owned(),
         };
         diagnostic.at(span(other), label).help(match reducer {
@@ -317,10 +321,10 @@ impl ConcurrencyCheck<'_> {
         })
     }
 
-    /// Returns the steps before the last one of a way.
-    fn described(&self, way: &[Vec<usize>]) -> String {
+    /// Returns the steps before the last one of a path.
+    fn described(&self, path: &[Vec<usize>]) -> String {
         const STEPS_MAX: usize = 6;
-        let Some((_, before)) = way.split_last().filter(|(_, it)| !it.is_empty()) else {
+        let Some((_, before)) = path.split_last().filter(|(_, it)| !it.is_empty()) else {
             return "the start".to_owned();
         };
         let step = |nodes: &Vec<usize>| {
@@ -370,7 +374,7 @@ impl ConcurrencyCheck<'_> {
     }
 
     fn astray(&self, by: &WrongChoice) -> String {
-        let target = |it: &Arrow| match *it {
+        let target = |arrow: &Arrow| match *arrow {
             Arrow::Node(to) | Arrow::Tasks(to) => Some(self.names[to]),
             Arrow::Join(join) => Some(self.names[self.model.joins[join].node]),
             Arrow::End | Arrow::Fail => None,
@@ -393,7 +397,7 @@ impl ConcurrencyCheck<'_> {
                 JoinVerdict::Starves(starving) if exclusions.is_empty() => {
                     diagnostics.extend(self.starving(&starving));
                 }
-                // The routes on the way may exclude each other.
+                // The routes on the path may exclude each other.
                 JoinVerdict::Starves(_) | JoinVerdict::Unknown => {
                     let name = self.names[join.node];
                     let message = format!("whether `{name}` may wait forever was not checked");

@@ -266,7 +266,7 @@ struct VisitSearch<'a> {
     /// For each deferred node, the other deferred nodes that lead to it, and the visits without waiting.
     deferred: Vec<Option<(Vec<usize>, u64)>>,
     certain_ends: CertainEnds,
-    /// The nodes to which some way leads.
+    /// The nodes to which some path leads.
     is_reached: Vec<bool>,
     /// The most tokens that can reach each node, also beyond its bound.
     arrivals: Vec<u64>,
@@ -416,7 +416,7 @@ fn one_round(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, usiz
     if joins.iter().all(Option::is_none) {
         return joins;
     }
-    let ways = tokens.ways();
+    let digraph = tokens.digraph();
     let begins_another = |(node, spec): (usize, &NodeSpec)| {
         let waits = matches!(spec.policies.schedule.defer, Some(Defer::Siblings));
         let is_outermost = tokens.names[node].scope().is_none();
@@ -424,8 +424,9 @@ fn one_round(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, usiz
     };
     let others: Vec<usize> = graph.nodes.values().enumerate().filter_map(begins_another).collect();
     for (node, join) in joins.iter_mut().enumerate() {
-        let leads_back =
-            |from: usize| ways.neighbors(from).any(|it| has_path_connecting(&ways, it, node, None));
+        let leads_back = |from: usize| {
+            digraph.neighbors(from).any(|it| has_path_connecting(&digraph, it, node, None))
+        };
         if join.is_some() && others.iter().copied().chain([node]).any(leads_back) {
             *join = None;
         }
@@ -459,7 +460,7 @@ fn overflows_at_first(graph: &Graph) -> Vec<bool> {
 
 /// Adds the nodes that more tokens can reach than their bounds allow visits; returns whether there are any.
 ///
-/// Until a run uses up the bound of another node for the first time, it takes only ways that the numbers of arrivals
+/// Until a run uses up the bound of another node for the first time, it takes only edges that the numbers of arrivals
 /// include. So no such node is missed.
 fn add_overflows(graph: &Graph, visits: &[FoundVisits], overflows: &mut [bool]) -> bool {
     let mut is_more = false;
@@ -491,9 +492,9 @@ fn deferred(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, u64)>
     if all.is_empty() {
         return found;
     }
-    let ways = tokens.ways();
+    let digraph = tokens.digraph();
     let leads = |from: usize, to: usize| {
-        ways.neighbors(from).any(|it| has_path_connecting(&ways, it, to, None))
+        digraph.neighbors(from).any(|it| has_path_connecting(&digraph, it, to, None))
     };
     let after_limit = tokens.passages.iter().any(|it| it.is_after_limit);
     for &node in &all {

@@ -56,7 +56,7 @@ impl FieldNeed {
         })
     }
 
-    /// Returns whether the field is written on each way to the reader.
+    /// Returns whether the field is written on each path to the reader.
     pub(super) fn is_met(
         &self,
         model: &FlowModel,
@@ -85,7 +85,7 @@ impl FieldNeed {
 }
 
 /// Checks definite assignment: each field that a node, its route or its condition must read was written before, on every
-/// way to it.
+/// path to it.
 ///
 /// A node without declared writes counts as writing all fields.
 pub(super) fn run(graph: &Graph, model: &FlowModel, diagnostics: &mut Diagnostics) {
@@ -116,7 +116,7 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, diagnostics: &mut Diagnostic
                 is_before.then(|| assigned.gap(model, at, field)).flatten()
             };
             let message =
-                format!("{reader} reads `{channel}`, which {}", way(&names, gap.as_ref()));
+                format!("{reader} reads `{channel}`, which {}", described(&names, gap.as_ref()));
             Diagnostic::error("GR130", message)
         } else {
             let message = format!("{reader} reads `{channel}`, which nothing writes before it");
@@ -126,8 +126,8 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, diagnostics: &mut Diagnostic
     }
 }
 
-/// Returns the way on which a field is unwritten, in words.
-fn way(names: &[&NodeName], gap: Option<&Gap>) -> String {
+/// Returns the gap where a field is unwritten, in words.
+fn described(names: &[&NodeName], gap: Option<&Gap>) -> String {
     let Some(Gap { from, to, kind }) = gap else {
         return "not every path to it writes".to_owned();
     };

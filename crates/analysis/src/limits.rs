@@ -54,7 +54,7 @@ fn most(envelope: &WorstCase, all: u64, of: impl Fn(&NodeWorstCase) -> u64) -> S
     let has_bound = |it: &NodeWorstCase| matches!(it.why, VisitBound::Rounds { .. });
     let most = envelope.nodes.iter().max_by_key(|(_, it)| (of(it), has_bound(it)));
     let counted = most.filter(|(_, it)| of(it) < all);
-    counted.map_or_else(String::new, |(name, it): (&NodeName, _)| {
-        format!("; `{name}` takes {} of them: {}", of(it), it.why)
+    counted.map_or_else(String::new, |(name, worst_case): (&NodeName, _)| {
+        format!("; `{name}` takes {} of them: {}", of(worst_case), worst_case.why)
     })
 }

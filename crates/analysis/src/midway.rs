@@ -32,7 +32,7 @@ pub enum FieldReader {
 }
 
 impl CompiledGraph {
-    /// Returns whether a way leads from the next nodes to a node without passing another one.
+    /// Returns whether a path leads from the next nodes to a node without passing another one.
     pub fn comes_to(&self, midway: &Midway, to: &NodeName, not_by: &NodeName) -> bool {
         let mut seen = BTreeSet::new();
         let mut open: Vec<NodeName> = midway.next.iter().cloned().collect();
@@ -45,8 +45,9 @@ impl CompiledGraph {
             }
             let by_edges = self.leaving(&name).flat_map(Edge::targets);
             let policies = self.node(&name).map(|it| &it.policies);
-            let caught =
-                policies.into_iter().flat_map(|it| it.catch.iter().map(|it| it.to.clone()));
+            let caught = policies
+                .into_iter()
+                .flat_map(|policies| policies.catch.iter().map(|it| it.to.clone()));
             let exhausted = policies.and_then(|it| it.bounds.exhausted.clone());
             let all = by_edges.chain(caught).chain(exhausted);
             open.extend(all.filter_map(|it| match it {
@@ -96,8 +97,8 @@ impl CompiledGraph {
         // Without a next node, the run has its result already.
         if !model.start.is_empty() {
             let (at_end, always) = (model.written_at_end(), whole.written_at_end());
-            let outputs = graph.output.iter().filter(|it| {
-                fields.get(*it).is_some_and(|&it| always.contains(it) && !at_end.contains(it))
+            let outputs = graph.output.iter().filter(|channel| {
+                fields.get(*channel).is_some_and(|&it| always.contains(it) && !at_end.contains(it))
             });
             for field in outputs {
                 found.entry(field.clone()).or_insert(FieldReader::Output);

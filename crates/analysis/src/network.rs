@@ -14,8 +14,8 @@ use petgraph::{
     visit::EdgeFiltered,
 };
 
-/// The ways between nodes or places of a graph, by number. A fast hash will do, because the numbers are our own.
-pub(crate) type Ways<N = usize> = DiGraphMap<N, (), RandomState>;
+/// The edges between numbered nodes, or between ports of nodes. A fast hash will do, because the numbers are our own.
+pub(crate) type Digraph<N = usize> = DiGraphMap<N, (), RandomState>;
 
 /// A node of the graph that [`CompiledGraph::as_petgraph`](crate::CompiledGraph::as_petgraph) lends.
 ///
@@ -200,9 +200,9 @@ impl Network {
     ) -> impl Iterator<Item = NodeIndex> {
         use petgraph::visit::EdgeRef as _;
         let edges = self.graph.edges_directed(index, direction);
-        edges.filter(move |it| includes(it.weight().kind)).map(move |it| match direction {
-            Direction::Incoming => it.source(),
-            Direction::Outgoing => it.target(),
+        edges.filter(move |it| includes(it.weight().kind)).map(move |edge| match direction {
+            Direction::Incoming => edge.source(),
+            Direction::Outgoing => edge.target(),
         })
     }
 }

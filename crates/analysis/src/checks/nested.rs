@@ -22,8 +22,8 @@ pub(crate) fn misfits(graph: &Graph, code: &NodeDescription) -> Vec<NodeFault> {
             ));
         }
     }
-    let is_needed = |it: &&ChannelName| {
-        graph.schema.channel(it.as_str()).is_some_and(Channel::is_needed_as_input)
+    let is_needed = |channel: &&ChannelName| {
+        graph.schema.channel(channel.as_str()).is_some_and(Channel::is_needed_as_input)
     };
     for name in graph.input.iter().filter(is_needed) {
         if writes.as_ref().is_some_and(|it| !it.contains(name)) {

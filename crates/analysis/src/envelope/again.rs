@@ -46,9 +46,9 @@ pub(crate) fn most_again(
 fn may_fail_by_design(graph: &Graph) -> bool {
     let by_edges = graph.edges.iter().flat_map(Edge::targets);
     let policies = graph.nodes.values().map(|it| &it.policies);
-    let mut by_policies = policies.flat_map(|it| {
-        let caught = it.catch.iter().map(|it| &it.to);
-        caught.chain(&it.bounds.exhausted)
+    let mut by_policies = policies.flat_map(|policies| {
+        let caught = policies.catch.iter().map(|it| &it.to);
+        caught.chain(&policies.bounds.exhausted)
     });
     by_edges.into_iter().any(|it| it == Target::Fail)
         || by_policies.any(|it| *it == Target::Fail)

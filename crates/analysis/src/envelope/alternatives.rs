@@ -15,7 +15,7 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
 };
 
-use super::{steps::plain_ways, tokens::Tokens};
+use super::{steps::plain_predecessors, tokens::Tokens};
 
 /// The most conditions that are compared with each other.
 const CONDITIONS_MAX: usize = 40;
@@ -49,11 +49,11 @@ pub(super) fn find(graph: &Graph, tokens: &Tokens<'_>, visits_max: &[u64]) -> Ve
     if all.len() < 2 || all.len() > CONDITIONS_MAX {
         return Vec::new();
     }
-    let ways = plain_ways(graph);
+    let predecessors = plain_predecessors(graph);
     let mut alike: BTreeMap<_, Vec<Conditional<'_>>> = BTreeMap::new();
     for it in &all {
-        if let Some(ways) = ways.get(it.name) {
-            alike.entry(ways).or_default().push(*it);
+        if let Some(before) = predecessors.get(it.name) {
+            alike.entry(before).or_default().push(*it);
         }
     }
     let in_each_step = alike.into_values().flat_map(|it| groups(&it, true));
@@ -74,7 +74,7 @@ fn groups(all: &[Conditional<'_>], in_each_step: bool) -> Vec<Alternatives> {
         }
     }
     let several = groups.into_iter().filter(|it| it.len() > 1);
-    let nodes = |it: Vec<Conditional<'_>>| it.into_iter().map(|it| it.node).collect();
+    let nodes = |group: Vec<Conditional<'_>>| group.into_iter().map(|it| it.node).collect();
     several.map(|it| Alternatives { nodes: nodes(it), in_each_step }).collect()
 }
 
@@ -87,10 +87,10 @@ fn settled<'a>(
     all: Vec<Conditional<'a>>,
 ) -> Vec<Conditional<'a>> {
     let writers = Writers::of(graph);
-    let is_settled = |it: &Conditional<'_>| {
-        let Some(reads) = it.when.reads() else { return false };
+    let is_settled = |conditional: &Conditional<'_>| {
+        let Some(reads) = conditional.when.reads() else { return false };
         let fits = |writer: usize| {
-            visits_max[writer] <= 1 && tokens.before.is_strictly_below(it.node, writer)
+            visits_max[writer] <= 1 && tokens.before.is_strictly_below(conditional.node, writer)
         };
         let is_sent = |it: &ChannelName| graph.inbox.contains(it);
         !reads.iter().any(is_sent) && writers.find(reads).all(fits)

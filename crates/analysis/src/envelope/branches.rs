@@ -18,7 +18,7 @@ use super::{
     steps::times,
     tokens::{Arrival, Tokens},
 };
-use crate::network::Ways;
+use crate::network::Digraph;
 
 /// Nodes that are counted together.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ pub(super) fn count(
     let mut splits = splits(graph, tokens, &visits);
     // A nested split has smaller branches, so it comes first.
     splits.sort_by_key(|it| it.branches.iter().map(Vec::len).sum::<usize>());
-    let ways = tokens.ways();
+    let digraph = tokens.digraph();
     let mut part_of: Vec<usize> = (0..alone.len()).collect();
     let mut parts = alone;
     let mut merged = Vec::new();
@@ -81,7 +81,7 @@ pub(super) fn count(
             let own: BTreeSet<usize> = branch.iter().map(|it| part_of[*it]).collect();
             let all = sum(own.iter().map(|it| parts[*it]));
             of.extend(own);
-            let once = once_through(tokens, &ways, branch).unwrap_or(u64::MAX);
+            let once = once_through(tokens, &digraph, branch).unwrap_or(u64::MAX);
             longest = longest.max(all.steps.min(once));
             shared = shared.and(all);
         }
@@ -120,14 +120,14 @@ pub(super) fn sum(all: impl Iterator<Item = NodeGroup>) -> NodeGroup {
 
 /// Returns the maximum number of steps of a branch after one split, if none of its nodes runs
 /// twice.
-fn once_through(tokens: &Tokens<'_>, ways: &Ways, branch: &[usize]) -> Option<u64> {
+fn once_through(tokens: &Tokens<'_>, digraph: &Digraph, branch: &[usize]) -> Option<u64> {
     if branch.iter().any(|it| tokens.splits(*it)) {
         return None;
     }
     let inside: BTreeSet<usize> = branch.iter().copied().collect();
-    let mut own: Ways = Ways::new();
+    let mut own: Digraph = Digraph::new();
     for &node in branch {
-        for next in ways.neighbors(node).filter(|it| inside.contains(it)) {
+        for next in digraph.neighbors(node).filter(|it| inside.contains(it)) {
             own.add_edge(node, next, ());
         }
     }
@@ -136,7 +136,7 @@ fn once_through(tokens: &Tokens<'_>, ways: &Ways, branch: &[usize]) -> Option<u6
 
 fn splits(graph: &Graph, tokens: &Tokens<'_>, visits: &[u64]) -> Vec<Split> {
     let root = tokens.names.len();
-    let ways = tokens.rooted_ways();
+    let digraph = tokens.rooted_digraph();
     let waiting = WaitingNodes::of(graph, tokens);
     let starts = tokens.passages.iter().filter(|it| it.is_first).count();
     // The target of a limit runs later than the first nodes, so the start is not a split then.
@@ -147,7 +147,7 @@ fn splits(graph: &Graph, tokens: &Tokens<'_>, visits: &[u64]) -> Vec<Split> {
         if waiting.for_all.iter().any(|it| tokens.before.is_strictly_below(*it, split)) {
             return None;
         }
-        let branches = Owners::of(tokens, &ways, &waiting, split).branches();
+        let branches = Owners::of(tokens, &digraph, &waiting, split).branches();
         let node = (split < root).then_some(split);
         let visits = node.map_or(1, |it| visits[it]);
         (branches.len() > 1).then_some(Split { node, visits, branches })
@@ -179,12 +179,12 @@ impl<'a> WaitingNodes<'a> {
 
 /// The branches of a split: for each of its successors the nodes that only this successor leads to.
 ///
-/// Each way to a node that the split dominates enters it by a successor. So only this successor leads to a node if it
+/// Each path to a node that the split dominates enters it by a successor. So only this successor leads to a node if it
 /// dominates the node too. A successor that another branch leads to, or that is reached late, begins no branch. Nor does a
 /// branch contain the end of a used workflow that waits for nodes outside of the branch, or what only such nodes lead to.
 struct Owners<'a> {
     tokens: &'a Tokens<'a>,
-    ways: &'a Ways,
+    digraph: &'a Digraph,
     split: usize,
     heads: Vec<usize>,
     /// The branch of each node that is in one.
@@ -194,19 +194,19 @@ struct Owners<'a> {
 impl<'a> Owners<'a> {
     fn of(
         tokens: &'a Tokens<'a>,
-        ways: &'a Ways,
+        digraph: &'a Digraph,
         waiting: &WaitingNodes<'_>,
         split: usize,
     ) -> Self {
         let tree = &tokens.before;
         let heads: Vec<usize> =
-            ways.neighbors(split).filter(|it| tree.is_strictly_below(*it, split)).collect();
-        let mut owners = Self { tokens, ways, split, heads, branch_of: BTreeMap::new() };
+            digraph.neighbors(split).filter(|it| tree.is_strictly_below(*it, split)).collect();
+        let mut owners = Self { tokens, digraph, split, heads, branch_of: BTreeMap::new() };
         for (branch, &head) in owners.heads.iter().enumerate() {
             // The target of the used-up bound of the split may be reached at any time.
             let is_late = tokens.passages[head].from.contains(&Arrival::Overflow(split));
             let is_own = |from: usize| from == split || tree.is_below(from, head);
-            let mut before = ways.neighbors_directed(head, Direction::Incoming);
+            let mut before = digraph.neighbors_directed(head, Direction::Incoming);
             if !is_late && before.all(|it| is_own(it) || !tree.is_reached(it)) {
                 owners.branch_of.extend(tree.subtree(head).iter().map(|it| (*it, branch)));
             }
@@ -232,7 +232,7 @@ impl<'a> Owners<'a> {
         let mut open = vec![node];
         while let Some(node) = open.pop() {
             if self.branch_of.remove(&node).is_some() {
-                open.extend(self.ways.neighbors(node).filter(|it| *it != self.split));
+                open.extend(self.digraph.neighbors(node).filter(|it| *it != self.split));
             }
         }
     }

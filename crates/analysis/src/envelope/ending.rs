@@ -32,21 +32,21 @@ impl CertainEnds {
             return found;
         }
         // All first nodes run in the first step, unless they wait for others.
-        let runs_at_once = |it: usize| {
-            let waits = graph.nodes[tokens.names[it]].policies.schedule.defer.is_some();
-            tokens.passages[it].is_first && !waits
+        let runs_at_once = |node: usize| {
+            let waits = graph.nodes[tokens.names[node]].policies.schedule.defer.is_some();
+            tokens.passages[node].is_first && !waits
         };
         let first = steps.iter().enumerate().filter(|(it, _)| runs_at_once(*it));
         found.of_runs = first.filter_map(|(_, steps)| *steps).min();
         steps.push(found.of_runs.map(|it| it + 1));
-        let ways = tokens.rooted_ways();
+        let digraph = tokens.rooted_digraph();
         for (from, left) in steps.into_iter().enumerate() {
             let Some(left) = left else { continue };
             let mut distances: BTreeMap<usize, u64> = BTreeMap::from([(from, 0)]);
             let mut open = VecDeque::from([from]);
             while let Some(node) = open.pop_front() {
                 let distance = distances[&node] + 1;
-                for next in ways.neighbors(node) {
+                for next in digraph.neighbors(node) {
                     if let Entry::Vacant(unknown) = distances.entry(next) {
                         unknown.insert(distance);
                         open.push_back(next);

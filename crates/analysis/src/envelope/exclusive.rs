@@ -1,10 +1,10 @@
-//! Ways of which a run takes only some: the choices of routes that exclude each other.
+//! Edges of which a run takes only some: the choices of routes that exclude each other.
 //!
-//! A route takes one of its choices, so its own ways share the tokens of its node. Here are the ways behind several nodes,
+//! A route takes one of its choices, so its own edges share the tokens of its node. Here are the edges that leave several nodes,
 //! where all routes decide on the same values:
-//! - Nodes that are visited in the same steps see the same state. In each step, tokens take one of the ways at most.
+//! - Nodes that are visited in the same steps see the same state. In each step, tokens take one of the edges at most.
 //! - If nothing writes the fields of a route once its node is reached, the route decides alike in the whole run. So of all
-//!   these ways, the run takes one.
+//!   these edges, the run takes one.
 //!
 //! **Example.** `call` and `write` run in parallel. `call` leads to `phone` if `urgent`, and `write` leads to `letter` if
 //! `!urgent`. No node writes `urgent`, so `phone` and `letter` are visited once together.
@@ -16,71 +16,75 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
 };
 
-use super::{alternatives::Writers, steps::plain_ways, tokens::Tokens};
+use super::{alternatives::Writers, steps::plain_predecessors, tokens::Tokens};
 
-/// The most ways that are compared with each other.
-const WAYS_MAX: usize = 40;
+/// The most edges that are compared with each other.
+const EDGES_MAX: usize = 40;
 
-/// Ways of which a run takes one.
+/// Edges of which a run takes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ExclusiveWays {
-    /// The ways, each from a node to a node.
-    pub(super) ways: Vec<(usize, usize)>,
+pub(super) struct ExclusiveEdges {
+    /// The edges, each from a node to a node.
+    pub(super) edges: Vec<(usize, usize)>,
     /// Whether one of them is taken after each step, and not the same one in the whole run.
     pub(super) in_each_step: bool,
 }
 
-/// A way that one route alone may take.
+/// An edge that one route alone may take.
 #[derive(Clone, Debug)]
-struct Way<'a> {
+struct RouteEdge<'a> {
     from: usize,
     to: usize,
     name: &'a NodeName,
     route: &'a dyn Route,
-    /// The number of the edge.
-    edge: usize,
+    /// The number of the route among the edges of the graph.
+    number: usize,
     /// The choices of the route that take it.
     choices: Vec<usize>,
     reads: &'a [ChannelName],
 }
 
-/// Returns the ways of a graph that exclude each other. A way may be in several lists.
-pub(super) fn find(graph: &Graph, tokens: &Tokens<'_>, visits_max: &[u64]) -> Vec<ExclusiveWays> {
-    let all = ways(graph, tokens, visits_max);
+/// Returns the edges of a graph that exclude each other. An edge may be in several lists.
+pub(super) fn find(graph: &Graph, tokens: &Tokens<'_>, visits_max: &[u64]) -> Vec<ExclusiveEdges> {
+    let all = route_edges(graph, tokens, visits_max);
     let nodes: BTreeSet<usize> = all.iter().map(|it| it.from).collect();
-    if nodes.len() < 2 || all.len() > WAYS_MAX {
+    if nodes.len() < 2 || all.len() > EDGES_MAX {
         return Vec::new();
     }
     let (mut known, writers) = (ExclusiveChoices::default(), Writers::of(graph));
-    let plain = plain_ways(graph);
-    let mut alike: BTreeMap<_, Vec<Way<'_>>> = BTreeMap::new();
-    for way in &all {
-        if let Some(before) = plain.get(way.name) {
-            alike.entry(before).or_default().push(way.clone());
+    let predecessors = plain_predecessors(graph);
+    let mut alike: BTreeMap<_, Vec<RouteEdge<'_>>> = BTreeMap::new();
+    for edge in &all {
+        if let Some(before) = predecessors.get(edge.name) {
+            alike.entry(before).or_default().push(edge.clone());
         }
     }
     let mut found = Vec::new();
-    for ways in alike.into_values() {
-        let nodes: BTreeSet<usize> = ways.iter().map(|it| it.from).collect();
+    for edges in alike.into_values() {
+        let nodes: BTreeSet<usize> = edges.iter().map(|it| it.from).collect();
         let is_read_only =
-            |it: &Way<'_>| writers.find(it.reads).all(|writer| !nodes.contains(&writer));
-        let ways: Vec<Way<'_>> = ways.into_iter().filter(is_read_only).collect();
-        found.extend(groups(&ways, true, &mut known));
+            |it: &RouteEdge<'_>| writers.find(it.reads).all(|writer| !nodes.contains(&writer));
+        let edges: Vec<RouteEdge<'_>> = edges.into_iter().filter(is_read_only).collect();
+        found.extend(groups(&edges, true, &mut known));
     }
-    let is_settled = |it: &Way<'_>| {
+    let is_settled = |edge: &RouteEdge<'_>| {
         let fits =
-            |writer: usize| visits_max[writer] <= 1 && tokens.before.is_below(it.from, writer);
-        writers.find(it.reads).all(fits)
+            |writer: usize| visits_max[writer] <= 1 && tokens.before.is_below(edge.from, writer);
+        writers.find(edge.reads).all(fits)
     };
-    let settled: Vec<Way<'_>> = all.into_iter().filter(is_settled).collect();
+    let settled: Vec<RouteEdge<'_>> = all.into_iter().filter(is_settled).collect();
     found.extend(groups(&settled, false, &mut known));
     found
 }
 
-/// Returns the ways that one route alone may take, for single tasks.
-fn ways<'a>(graph: &'a Graph, tokens: &Tokens<'_>, visits_max: &[u64]) -> Vec<Way<'a>> {
-    let mut ways = Vec::new();
-    for (edge, it) in graph.edges.iter().enumerate() {
+/// Returns the edges that one route alone may take, for single tasks.
+fn route_edges<'a>(
+    graph: &'a Graph,
+    tokens: &Tokens<'_>,
+    visits_max: &[u64],
+) -> Vec<RouteEdge<'a>> {
+    let mut edges = Vec::new();
+    for (number, it) in graph.edges.iter().enumerate() {
         let Edge::Route { from: name, route, .. } = it else { continue };
         let (Some(reads), Some(choices)) = (route.reads(), route.choices()) else { continue };
         let Ok(from) = tokens.names.binary_search(&name) else { continue };
@@ -89,7 +93,7 @@ fn ways<'a>(graph: &'a Graph, tokens: &Tokens<'_>, visits_max: &[u64]) -> Vec<Wa
         if is_wide || visits_max[from] == 0 || reads.is_empty() || reads.iter().any(is_sent) {
             continue;
         }
-        let others = other_targets(graph, name, edge);
+        let others = other_targets(graph, name, number);
         let mut taken: BTreeMap<&NodeName, Vec<usize>> = BTreeMap::new();
         for (at, choice) in choices.iter().enumerate() {
             for to in choice.to.iter().filter_map(Target::node) {
@@ -99,16 +103,16 @@ fn ways<'a>(graph: &'a Graph, tokens: &Tokens<'_>, visits_max: &[u64]) -> Vec<Wa
         }
         for (target, choices) in taken.into_iter().filter(|(to, _)| !others.contains(*to)) {
             let Ok(to) = tokens.names.binary_search(&target) else { continue };
-            ways.push(Way { from, to, name, route: route.as_ref(), edge, choices, reads });
+            edges.push(RouteEdge { from, to, name, route: route.as_ref(), number, choices, reads });
         }
     }
-    ways
+    edges
 }
 
-/// Returns the nodes to which a node may lead in another way than by this edge. A route to a join decides on its arrival.
-fn other_targets(graph: &Graph, name: &NodeName, edge: usize) -> BTreeSet<NodeName> {
-    let edges = graph.edges.iter().enumerate().filter(|(at, it)| {
-        *at != edge && !matches!(it, Edge::Join { .. }) && it.sources().contains(name)
+/// Returns the nodes to which a node may lead other than by the edge with this number. A route to a join decides on its arrival.
+fn other_targets(graph: &Graph, name: &NodeName, number: usize) -> BTreeSet<NodeName> {
+    let edges = graph.edges.iter().enumerate().filter(|(at, edge)| {
+        *at != number && !matches!(edge, Edge::Join { .. }) && edge.sources().contains(name)
     });
     let by_edges = edges.flat_map(|(_, it)| it.targets());
     let policies = graph.nodes.get(name).map(|NodeSpec { policies, .. }| policies);
@@ -122,19 +126,23 @@ fn other_targets(graph: &Graph, name: &NodeName, edge: usize) -> BTreeSet<NodeNa
 struct ExclusiveChoices(BTreeMap<[(usize, usize); 2], bool>);
 
 impl ExclusiveChoices {
-    fn exclude(&mut self, one: &Way<'_>, other: &Way<'_>) -> bool {
+    fn exclude(&mut self, one: &RouteEdge<'_>, other: &RouteEdge<'_>) -> bool {
         let shares = one.reads.iter().any(|it| other.reads.contains(it));
         let mut pairs = one.choices.iter().flat_map(|a| other.choices.iter().map(move |b| (a, b)));
         shares
             && pairs.all(|(&a, &b)| {
-                let key = [(one.edge, a), (other.edge, b)];
+                let key = [(one.number, a), (other.number, b)];
                 *self.0.entry(key).or_insert_with(|| one.route.excludes(a, other.route, b))
             })
     }
 }
 
-/// Returns lists of ways that all exclude each other, of several nodes.
-fn groups(all: &[Way<'_>], in_each_step: bool, known: &mut ExclusiveChoices) -> Vec<ExclusiveWays> {
+/// Returns lists of edges that all exclude each other, of several nodes.
+fn groups(
+    all: &[RouteEdge<'_>],
+    in_each_step: bool,
+    known: &mut ExclusiveChoices,
+) -> Vec<ExclusiveEdges> {
     let mut groups: Vec<BTreeSet<usize>> = Vec::new();
     for first in 0..all.len() {
         let mut group = BTreeSet::from([first]);
@@ -152,7 +160,7 @@ fn groups(all: &[Way<'_>], in_each_step: bool, known: &mut ExclusiveChoices) -> 
             groups.push(group);
         }
     }
-    let way = |it: usize| (all[it].from, all[it].to);
-    let ways = |it: BTreeSet<usize>| it.into_iter().map(way).collect();
-    groups.into_iter().map(|it| ExclusiveWays { ways: ways(it), in_each_step }).collect()
+    let ends = |it: usize| (all[it].from, all[it].to);
+    let edges = |group: BTreeSet<usize>| group.into_iter().map(ends).collect();
+    groups.into_iter().map(|it| ExclusiveEdges { edges: edges(it), in_each_step }).collect()
 }

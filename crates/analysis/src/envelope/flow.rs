@@ -1,10 +1,10 @@
 //! Computes the maximum number of tokens that can reach a node: the maximum flow to it, within the
 //! small part of the graph that determines it.
 //!
-//! Each node has ports where tokens reach it and where they leave it. If all ways to a node pass
+//! Each node has ports where tokens reach it and where they leave it. If all paths to a node pass
 //! one port, the flow to the node is limited by the flow through that port, by the nodes in
 //! between, and by the tokens that they create. So the analysed region ends at the nearest such
-//! port (its dominator), and the flow through that port is computed the same way, once. Typical
+//! port (its dominator), and the flow through that port is computed by the same method, once. Typical
 //! chains, loops and branches become regions of a few nodes each.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use super::{
     Cause,
     tokens::{Port, Tokens},
 };
-use crate::network::Ways;
+use crate::network::Digraph;
 
 /// More than all tokens together, and small enough to be summed.
 const UNLIMITED: u128 = 1 << 100;
@@ -31,7 +31,7 @@ pub(super) type Bounded = (u64, Vec<(Cause, u64)>);
 #[derive(Debug)]
 pub(super) struct Flows<'a> {
     tokens: &'a Tokens<'a>,
-    /// For each port its immediate dominator: the nearest port that all ways to it pass.
+    /// For each port its immediate dominator: the nearest port that all paths to it pass.
     dominators: BTreeMap<Port, Port>,
     /// For each node, the loop that contains it; `None` if it cannot reach itself.
     loops: Vec<Option<usize>>,
@@ -44,10 +44,10 @@ pub(super) struct Flows<'a> {
 
 impl<'a> Flows<'a> {
     pub(super) fn of(tokens: &'a Tokens<'a>, work_max: usize) -> Self {
-        let ways = tokens.ways();
+        let digraph = tokens.digraph();
         let mut loops = vec![None; tokens.names.len()];
-        for (number, nodes) in tarjan_scc(&ways).into_iter().enumerate() {
-            if nodes.len() > 1 || ways.contains_edge(nodes[0], nodes[0]) {
+        for (number, nodes) in tarjan_scc(&digraph).into_iter().enumerate() {
+            if nodes.len() > 1 || digraph.contains_edge(nodes[0], nodes[0]) {
                 for node in nodes {
                     loops[node] = Some(number);
                 }
@@ -141,22 +141,22 @@ impl<'a> Flows<'a> {
 /// Returns the immediate dominator of each port. New tokens come from the node that creates them
 /// here.
 fn dominators_of(tokens: &Tokens<'_>) -> BTreeMap<Port, Port> {
-    let mut ways: Ways<Port> = Ways::new();
-    ways.add_node(Port::Source);
+    let mut digraph: Digraph<Port> = Digraph::new();
+    digraph.add_node(Port::Source);
     for (node, passage) in tokens.passages.iter().enumerate() {
         let reached = Port::Reached(node);
         if passage.is_first || passage.is_after_limit {
-            ways.add_edge(Port::Source, reached, ());
+            digraph.add_edge(Port::Source, reached, ());
         }
         for feed in &passage.feeds {
-            ways.add_edge(feed.from, reached, ());
+            digraph.add_edge(feed.from, reached, ());
             if let Port::Left(source, _) = feed.from {
-                ways.add_edge(Port::Reached(source), feed.from, ());
+                digraph.add_edge(Port::Reached(source), feed.from, ());
             }
         }
     }
-    let found = dominators::simple_fast(&ways, Port::Source);
-    ways.nodes().filter_map(|port| Some((port, found.immediate_dominator(port)?))).collect()
+    let found = dominators::simple_fast(&digraph, Port::Source);
+    digraph.nodes().filter_map(|port| Some((port, found.immediate_dominator(port)?))).collect()
 }
 
 /// The part of the network between an entry and a target.

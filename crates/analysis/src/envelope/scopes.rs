@@ -1,9 +1,9 @@
 //! Used workflows that end, or are left, at most once for each time they start.
 //!
 //! The last node of a used workflow waits until no other task is left to run in it, and any other
-//! way out drops the remaining tasks. So it ends at most as often as it starts, and the token that
+//! edge out of it drops the remaining tasks. So it ends at most as often as it starts, and the token that
 //! started it is the one that leaves. The nodes within have separate tokens. This holds only if one
-//! node alone starts it, and if every way out drops the remaining tasks.
+//! node alone starts it, and if every edge out of it drops the remaining tasks.
 
 use std::{
     cmp::Reverse,
@@ -27,7 +27,7 @@ pub(super) struct UsedScope {
     inside: BTreeSet<usize>,
     /// The inner nodes whose bounds are reset each time it starts.
     pub(super) begun_anew: BTreeSet<usize>,
-    /// The targets of the other ways out.
+    /// The targets of the other edges out of it.
     pub(super) exits: Vec<usize>,
 }
 
@@ -93,11 +93,11 @@ impl Scopes {
         scopes
     }
 
-    /// Returns the outermost scope that a way from one node to another leaves, other than through
+    /// Returns the outermost scope that an edge from one node to another leaves, other than through
     /// its last node.
     pub(super) fn left(&self, from: usize, to: usize) -> Option<usize> {
-        let is_left = |it: &&usize| {
-            let scope = &self.all[**it];
+        let is_left = |number: &&usize| {
+            let scope = &self.all[**number];
             scope.end != from && !scope.inside.contains(&to)
         };
         self.around[from].iter().find(is_left).copied()
@@ -114,8 +114,8 @@ impl Scopes {
 
 impl ScopeSearch<'_> {
     fn scope(&self, name: &str, inside: BTreeSet<usize>) -> Option<UsedScope> {
-        let is_last = |it: &&usize| {
-            let defer = &self.policies(**it).schedule.defer;
+        let is_last = |node: &&usize| {
+            let defer = &self.policies(**node).schedule.defer;
             matches!(defer, Some(Defer::Scope(scope)) if scope.as_str() == name)
         };
         let mut last = inside.iter().filter(is_last);
@@ -126,14 +126,14 @@ impl ScopeSearch<'_> {
         let mut begins = self.departures[user].edges.iter().flatten().flatten();
         let is_begun = !passages[user].is_wide && begins.all(|it| inside.contains(&it.to));
         let begun_anew = self.begun_anew(user, &inside);
-        let abandons = |it: &usize| {
-            let mut leads = self.departures[*it].leads();
+        let abandons = |node: &usize| {
+            let mut leads = self.departures[*node].leads();
             let is_plain = leads.all(|lead| {
                 inside.contains(&lead.to)
                     || (matches!(lead.by, Arrival::Visit(_)) && !lead.is_dispatched)
             });
-            let is_begun_anew = begun_anew.contains(it);
-            is_plain && self.is_left_by_a_step(*it, user, is_begun_anew, &inside)
+            let is_begun_anew = begun_anew.contains(node);
+            is_plain && self.is_left_by_a_step(*node, user, is_begun_anew, &inside)
         };
         let is_alone = inside.iter().filter(|it| **it != end).all(abandons);
         let exits = Vec::new();
@@ -188,8 +188,8 @@ impl ScopeSearch<'_> {
         is_begun_anew: bool,
         inside: &BTreeSet<usize>,
     ) -> bool {
-        let used_up = |it: usize| {
-            let exhausted = self.policies(it).bounds.exhausted.as_ref();
+        let used_up = |node: usize| {
+            let exhausted = self.policies(node).bounds.exhausted.as_ref();
             let next = exhausted.and_then(Target::node)?;
             self.tokens.names.binary_search(&next).ok()
         };
@@ -200,9 +200,9 @@ impl ScopeSearch<'_> {
         let Bounds { limits, max_visits, .. } = &self.policies(node).bounds;
         let is_free = is_begun_anew && limits.is_none() && *max_visits != Some(0);
         let passage = &self.tokens.passages[node];
-        let turns_away = |it: &Arrival| match it {
+        let turns_away = |arrival: &Arrival| match arrival {
             Arrival::Join(_) | Arrival::PartialJoin(_) => true,
-            it => it.source() == user && !is_free,
+            arrival => arrival.source() == user && !is_free,
         };
         !passage.is_wide && !passage.from.iter().any(turns_away)
     }

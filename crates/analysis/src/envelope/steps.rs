@@ -29,9 +29,9 @@ pub(super) struct Steps {
     tasks: Vec<Option<Duration>>,
 }
 
-/// The ways to a node that only unconditional edges lead to: whether the run starts with it, and
+/// The predecessors of a node that only unconditional edges lead to: whether the run starts with it, and
 /// the nodes before it.
-pub(super) type Ways<'a> = (bool, BTreeSet<&'a NodeName>);
+pub(super) type Predecessors<'a> = (bool, BTreeSet<&'a NodeName>);
 
 impl Steps {
     /// Returns the minimum of two rules, which both hold for every run.
@@ -40,14 +40,14 @@ impl Steps {
         tokens: &Tokens<'_>,
         nodes: &BTreeMap<NodeName, NodeWorstCase>,
     ) -> Self {
-        let alone = |(name, it): (&NodeName, &NodeWorstCase)| {
-            let task = if it.visits_max > 0 {
+        let alone = |(name, worst_case): (&NodeName, &NodeWorstCase)| {
+            let task = if worst_case.visits_max > 0 {
                 task_time(&graph.nodes[name])
             } else {
                 Some(Duration::ZERO)
             };
-            let time = task.map(|task| times(task, it.visits_max));
-            NodeGroup { steps: it.visits_max, time, task }
+            let time = task.map(|task| times(task, worst_case.visits_max));
+            NodeGroup { steps: worst_case.visits_max, time, task }
         };
         let alone: Vec<NodeGroup> = nodes.iter().map(alone).collect();
         let alike = alike(graph, nodes);
@@ -68,7 +68,7 @@ impl Steps {
             .min(self.alike_total(&program, &ones))
             .min(rounded(self.branches_steps(&program)));
         let seconds: Option<Vec<f64>> =
-            self.tasks.iter().map(|it| it.map(|it| it.as_secs_f64())).collect();
+            self.tasks.iter().map(|time| time.map(|it| it.as_secs_f64())).collect();
         let time_max = self.time_max.zip(seconds).map(|(most, seconds)| {
             let ms: Vec<f64> = seconds.iter().map(|it| (it * 1000.0).ceil()).collect();
             let least =
@@ -157,11 +157,11 @@ fn add_part(program: &mut Program, part: &Part, steps: &[usize]) -> usize {
 /// Returns all nodes; those that are always visited in the same steps are together.
 fn alike(graph: &Graph, nodes: &BTreeMap<NodeName, NodeWorstCase>) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = Vec::new();
-    let mut alike: BTreeMap<Ways<'_>, Vec<usize>> = BTreeMap::new();
-    let ways = plain_ways(graph);
+    let mut alike: BTreeMap<Predecessors<'_>, Vec<usize>> = BTreeMap::new();
+    let predecessors = plain_predecessors(graph);
     for (node, name) in nodes.keys().enumerate() {
-        match ways.get(name) {
-            Some(ways) => alike.entry(ways.clone()).or_default().push(node),
+        match predecessors.get(name) {
+            Some(before) => alike.entry(before.clone()).or_default().push(node),
             None => all.push(vec![node]),
         }
     }
@@ -226,14 +226,14 @@ pub(super) fn times(time: Duration, many: u64) -> Duration {
     }
 }
 
-/// Returns the ways to each node that only unconditional edges lead to. Nodes with the same ways
+/// Returns the predecessors of each node that only unconditional edges lead to. Nodes with the same ones
 /// are visited in the same steps.
-pub(super) fn plain_ways(graph: &Graph) -> BTreeMap<&NodeName, Ways<'_>> {
+pub(super) fn plain_predecessors(graph: &Graph) -> BTreeMap<&NodeName, Predecessors<'_>> {
     let policies = graph.nodes.values().map(|it| &it.policies);
-    let caught = policies.clone().flat_map(|it| it.catch.iter().map(|it| &it.to));
+    let caught = policies.clone().flat_map(|policies| policies.catch.iter().map(|it| &it.to));
     let exhausted = policies.filter_map(|it| it.bounds.exhausted.as_ref());
-    let other_ways = caught.chain(exhausted).chain(&graph.limits.exhausted);
-    let mut others: BTreeSet<&NodeName> = other_ways.filter_map(|it| it.node()).collect();
+    let by_policies = caught.chain(exhausted).chain(&graph.limits.exhausted);
+    let mut others: BTreeSet<&NodeName> = by_policies.filter_map(|it| it.node()).collect();
     let mut before: BTreeMap<&NodeName, BTreeSet<&NodeName>> = BTreeMap::new();
     for edge in &graph.edges {
         let targets = edge.targets();

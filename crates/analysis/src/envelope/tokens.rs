@@ -25,7 +25,7 @@ use super::{
     scopes::Scopes,
     shares::{Departures, Shares},
 };
-use crate::network::Ways;
+use crate::network::Digraph;
 
 /// The tokens of a graph.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Tokens<'a> {
     pub(super) passages: Vec<Passage>,
     /// For each node, the nodes that start a round of it.
     pub(super) resetters: Vec<Vec<usize>>,
-    /// The nodes before each node on all ways.
+    /// The nodes before each node on all paths to it.
     pub(super) before: DominatorTree,
 }
 
@@ -52,9 +52,9 @@ pub(super) struct Passage {
     pub(super) splits: bool,
     /// Whether the start of its used workflow always resets it.
     pub(super) is_begun_anew: bool,
-    /// Whether all ways to it pass a node that resets it.
+    /// Whether all paths to it pass a node that resets it.
     pub(super) is_after_reset: bool,
-    /// The ways that lead to it.
+    /// The edges that lead to it.
     pub(super) from: Vec<Arrival>,
     /// The sources of its tokens.
     pub(super) feeds: Vec<Feed>,
@@ -88,7 +88,7 @@ pub(super) enum Port {
     Left(usize, usize),
 }
 
-/// A way by which tokens reach a node.
+/// An edge by which tokens reach a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Arrival {
     /// A visit of this node may lead to it.
@@ -130,7 +130,7 @@ impl<'a> Tokens<'a> {
             }
         }
         let departures = tokens.follow(graph, &leads, overflows);
-        tokens.before = DominatorTree::of(&tokens.rooted_ways(), tokens.names.len());
+        tokens.before = DominatorTree::of(&tokens.rooted_digraph(), tokens.names.len());
         tokens.feed(graph, &departures);
         for (node, resetters) in tokens.resetters.iter().enumerate() {
             let is_earlier = |it: &usize| tokens.before.is_strictly_below(node, *it);
@@ -177,9 +177,9 @@ impl<'a> Tokens<'a> {
     /// Returns for each node whether it runs for nothing but the items of a map, which ends once for all of them.
     fn maps(&self, graph: &Graph, departures: &[Departures]) -> Vec<bool> {
         let passages = self.passages.iter();
-        let is_plain = |it: &Passage| {
+        let is_plain = |passage: &Passage| {
             let is_other = |it: &Arrival| !matches!(it, Arrival::Visit(_) | Arrival::Sent(_));
-            it.is_first || it.is_after_limit || it.from.iter().any(is_other)
+            passage.is_first || passage.is_after_limit || passage.from.iter().any(is_other)
         };
         let mut maps: Vec<bool> = (graph.nodes.values().zip(passages))
             .zip(departures)
@@ -273,7 +273,7 @@ impl<'a> Tokens<'a> {
     /// node arrive in one step, and count as one arrival.
     fn counted(&self, shares: &[Shares]) -> Vec<Option<usize>> {
         let mut counted = vec![None; self.names.len()];
-        let joins = |it: &Passage| it.from.iter().any(|it| it.awaited().is_some());
+        let joins = |passage: &Passage| passage.from.iter().any(|it| it.awaited().is_some());
         if !self.passages.iter().any(joins) {
             return counted;
         }
@@ -299,13 +299,13 @@ impl<'a> Tokens<'a> {
         counted
     }
 
-    /// Returns the number of nodes after each node, on the longest way that passes no loop twice.
+    /// Returns the number of nodes after each node, on the longest path that passes no loop twice.
     fn heights(&self) -> Vec<usize> {
-        let ways = self.ways();
+        let digraph = self.digraph();
         let mut heights = vec![0; self.names.len()];
         // The search finds the nodes after a loop before the loop itself.
-        for nodes in tarjan_scc(&ways) {
-            let after = nodes.iter().flat_map(|it| ways.neighbors(*it)).map(|it| heights[it]);
+        for nodes in tarjan_scc(&digraph) {
+            let after = nodes.iter().flat_map(|it| digraph.neighbors(*it)).map(|it| heights[it]);
             let height = after.max().unwrap_or(0) + nodes.len();
             for node in nodes {
                 heights[node] = height;
@@ -340,32 +340,32 @@ impl<'a> Tokens<'a> {
     }
 
     /// Returns the dependencies of the numbers of visits, as a graph of nodes.
-    pub(super) fn dependencies(&self) -> Ways {
-        let mut ways = self.ways();
+    pub(super) fn dependencies(&self) -> Digraph {
+        let mut digraph = self.digraph();
         for (node, resetters) in self.resetters.iter().enumerate() {
             for &resetter in resetters {
-                ways.add_edge(resetter, node, ());
+                digraph.add_edge(resetter, node, ());
             }
         }
         for (node, passage) in self.passages.iter().enumerate() {
             for source in passage.feeds.iter().filter_map(|it| it.from.node()) {
-                ways.add_edge(source, node, ());
+                digraph.add_edge(source, node, ());
             }
         }
-        ways
+        digraph
     }
 
     /// Returns the rank of each node, in an order in which a dominator comes before the nodes it
     /// dominates.
     pub(super) fn ranks(&self) -> Vec<usize> {
-        let ways = self.ways();
+        let digraph = self.digraph();
         let mut ranks = vec![0; self.names.len()];
-        let mut visit = DfsPostOrder::empty(&ways);
+        let mut visit = DfsPostOrder::empty(&digraph);
         let mut rank = self.names.len();
         for (node, passage) in self.passages.iter().enumerate() {
             if passage.is_first || passage.is_after_limit {
                 visit.move_to(node);
-                while let Some(next) = visit.next(&ways) {
+                while let Some(next) = visit.next(&digraph) {
                     rank -= 1;
                     ranks[next] = rank;
                 }
@@ -375,26 +375,26 @@ impl<'a> Tokens<'a> {
     }
 
     /// Returns the same graph with a root before the first nodes; its number belongs to no node.
-    pub(super) fn rooted_ways(&self) -> Ways {
-        let mut ways = self.ways();
+    pub(super) fn rooted_digraph(&self) -> Digraph {
+        let mut digraph = self.digraph();
         for (node, passage) in self.passages.iter().enumerate() {
             if passage.is_first || passage.is_after_limit {
-                ways.add_edge(self.names.len(), node, ());
+                digraph.add_edge(self.names.len(), node, ());
             }
         }
-        ways
+        digraph
     }
 
-    /// Returns the ways between nodes.
-    pub(super) fn ways(&self) -> Ways {
-        let mut ways = Ways::new();
+    /// Returns the edges between nodes.
+    pub(super) fn digraph(&self) -> Digraph {
+        let mut digraph = Digraph::new();
         for (node, passage) in self.passages.iter().enumerate() {
-            ways.add_node(node);
+            digraph.add_node(node);
             for arrival in &passage.from {
-                ways.add_edge(arrival.source(), node, ());
+                digraph.add_edge(arrival.source(), node, ());
             }
         }
-        ways
+        digraph
     }
 }
 

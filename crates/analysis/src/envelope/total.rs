@@ -2,10 +2,10 @@
 //!
 //! The bound of each single node counts the run in which that node is visited most often. No run visits all nodes that
 //! often: a router takes one of its targets. So a total is the maximum of a sum over *one* flow of tokens, which is a
-//! linear program. Its variables are the visits of each node and the tokens on each way.
+//! linear program. Its variables are the visits of each node and the tokens on each edge.
 //!
 //! **Example.** `sort` leads to `bug`, `idea` or `other`, and each of them to `answer`. Every node is visited at most once, and
-//! the sum of these bounds is 5. The token that `sort` passes on takes one way, so `bug + idea + other` is at most 1, and
+//! the sum of these bounds is 5. The token that `sort` passes on takes one edge, so `bug + idea + other` is at most 1, and
 //! the total is 3.
 //!
 //! A loop could hold tokens that never entered it, and fulfil the rules of each node. So its visits are also limited by the
@@ -22,11 +22,11 @@ use petgraph::algo::tarjan_scc;
 
 use super::{
     alternatives::{self, Alternatives},
-    exclusive::{self, ExclusiveWays},
+    exclusive::{self, ExclusiveEdges},
     partial_joins,
     tokens::{Passage, Port, Tokens},
 };
-use crate::network::Ways;
+use crate::network::Digraph;
 
 /// Larger numbers are not exact enough to be computed with.
 const NUMBER_MAX: f64 = 1e12;
@@ -40,34 +40,34 @@ pub(super) const NODES_MAX: usize = 200;
 pub(super) struct TotalFlow {
     /// The most visits of each node.
     pub(super) visits_max: Vec<u64>,
-    /// The number of ways between nodes.
-    ways: usize,
+    /// The number of edges between nodes.
+    edges: usize,
     rules: Vec<Rule>,
     /// The nodes of which one runs, and the others are skipped.
     alternatives: Vec<Alternatives>,
-    /// The ways of which tokens take only some.
+    /// The edges of which tokens take only some.
     exclusive: Vec<ExclusiveTokens>,
 }
 
-/// Tokens on ways that exclude each other.
+/// Tokens on edges that exclude each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ExclusiveTokens {
-    /// The variable of each way, and the node that it leaves.
-    ways: Vec<(usize, usize)>,
+    /// The variable of each edge, and the node that it leaves.
+    edges: Vec<(usize, usize)>,
     in_each_step: bool,
 }
 
 /// The sum of some variables, each with its factor, is at most a number. The variables are the visits of the nodes, then the
-/// tokens on the ways.
+/// tokens on the edges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     sum: Vec<(usize, i64)>,
     most: u64,
 }
 
-/// A way of tokens to a node.
+/// An edge by which tokens reach a node.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct TokenEdge {
     /// Its variable.
     variable: usize,
     /// The node that it leaves.
@@ -95,16 +95,16 @@ impl TotalFlow {
         // The tokens that leave each port, and the used-up ones that are led elsewhere from the entry of a node.
         let mut leaving: BTreeMap<Port, Vec<usize>> = BTreeMap::new();
         let mut arriving: Vec<Vec<usize>> = vec![Vec::new(); nodes];
-        let mut ways: Vec<Way> = Vec::new();
+        let mut edges: Vec<TokenEdge> = Vec::new();
         for (node, passage) in tokens.passages.iter().enumerate() {
             for feed in &passage.feeds {
-                let way = nodes + flow.ways;
-                flow.ways += 1;
-                leaving.entry(feed.from).or_default().push(way);
-                arriving[node].push(way);
-                ways.push(Way { variable: way, from: feed.from.node(), to: node });
+                let variable = nodes + flow.edges;
+                flow.edges += 1;
+                leaving.entry(feed.from).or_default().push(variable);
+                arriving[node].push(variable);
+                edges.push(TokenEdge { variable, from: feed.from.node(), to: node });
                 for awaited in &feed.joined {
-                    flow.rule(vec![(way, 1), (*awaited, -1)], 0);
+                    flow.rule(vec![(variable, 1), (*awaited, -1)], 0);
                 }
             }
         }
@@ -114,20 +114,20 @@ impl TotalFlow {
             let given = arriving[node].iter().map(|it| (*it, -1));
             flow.rule(used.chain(given).collect(), made(passage));
         }
-        for (port, ways) in leaving {
+        for (port, variables) in leaving {
             if let Port::Left(node, _) = port {
-                let sum = ways.into_iter().map(|it| (it, 1)).chain([(node, -1)]);
+                let sum = variables.into_iter().map(|it| (it, 1)).chain([(node, -1)]);
                 flow.rule(sum.collect(), 0);
             }
         }
         flow.limit_rounds(graph, tokens);
         flow.limit_joins(graph, tokens);
-        flow.limit_loops(graph, tokens, &ways);
+        flow.limit_loops(graph, tokens, &edges);
         if nodes <= NODES_MAX {
             flow.alternatives = alternatives::find(graph, tokens, &flow.visits_max);
             let exclusive = exclusive::find(graph, tokens, &flow.visits_max);
             flow.exclusive =
-                exclusive.iter().filter_map(|it| exclusive_tokens(it, &ways)).collect();
+                exclusive.iter().filter_map(|it| exclusive_tokens(it, &edges)).collect();
         }
         flow
     }
@@ -160,15 +160,15 @@ impl TotalFlow {
     }
 
     /// A loop is passed only by tokens that enter it, and so are the loops in it that do not contain its entries.
-    fn limit_loops(&mut self, graph: &Graph, tokens: &Tokens<'_>, ways: &[Way]) {
+    fn limit_loops(&mut self, graph: &Graph, tokens: &Tokens<'_>, edges: &[TokenEdge]) {
         let mut open = vec![(0..tokens.names.len()).collect::<BTreeSet<usize>>()];
         while let Some(region) = open.pop() {
-            let mut inner: Ways = Ways::new();
-            for way in ways {
-                if let Some(from) = way.from.filter(|it| region.contains(it))
-                    && region.contains(&way.to)
+            let mut inner: Digraph = Digraph::new();
+            for edge in edges {
+                if let Some(from) = edge.from.filter(|it| region.contains(it))
+                    && region.contains(&edge.to)
                 {
-                    inner.add_edge(from, way.to, ());
+                    inner.add_edge(from, edge.to, ());
                 }
             }
             for nodes in tarjan_scc(&inner) {
@@ -176,7 +176,7 @@ impl TotalFlow {
                     continue;
                 }
                 let mut nodes: BTreeSet<usize> = nodes.into_iter().collect();
-                let entries = self.limit_loop(graph, tokens, ways, &nodes);
+                let entries = self.limit_loop(graph, tokens, edges, &nodes);
                 nodes.retain(|it| !entries.contains(it));
                 if !entries.is_empty() {
                     open.push(nodes);
@@ -190,12 +190,13 @@ impl TotalFlow {
         &mut self,
         graph: &Graph,
         tokens: &Tokens<'_>,
-        ways: &[Way],
+        edges: &[TokenEdge],
         nodes: &BTreeSet<usize>,
     ) -> BTreeSet<usize> {
-        let enters =
-            |it: &&Way| nodes.contains(&it.to) && it.from.is_none_or(|from| !nodes.contains(&from));
-        let entering: Vec<&Way> = ways.iter().filter(enters).collect();
+        let enters = |edge: &&TokenEdge| {
+            nodes.contains(&edge.to) && edge.from.is_none_or(|from| !nodes.contains(&from))
+        };
+        let entering: Vec<&TokenEdge> = edges.iter().filter(enters).collect();
         let begun: u64 = nodes.iter().map(|it| made(&tokens.passages[*it])).sum();
         for &node in nodes {
             let policies = &graph.nodes[tokens.names[node]].policies;
@@ -219,23 +220,23 @@ impl TotalFlow {
     #[expect(clippy::cast_precision_loss, reason = "larger numbers are refused")]
     pub(super) fn program(&self) -> Option<Program> {
         let visits = self.visits_max.iter().map(|it| *it as f64);
-        let ways = std::iter::repeat_n(f64::INFINITY, self.ways);
+        let on_edges = std::iter::repeat_n(f64::INFINITY, self.edges);
         if self.visits_max.len() > NODES_MAX || visits.clone().any(|it| it > NUMBER_MAX) {
             return None;
         }
-        let variables = visits.chain(ways).map(|most| Variable { weight: 0.0, most }).collect();
+        let variables = visits.chain(on_edges).map(|most| Variable { weight: 0.0, most }).collect();
         let factors = |it: &Rule| it.sum.iter().map(|(it, by)| (*it, *by as f64)).collect();
         let rules = self.rules.iter().map(|it| (factors(it), it.most as f64)).collect();
         let mut program = Program { variables, rules };
-        for ExclusiveTokens { ways, in_each_step } in &self.exclusive {
+        for ExclusiveTokens { edges, in_each_step } in &self.exclusive {
             if *in_each_step {
-                for (_, node) in ways {
-                    let sum = ways.iter().map(|it| (it.0, 1.0)).chain([(*node, -1.0)]);
+                for (_, node) in edges {
+                    let sum = edges.iter().map(|it| (it.0, 1.0)).chain([(*node, -1.0)]);
                     program.rules.push((sum.collect(), 0.0));
                 }
             } else {
                 let share = |it: &(usize, usize)| (it.0, 1.0 / self.visits_max[it.1] as f64);
-                program.rules.push((ways.iter().map(share).collect(), 1.0));
+                program.rules.push((edges.iter().map(share).collect(), 1.0));
             }
         }
         Some(program)
@@ -322,16 +323,16 @@ impl Program {
     }
 }
 
-/// Returns the variables of ways that exclude each other, as far as tokens take each of them in one way.
-fn exclusive_tokens(of: &ExclusiveWays, ways: &[Way]) -> Option<ExclusiveTokens> {
+/// Returns the variables of edges that exclude each other, apart from those of two nodes that several edges connect.
+fn exclusive_tokens(of: &ExclusiveEdges, edges: &[TokenEdge]) -> Option<ExclusiveTokens> {
     let variable = |(from, to): &(usize, usize)| {
-        let mut found = ways.iter().filter(|it| it.from == Some(*from) && it.to == *to);
-        let way = found.next().filter(|_| found.next().is_none())?;
-        Some((way.variable, *from))
+        let mut found = edges.iter().filter(|it| it.from == Some(*from) && it.to == *to);
+        let edge = found.next().filter(|_| found.next().is_none())?;
+        Some((edge.variable, *from))
     };
-    let ways: Vec<(usize, usize)> = of.ways.iter().filter_map(variable).collect();
+    let edges: Vec<(usize, usize)> = of.edges.iter().filter_map(variable).collect();
     let in_each_step = of.in_each_step;
-    (ways.len() > 1).then_some(ExclusiveTokens { ways, in_each_step })
+    (edges.len() > 1).then_some(ExclusiveTokens { edges, in_each_step })
 }
 
 /// Returns the tokens that begin at a node.

@@ -1,16 +1,16 @@
-//! Definite assignment: the fields that are written when a node starts, on some way to it
-//! (may-assign) and on every way (must-assign).
+//! Definite assignment: the fields that are written when a node starts, on some path to it
+//! (may-assign) and on every path (must-assign).
 //!
-//! Both come from one data flow analysis that follows every line between two nodes until nothing
-//! changes. May-assign is the union over all lines, must-assign the intersection. All branches that
+//! Both come from one data flow analysis that follows every edge between two nodes until nothing
+//! changes. May-assign is the union over all edges, must-assign the intersection. All branches that
 //! arrive at a join have finished, so the join has the writes of each; if it waits for some of them only, those that every
 //! choice of them writes. A node with `defer: true` starts after all other work ([`Settled`]). A node that runs
-//! concurrently may write a field in time, which makes the field possible; or it may clear the
-//! field, which makes it uncertain.
+//! concurrently may write a field in time, which makes the field may-assigned; or it may clear the
+//! field, which is then not must-assigned.
 //!
 //! [`DefiniteAssignment::since`] is the same analysis of a run in which a node has been visited, which is what a condition on the
 //! number of its visits proves. It begins in the step of the visit: at the node, and at every place that may be occupied
-//! beside it. Each later task descends from one of these, so no way is missed.
+//! beside it. Each later task descends from one of these, so no path is missed.
 //!
 //! **Example.** `draft` leads to `check` and `count`, which join at `merge`, and `merge` leads back to `draft`. Nothing runs
 //! beside `draft`, so each later visit of it follows `merge`, and has the writes of all four.
@@ -26,29 +26,30 @@ use super::{
 /// The fields that are written when each node starts, and the reasons for gaps.
 #[derive(Debug)]
 pub struct DefiniteAssignment {
-    /// The fields that some way to the node has written (may-assign).
+    /// The fields that some path to the node has written (may-assign).
     may_assign: Vec<Bits>,
-    certain: MustAssignment,
-    lines: Vec<Line>,
+    must_assignment: MustAssignment,
+    edges: Vec<FlowEdge>,
+    /// For each node, the indexes of the edges that lead to it.
     into: Vec<Vec<usize>>,
-    /// The fields that are certainly written along each line.
-    carried: Vec<Bits>,
+    /// For each edge, the fields that every path over it has written where it ends.
+    must_assign_over: Vec<Bits>,
     reach: Reach,
     concurrency: Concurrency,
     effects: Effects,
 }
 
-/// The fields that every way has written (must-assign).
+/// The fields that every path has written (must-assign).
 #[derive(Debug)]
 struct MustAssignment {
-    /// When each node starts; all fields, if no way leads to it.
+    /// When each node starts; all fields, if no path leads to it.
     must_assign: Vec<Bits>,
     is_reached: Vec<bool>,
     /// For each join, those that each awaited node brings, once it has arrived.
     arrived: Vec<Vec<Option<Bits>>>,
 }
 
-/// The fields that are certainly written when nodes start in the step of a visit of a node, or later.
+/// The fields that are written on every path when nodes start in the step of a visit of a node, or later.
 #[derive(Debug)]
 pub struct AssignmentAfterVisit {
     /// In the step of the visit, for each other node that may run in it.
@@ -67,10 +68,10 @@ pub struct Gap {
     pub kind: GapKind,
 }
 
-/// The reason why a field may be unwritten on a way.
+/// The reason why a field may be unwritten on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GapKind {
-    /// No node on the way writes it.
+    /// No node on the path writes it.
     Unwritten(Ending),
     /// The bound of this node was used up, and no earlier node writes it.
     Spent(usize),
@@ -80,25 +81,25 @@ pub enum GapKind {
     Limit,
 }
 
-/// A line from a node to the next.
+/// An edge of the data flow: from a node to one that may run next.
 #[derive(Clone, Debug)]
-struct Line {
+struct FlowEdge {
     /// `None` at the start and after a limit.
     from: Option<usize>,
     to: usize,
     ending: Ending,
     known: Vec<usize>,
-    /// The bounds that are used up on this line.
+    /// The bounds that are used up on this edge.
     spent: Vec<usize>,
-    /// The join where it arrives, and the position of its node among those that the join waits for.
+    /// The join where it arrives, and the position of `from` among the nodes that the join awaits.
     join: Option<(usize, usize)>,
     is_limit: bool,
     /// The fields that are written before it where the analysis begins in the middle of a run.
     given: Option<Bits>,
 }
 
-impl Line {
-    /// A line that begins the analysis.
+impl FlowEdge {
+    /// An edge where the analysis begins.
     fn first(to: usize) -> Self {
         Self {
             from: None,
@@ -114,7 +115,7 @@ impl Line {
 
     /// Returns the triggers that the node at its end may have.
     fn triggers(&self, model: &FlowModel) -> &'static [TriggerKind] {
-        let limits_of = |it: usize| model.nodes[it].bound.is_some_and(|it| it.has_limits);
+        let limits_of = |node: usize| model.nodes[node].bound.is_some_and(|it| it.has_limits);
         match (self.spent.last(), self.from) {
             (Some(spent), _) if limits_of(*spent) => &[TriggerKind::Exhausted, TriggerKind::Limit],
             (Some(_), _) => &[TriggerKind::Exhausted],
@@ -136,19 +137,29 @@ impl DefiniteAssignment {
         let effects = Effects::of(model, &reach, &concurrency);
         let mut flow = FieldFlow::new(model, &reach, &concurrency, &effects);
         flow.begin_at_start();
-        let (lines, into, carried) = flow.run();
-        let (may_assign, certain) = flow.found();
-        Self { may_assign, certain, lines, into, carried, reach, concurrency, effects }
+        let (edges, into, must_assign_over) = flow.run();
+        let (may_assign, must_assignment) = flow.into_assignments();
+        Self {
+            may_assign,
+            must_assignment,
+            edges,
+            into,
+            must_assign_over,
+            reach,
+            concurrency,
+            effects,
+        }
     }
 
     /// Computes the fields that are written when a node starts again; `None` if it never does. It follows the nodes on the
-    /// ways from the node back to it, and no others.
+    /// paths from the node back to it, and no others.
     pub fn since_itself(&self, model: &FlowModel, node: usize) -> Option<Bits> {
         let before = self.nodes_before(model, node);
-        self.since_visit(model, node, &self.certain, Some(before)).must_be_assigned_before(node)
+        self.since_visit(model, node, &self.must_assignment, Some(before))
+            .must_be_assigned_before(node)
     }
 
-    /// Returns the nodes with a way to a node, and the node itself.
+    /// Returns the nodes with a path to a node, and the node itself.
     fn nodes_before(&self, model: &FlowModel, node: usize) -> Bits {
         let mut found = Bits::none(model.nodes.len());
         let mut open = vec![node];
@@ -157,8 +168,8 @@ impl DefiniteAssignment {
                 continue;
             }
             found.insert(to);
-            for line in self.into[to].iter().map(|it| &self.lines[*it]) {
-                open.extend(line.from.iter().chain(&line.spent));
+            for edge in self.into[to].iter().map(|it| &self.edges[*it]) {
+                open.extend(edge.from.iter().chain(&edge.spent));
             }
         }
         found
@@ -166,7 +177,7 @@ impl DefiniteAssignment {
 
     /// Computes the fields that are written when nodes start in the step of a visit of `visited`, or later.
     pub fn since(&self, model: &FlowModel, visited: usize) -> AssignmentAfterVisit {
-        self.since_visit(model, visited, &self.certain, None)
+        self.since_visit(model, visited, &self.must_assignment, None)
     }
 
     /// Computes the fields that are written when nodes start in the step of the visit after the one of `since`, or later.
@@ -196,36 +207,35 @@ impl DefiniteAssignment {
             flow.begin_at_visit(visited, before);
             flow.run();
         }
-        AssignmentAfterVisit { at_once, later: flow.found().1 }
+        AssignmentAfterVisit { at_once, later: flow.into_assignments().1 }
     }
 
-    /// Returns the fields that some way to a node has written.
+    /// Returns the fields that some path to a node has written.
     pub fn may_be_assigned_before(&self, node: usize) -> &Bits {
         &self.may_assign[node]
     }
 
-    /// Returns the fields that every way to a node has written; all fields, if no way leads to it.
+    /// Returns the fields that every path to a node has written; all fields, if no path leads to it.
     pub fn must_be_assigned_before(&self, node: usize) -> &Bits {
-        &self.certain.must_assign[node]
+        &self.must_assignment.must_assign[node]
     }
 
     /// Returns how the run may reach a node.
     pub fn triggers(&self, model: &FlowModel, node: usize) -> BTreeSet<TriggerKind> {
-        let lines = self.into[node].iter().map(|it| &self.lines[*it]);
-        lines.flat_map(|it| it.triggers(model)).copied().collect()
+        let edges = self.into[node].iter().map(|it| &self.edges[*it]);
+        edges.flat_map(|it| it.triggers(model)).copied().collect()
     }
 
-    /// Returns a way on which a field is not written before a node, as near to the node as ways
-    /// part.
+    /// Returns where a path to a node that does not write a field parts from the others, as near to the node as possible.
     pub fn gap(&self, model: &FlowModel, node: usize, field: usize) -> Option<Gap> {
         let mut seen = BTreeSet::from([node]);
         let mut open = std::collections::VecDeque::from([node]);
         let mut last = None;
         while let Some(to) = open.pop_front() {
             let (with, without): (Vec<usize>, Vec<usize>) =
-                self.into[to].iter().partition(|it| self.carried[**it].contains(field));
-            let of_join = |lines: &[usize], join: usize| -> BTreeSet<usize> {
-                let arrived = lines.iter().filter_map(|it| self.lines[*it].join);
+                self.into[to].iter().partition(|it| self.must_assign_over[**it].contains(field));
+            let of_join = |edges: &[usize], join: usize| -> BTreeSet<usize> {
+                let arrived = edges.iter().filter_map(|it| self.edges[*it].join);
                 arrived.filter(|(it, _)| *it == join).map(|(_, at)| at).collect()
             };
             // The joins at which every choice of arrivals brings the field.
@@ -233,42 +243,42 @@ impl DefiniteAssignment {
                 let waits = &model.joins[*join];
                 !waits.is_partial() || of_join(&without, *join).len() < waits.count
             };
-            let joins = with.iter().filter_map(|it| self.lines[*it].join).map(|(join, _)| join);
+            let joins = with.iter().filter_map(|it| self.edges[*it].join).map(|(join, _)| join);
             let joins: BTreeSet<usize> = joins.filter(is_brought).collect();
-            for line in without.iter().map(|it| &self.lines[*it]) {
-                if line.join.is_some_and(|(join, _)| joins.contains(&join)) {
+            for edge in without.iter().map(|it| &self.edges[*it]) {
+                if edge.join.is_some_and(|(join, _)| joins.contains(&join)) {
                     // Another branch of the join writes it.
                     continue;
                 }
-                let gap = |kind| Some(Gap { from: line.from, to, kind });
-                let Some(from) = line.from else {
+                let gap = |kind| Some(Gap { from: edge.from, to, kind });
+                let Some(from) = edge.from else {
                     let is_first = model.must_assign_at_start.contains(field);
-                    let cleared = is_first.then(|| self.cleared_by(model, line, field)).flatten();
+                    let cleared = is_first.then(|| self.cleared_by(model, edge, field)).flatten();
                     let kind = match cleared {
                         Some(by) => GapKind::Cleared(by),
-                        None if line.is_limit => GapKind::Limit,
+                        None if edge.is_limit => GapKind::Limit,
                         None => GapKind::Unwritten(Ending::Finished),
                     };
                     last = last.or(gap(kind));
                     continue;
                 };
                 let node = &model.nodes[from];
-                if line.ending.has_written() && node.clears.contains(field) {
+                if edge.ending.has_written() && node.clears.contains(field) {
                     return gap(GapKind::Cleared(from));
                 }
-                if !line.ending.has_written() && node.must_assign.contains(field) {
-                    return gap(GapKind::Unwritten(line.ending));
+                if !edge.ending.has_written() && node.must_assign.contains(field) {
+                    return gap(GapKind::Unwritten(edge.ending));
                 }
                 let is_last = |(join, _): (usize, usize)| !of_join(&with, join).is_empty();
-                if !with.is_empty() && line.join.is_none_or(is_last) {
-                    return gap(match line.spent.last() {
+                if !with.is_empty() && edge.join.is_none_or(is_last) {
+                    return gap(match edge.spent.last() {
                         Some(spent) => GapKind::Spent(*spent),
-                        None => GapKind::Unwritten(line.ending),
+                        None => GapKind::Unwritten(edge.ending),
                     });
                 }
-                let carries_before = self.certain.must_assign[from].contains(field);
-                if carries_before || node.must_assign.contains(field) {
-                    let by = self.cleared_by(model, line, field);
+                let is_written_before = self.must_assignment.must_assign[from].contains(field);
+                if is_written_before || node.must_assign.contains(field) {
+                    let by = self.cleared_by(model, edge, field);
                     last = by.and_then(|it| gap(GapKind::Cleared(it))).or(last);
                     continue;
                 }
@@ -296,30 +306,30 @@ impl DefiniteAssignment {
         of_start && !beside.is_empty() || forks.any(|it| has_both(&it))
     }
 
-    /// Returns the node that clears a field on a line: the one that the line leaves, or one that may run concurrently.
-    fn cleared_by(&self, model: &FlowModel, line: &Line, field: usize) -> Option<usize> {
-        let concurrent = line.from.into_iter().flat_map(|it| self.concurrency.of_node(it));
-        let arrived = line.join.into_iter();
+    /// Returns the node that clears a field on an edge: the one that the edge leaves, or one that may run concurrently.
+    fn cleared_by(&self, model: &FlowModel, edge: &FlowEdge, field: usize) -> Option<usize> {
+        let concurrent = edge.from.into_iter().flat_map(|it| self.concurrency.of_node(it));
+        let arrived = edge.join.into_iter();
         let arrived = arrived.flat_map(|(join, at)| self.concurrency.of_arrived(join, at));
-        let deferred = model.nodes[line.to].defers.is_some().then_some(line.to).into_iter();
+        let deferred = model.nodes[edge.to].defers.is_some().then_some(edge.to).into_iter();
         let deferred = deferred.flat_map(|it| self.concurrency.of_deferred(it));
-        let mut nodes = line.from.into_iter().chain(concurrent).chain(arrived).chain(deferred);
-        nodes.find(|it| {
-            let node = &model.nodes[*it];
+        let mut nodes = edge.from.into_iter().chain(concurrent).chain(arrived).chain(deferred);
+        nodes.find(|number| {
+            let node = &model.nodes[*number];
             node.clears.contains(field) && !node.must_assign.contains(field)
         })
     }
 }
 
 impl MustAssignment {
-    /// Returns the fields at a node, if some way leads to it.
+    /// Returns the fields at a node, if some path leads to it.
     fn at(&self, node: usize) -> Option<Bits> {
         self.is_reached[node].then(|| self.must_assign[node].clone())
     }
 }
 
 impl AssignmentAfterVisit {
-    /// Returns the fields that are certainly written when a node starts; `None` if it does not start. For the visited node,
+    /// Returns the fields that every path has written when a node starts; `None` if it does not start. For the visited node,
     /// these are the fields at its later visits.
     pub fn must_be_assigned_before(&self, node: usize) -> Option<Bits> {
         match (self.at_once[node].clone(), self.later.at(node)) {
@@ -332,21 +342,23 @@ impl AssignmentAfterVisit {
     }
 }
 
-/// Follows the lines until nothing changes (a fixed point).
+/// Follows the edges until nothing changes (a fixed point).
 struct FieldFlow<'a> {
     model: &'a FlowModel,
     reach: &'a Reach,
     concurrency: &'a Concurrency,
-    lines: Vec<Line>,
+    edges: Vec<FlowEdge>,
+    /// For each node, the indexes of the edges that lead to it.
     into: Vec<Vec<usize>>,
+    /// For each node.
     may_assign: Vec<Bits>,
     must_assign: Vec<Bits>,
     is_reached: Vec<bool>,
     /// For each join, the fields that each awaited node brings, once it has arrived.
-    maybe_arrived: Vec<Vec<Option<Bits>>>,
-    surely_arrived: Vec<Vec<Option<Bits>>>,
+    may_assign_arrived: Vec<Vec<Option<Bits>>>,
+    must_assign_arrived: Vec<Vec<Option<Bits>>>,
     effects: &'a Effects,
-    /// The nodes that lines lead to; all, if there are none.
+    /// The nodes to which edges are followed; `None` for all.
     within: Option<Bits>,
     /// The number of changes of any set so far.
     changes: u32,
@@ -359,7 +371,7 @@ struct FieldFlow<'a> {
 struct Effects {
     /// The fields that nodes concurrent with each node may write.
     gains: Vec<Bits>,
-    /// The fields that are uncertain after each node because a concurrent node may clear them.
+    /// The fields that nodes concurrent with each node may clear.
     loses: Vec<Bits>,
     /// For each bounded node, the facts that follow from a visit of it.
     after_visit: Vec<Option<AfterVisit>>,
@@ -405,7 +417,7 @@ impl AfterVisit {
             after.extend(concurrency.of_node(node));
         }
         let to = unfinished.flat_map(super::Outcome::alternatives).flat_map(|it| &it.arrows);
-        after.extend(to.filter_map(|it| match it {
+        after.extend(to.filter_map(|arrow| match arrow {
             Arrow::Node(to) | Arrow::Tasks(to) => Some(*to),
             Arrow::Join(join) => Some(model.joins[*join].node),
             Arrow::End | Arrow::Fail => None,
@@ -429,50 +441,50 @@ impl<'a> FieldFlow<'a> {
     ) -> Self {
         let (nodes, fields) = (model.nodes.len(), model.fields);
         let arrived = |_: &super::Join| Vec::new();
-        let mut following = Self {
+        let mut flow = Self {
             model,
             reach,
             concurrency,
-            lines: Vec::new(),
+            edges: Vec::new(),
             into: vec![Vec::new(); nodes],
             may_assign: vec![Bits::none(fields); nodes],
             must_assign: vec![Bits::all(fields); nodes],
             is_reached: vec![false; nodes],
-            maybe_arrived: model.joins.iter().map(arrived).collect(),
-            surely_arrived: model.joins.iter().map(arrived).collect(),
+            may_assign_arrived: model.joins.iter().map(arrived).collect(),
+            must_assign_arrived: model.joins.iter().map(arrived).collect(),
             effects,
             within: None,
             changes: 0,
             changed_at: vec![0; nodes],
         };
         for (at, join) in model.joins.iter().enumerate() {
-            following.maybe_arrived[at] = vec![None; join.awaited.len()];
-            following.surely_arrived[at] = vec![None; join.awaited.len()];
+            flow.may_assign_arrived[at] = vec![None; join.awaited.len()];
+            flow.must_assign_arrived[at] = vec![None; join.awaited.len()];
         }
-        following
+        flow
     }
 
-    /// Draws all lines of a run from its start.
+    /// Adds all edges of a run from its start.
     fn begin_at_start(&mut self) {
-        self.draw_lines_from(&self.model.start);
+        self.add_edges_from(&self.model.start);
         for &to in &self.model.start {
-            self.push(Line::first(to));
+            self.push(FlowEdge::first(to));
         }
     }
 
-    /// Draws all lines of a run from the step of a visit. The lines that leave the nodes of this step stand apart from those
+    /// Adds all edges of a run from the step of a visit. The edges that leave the nodes of this step stand apart from those
     /// that leave later visits of them, so that the fields before a node are those in later steps.
     fn begin_at_visit(&mut self, visited: usize, before: &MustAssignment) {
         let beside: Vec<Place> = self.concurrency.beside_node(visited).collect();
         let mut first = vec![visited];
         first.extend(beside.iter().map(|it| it.node(self.model)));
-        self.draw_lines_from(&first);
+        self.add_edges_from(&first);
         let runs = |node: usize| node == visited || beside.contains(&Place::Running(node));
-        for at in 0..self.lines.len() {
-            let from = self.lines[at].from.filter(|it| runs(*it) && before.is_reached[*it]);
+        for at in 0..self.edges.len() {
+            let from = self.edges[at].from.filter(|it| runs(*it) && before.is_reached[*it]);
             if let Some(from) = from {
                 let given = Some(before.must_assign[from].clone());
-                self.push(Line { given, ..self.lines[at].clone() });
+                self.push(FlowEdge { given, ..self.edges[at].clone() });
             }
         }
         for place in &beside {
@@ -484,13 +496,13 @@ impl<'a> FieldFlow<'a> {
             };
             // A place that nothing reaches is not occupied.
             if given.is_some() {
-                self.push(Line { join, given, ..Line::first(to) });
+                self.push(FlowEdge { join, given, ..FlowEdge::first(to) });
             }
         }
     }
 
-    /// Draws the lines that leave the nodes after these, and the line of a limit.
-    fn draw_lines_from(&mut self, first: &[usize]) {
+    /// Adds the edges that leave these nodes and the nodes after them, and the edge of a limit.
+    fn add_edges_from(&mut self, first: &[usize]) {
         let limit = self.model.after_limit;
         let order = self.reach.order(&first.iter().copied().chain(limit).collect::<Vec<_>>());
         for from in order {
@@ -500,72 +512,73 @@ impl<'a> FieldFlow<'a> {
             for outcome in &self.model.nodes[from].outcomes {
                 for alternative in outcome.alternatives() {
                     for arrow in &alternative.arrows {
-                        let line = Line {
+                        let edge = FlowEdge {
                             from: Some(from),
                             ending: outcome.ending,
                             known: alternative.known.clone(),
-                            ..Line::first(from)
+                            ..FlowEdge::first(from)
                         };
-                        self.draw(&line, *arrow);
+                        self.add_edges(&edge, *arrow);
                     }
                 }
             }
         }
         if let Some(to) = limit {
-            self.push(Line { is_limit: true, ..Line::first(to) });
+            self.push(FlowEdge { is_limit: true, ..FlowEdge::first(to) });
         }
     }
 
-    fn draw(&mut self, line: &Line, arrow: Arrow) {
+    /// Adds the edges of an arrow: to its target, and to the nodes behind used-up bounds.
+    fn add_edges(&mut self, edge: &FlowEdge, arrow: Arrow) {
         let (from, to, join) = match arrow {
-            Arrow::Node(to) | Arrow::Tasks(to) => (line.from, to, None),
+            Arrow::Node(to) | Arrow::Tasks(to) => (edge.from, to, None),
             Arrow::Join(at) => {
                 let join = &self.model.joins[at];
-                let position = line.from.and_then(|it| join.position(it));
-                (line.from, join.node, position.map(|it| (at, it)))
+                let position = edge.from.and_then(|it| join.position(it));
+                (edge.from, join.node, position.map(|it| (at, it)))
             }
             Arrow::End | Arrow::Fail => return,
         };
         for reached in self.reach.reached(self.model, from, to) {
             let (to, spent) = (reached.node, reached.spent);
-            self.push(Line { to, spent, join, ..line.clone() });
+            self.push(FlowEdge { to, spent, join, ..edge.clone() });
         }
     }
 
-    fn push(&mut self, line: Line) {
-        if self.within.as_ref().is_some_and(|it| !it.contains(line.to)) {
+    fn push(&mut self, edge: FlowEdge) {
+        if self.within.as_ref().is_some_and(|it| !it.contains(edge.to)) {
             return;
         }
-        self.into[line.to].push(self.lines.len());
-        self.lines.push(line);
+        self.into[edge.to].push(self.edges.len());
+        self.edges.push(edge);
     }
 
-    /// Returns the fields that may be written, and those that certainly are.
-    fn found(self) -> (Vec<Bits>, MustAssignment) {
-        let Self { may_assign, must_assign, is_reached, surely_arrived: arrived, .. } = self;
+    /// Returns the fields that some path has written, and those that every path has written.
+    fn into_assignments(self) -> (Vec<Bits>, MustAssignment) {
+        let Self { may_assign, must_assign, is_reached, must_assign_arrived: arrived, .. } = self;
         (may_assign, MustAssignment { must_assign, is_reached, arrived })
     }
 
-    /// Follows the lines. Returns them, those into each node, and the fields that each carries for certain.
-    fn run(&mut self) -> (Vec<Line>, Vec<Vec<usize>>, Vec<Bits>) {
-        let lines = std::mem::take(&mut self.lines);
-        // The lines that continue from each join, each to another node.
-        let mut onward: Vec<Vec<&Line>> = vec![Vec::new(); self.model.joins.len()];
-        for line in &lines {
-            if let Some((join, _)) = line.join
-                && onward[join].iter().all(|it| (it.to, &it.spent) != (line.to, &line.spent))
+    /// Follows the edges. Returns them, those into each node, and the fields that every path over each has written.
+    fn run(&mut self) -> (Vec<FlowEdge>, Vec<Vec<usize>>, Vec<Bits>) {
+        let edges = std::mem::take(&mut self.edges);
+        // The edges that continue from each join, each to another node.
+        let mut onward: Vec<Vec<&FlowEdge>> = vec![Vec::new(); self.model.joins.len()];
+        for edge in &edges {
+            if let Some((join, _)) = edge.join
+                && onward[join].iter().all(|it| (it.to, &it.spent) != (edge.to, &edge.spent))
             {
-                onward[join].push(line);
+                onward[join].push(edge);
             }
         }
         // This terminates: may-assign sets only grow, and must-assign sets only shrink.
-        let mut followed: Vec<Option<u32>> = vec![None; lines.len()];
+        let mut followed: Vec<Option<u32>> = vec![None; edges.len()];
         loop {
             let before = self.changes;
-            for (line, followed) in lines.iter().zip(&mut followed) {
-                if followed.is_none_or(|it| self.last_change(line) > it) {
+            for (edge, followed) in edges.iter().zip(&mut followed) {
+                if followed.is_none_or(|it| self.last_change(edge) > it) {
                     *followed = Some(self.changes);
-                    self.follow(line);
+                    self.follow(edge);
                 }
             }
             for (join, onward) in onward.iter().enumerate() {
@@ -575,24 +588,24 @@ impl<'a> FieldFlow<'a> {
                 break;
             }
         }
-        let carried = lines.iter().map(|it| self.surely_carried(it)).collect();
-        (lines, std::mem::take(&mut self.into), carried)
+        let must_assign_over = edges.iter().map(|it| self.must_assign_over(it)).collect();
+        (edges, std::mem::take(&mut self.into), must_assign_over)
     }
 
-    /// Returns when the sets that a line carries on changed last.
-    fn last_change(&self, line: &Line) -> u32 {
-        let sources = line.from.iter().chain(&line.spent);
+    /// Returns when the sets at the sources of an edge changed last.
+    fn last_change(&self, edge: &FlowEdge) -> u32 {
+        let sources = edge.from.iter().chain(&edge.spent);
         sources.map(|it| self.changed_at[*it]).max().unwrap_or(0)
     }
 
-    fn follow(&mut self, line: &Line) {
-        if line.given.is_none() && line.from.is_some_and(|it| !self.is_reached[it]) {
+    fn follow(&mut self, edge: &FlowEdge) {
+        if edge.given.is_none() && edge.from.is_some_and(|it| !self.is_reached[it]) {
             return;
         }
-        let (may_assign, must_assign) = (self.maybe_carried(line), self.surely_carried(line));
-        match line.join {
+        let (may_assign, must_assign) = (self.may_assign_over(edge), self.must_assign_over(edge));
+        match edge.join {
             Some((join, at)) => self.arrive(join, at, may_assign, must_assign),
-            None => self.reach(line.to, &may_assign, &must_assign),
+            None => self.reach(edge.to, &may_assign, &must_assign),
         }
     }
 
@@ -607,11 +620,12 @@ impl<'a> FieldFlow<'a> {
 
     /// Records the fields that a node brings to a join.
     fn arrive(&mut self, join: usize, at: usize, may_assign: Bits, must_assign: Bits) {
-        let (before, now) = (&mut self.maybe_arrived[join][at], &mut self.surely_arrived[join][at]);
-        let is_changed = match (before, now) {
-            (Some(before), Some(now)) => before.add(&may_assign) | now.keep(&must_assign),
-            (before, now) => {
-                (*before, *now) = (Some(may_assign), Some(must_assign));
+        let may_assign_before = &mut self.may_assign_arrived[join][at];
+        let must_assign_before = &mut self.must_assign_arrived[join][at];
+        let is_changed = match (may_assign_before, must_assign_before) {
+            (Some(may), Some(must)) => may.add(&may_assign) | must.keep(&must_assign),
+            (may, must) => {
+                (*may, *must) = (Some(may_assign), Some(must_assign));
                 true
             }
         };
@@ -620,117 +634,120 @@ impl<'a> FieldFlow<'a> {
 
     /// Continues from a join, if enough awaited nodes have arrived.
     ///
-    /// A field is certain if each choice of nodes that lets the join run has a node that brings it: fewer nodes lack
+    /// A field is must-assigned if each choice of nodes that lets the join run has a node that brings it: fewer nodes lack
     /// it than the join waits for. Of all nodes together, one that brings it is enough.
-    fn continue_from(&mut self, join: usize, onward: &[&Line]) {
+    fn continue_from(&mut self, join: usize, onward: &[&FlowEdge]) {
         let count = self.model.joins[join].count;
-        let arrived: Vec<&Bits> = self.surely_arrived[join].iter().flatten().collect();
+        let arrived: Vec<&Bits> = self.must_assign_arrived[join].iter().flatten().collect();
         if arrived.len() < count {
             return;
         }
-        let mut all = (Bits::none(self.model.fields), Bits::none(self.model.fields));
-        for may_assign in self.maybe_arrived[join].iter().flatten() {
-            all.0.add(may_assign);
+        let (mut may_assign, mut must_assign) =
+            (Bits::none(self.model.fields), Bits::none(self.model.fields));
+        for brought in self.may_assign_arrived[join].iter().flatten() {
+            may_assign.add(brought);
         }
         if self.model.joins[join].is_partial() {
             for field in 0..self.model.fields {
                 let lacking = arrived.iter().filter(|it| !it.contains(field)).count();
                 if lacking < count {
-                    all.1.insert(field);
+                    must_assign.insert(field);
                 }
             }
         } else {
-            for must_assign in arrived {
-                all.1.add(must_assign);
+            for brought in arrived {
+                must_assign.add(brought);
             }
         }
-        for line in onward {
-            let mut must_assign = all.1.clone();
-            self.add_visited(line, &mut must_assign);
-            self.reach(line.to, &all.0, &must_assign);
+        for edge in onward {
+            let mut must_assign = must_assign.clone();
+            self.add_visited(edge, &mut must_assign);
+            self.reach(edge.to, &may_assign, &must_assign);
         }
     }
 
-    fn maybe_carried(&self, line: &Line) -> Bits {
-        let mut carried = self.maybe_at_arrow(line);
-        if self.model.nodes[line.to].defers.is_some() {
-            carried.add(&written_by(self.model, self.concurrency.of_deferred(line.to)));
+    /// Returns the fields that some path over an edge has written where it ends.
+    fn may_assign_over(&self, edge: &FlowEdge) -> Bits {
+        let mut fields = self.may_assign_onto(edge);
+        if self.model.nodes[edge.to].defers.is_some() {
+            fields.add(&written_by(self.model, self.concurrency.of_deferred(edge.to)));
         }
-        carried
+        fields
     }
 
-    /// Returns the fields that may be written when a line begins. A deferred node waits for others at its end.
-    fn maybe_at_arrow(&self, line: &Line) -> Bits {
-        let Some(from) = line.from else {
+    /// Returns the fields that some path has written where an edge begins. At its end, a deferred node waits for others.
+    fn may_assign_onto(&self, edge: &FlowEdge) -> Bits {
+        let Some(from) = edge.from else {
             let start = self.model.may_assign_at_start.clone();
-            return if line.is_limit {
+            return if edge.is_limit {
                 start.with(&written_by(self.model, 0..self.model.nodes.len()))
             } else {
                 start
             };
         };
         let node = &self.model.nodes[from];
-        let mut carried = self.may_assign[from].clone();
-        if line.ending.has_written() {
-            carried.remove(&node.clears);
+        let mut fields = self.may_assign[from].clone();
+        if edge.ending.has_written() {
+            fields.remove(&node.clears);
         }
-        if line.ending.has_written() || node.ends_once {
+        if edge.ending.has_written() || node.ends_once {
             // The updates of finished items are kept if another item has failed.
-            carried.add(&node.may_assign);
+            fields.add(&node.may_assign);
         }
-        carried.extend(&line.known);
-        carried.add(&self.effects.gains[from]);
-        if let Some((join, at)) = line.join {
-            carried.add(&written_by(self.model, self.concurrency.of_arrived(join, at)));
+        fields.extend(&edge.known);
+        fields.add(&self.effects.gains[from]);
+        if let Some((join, at)) = edge.join {
+            fields.add(&written_by(self.model, self.concurrency.of_arrived(join, at)));
         }
-        carried
+        fields
     }
 
-    fn surely_carried(&self, line: &Line) -> Bits {
-        let mut carried = self.surely_at_arrow(line);
-        if self.model.nodes[line.to].defers.is_some() {
-            carried.remove(&cleared_by(self.model, self.concurrency.of_deferred(line.to)));
+    /// Returns the fields that every path over an edge has written where it ends.
+    fn must_assign_over(&self, edge: &FlowEdge) -> Bits {
+        let mut fields = self.must_assign_onto(edge);
+        if self.model.nodes[edge.to].defers.is_some() {
+            fields.remove(&cleared_by(self.model, self.concurrency.of_deferred(edge.to)));
         }
-        if let Some(settled) = self.effects.settled.at(line.to) {
-            carried.add(settled);
+        if let Some(settled) = self.effects.settled.at(edge.to) {
+            fields.add(settled);
         }
-        carried
+        fields
     }
 
-    /// Returns the fields that are certain when a line begins. A deferred node waits for others at its end.
-    fn surely_at_arrow(&self, line: &Line) -> Bits {
-        let Some(from) = line.from else {
-            if let Some(given) = &line.given {
+    /// Returns the fields that every path has written where an edge begins. At its end, a deferred node waits for others.
+    fn must_assign_onto(&self, edge: &FlowEdge) -> Bits {
+        let Some(from) = edge.from else {
+            if let Some(given) = &edge.given {
                 return given.clone();
             }
-            let mut carried = self.model.must_assign_at_start.clone();
-            if line.is_limit {
-                carried.remove(&cleared_by(self.model, 0..self.model.nodes.len()));
+            let mut fields = self.model.must_assign_at_start.clone();
+            if edge.is_limit {
+                fields.remove(&cleared_by(self.model, 0..self.model.nodes.len()));
             }
-            return carried;
+            return fields;
         };
         let node = &self.model.nodes[from];
-        let mut carried = line.given.as_ref().unwrap_or(&self.must_assign[from]).clone();
-        if line.ending.has_written() || node.ends_once {
-            carried.remove(&node.clears);
+        let mut fields = edge.given.as_ref().unwrap_or(&self.must_assign[from]).clone();
+        if edge.ending.has_written() || node.ends_once {
+            fields.remove(&node.clears);
         }
-        if line.ending.has_written() {
-            carried.add(&node.must_assign);
+        if edge.ending.has_written() {
+            fields.add(&node.must_assign);
         }
-        carried.extend(&line.known);
-        carried.remove(&self.effects.loses[from]);
-        if let Some((join, at)) = line.join {
-            carried.remove(&cleared_by(self.model, self.concurrency.of_arrived(join, at)));
+        fields.extend(&edge.known);
+        fields.remove(&self.effects.loses[from]);
+        if let Some((join, at)) = edge.join {
+            fields.remove(&cleared_by(self.model, self.concurrency.of_arrived(join, at)));
         } else {
-            self.add_visited(line, &mut carried);
+            self.add_visited(edge, &mut fields);
         }
-        carried
+        fields
     }
 
     /// Adds the fields that are written because nodes with used-up bounds were visited.
-    fn add_visited(&self, line: &Line, carried: &mut Bits) {
-        let Some(from) = line.from else { return };
-        for &spent in &line.spent {
+    fn add_visited(&self, edge: &FlowEdge, fields: &mut Bits) {
+        let Some(from) = edge.from else { return };
+        for &spent in &edge.spent {
             let Some(after) = &self.effects.after_visit[spent] else { continue };
             let node = &self.model.nodes[spent];
             let mut known = self.must_assign[spent].clone();
@@ -739,7 +756,7 @@ impl<'a> FieldFlow<'a> {
                 known.add(&node.must_assign);
             }
             known.remove(&after.lost);
-            carried.add(&known);
+            fields.add(&known);
         }
     }
 }

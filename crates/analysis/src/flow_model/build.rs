@@ -19,7 +19,9 @@ impl FlowModel {
     pub fn of(draft: &Draft<'_>) -> Self {
         let names = draft.nodes.keys().enumerate().map(|(at, it)| (*it, at)).collect();
         let fields = field_numbers(draft.schema);
-        let numbers = |it: &Vec<ChannelName>| it.iter().map(|it| fields.get(it).copied()).collect();
+        let numbers = |channels: &Vec<ChannelName>| {
+            channels.iter().map(|it| fields.get(it).copied()).collect()
+        };
         let facts = draft.facts.iter().map(numbers).collect();
         let mut model = Self::default();
         model.begin(draft);
@@ -89,7 +91,7 @@ impl<'a> Builder<'_, 'a> {
         let mut arriving: BTreeMap<&NodeName, Vec<usize>> = BTreeMap::new();
         for (number, edge) in draft.edges.iter().enumerate() {
             if let DraftEdge::Join { from, to, count } = *edge {
-                self.join(from, (to, count), &mut arriving);
+                self.join(from, to, count, &mut arriving);
             }
             if let Some(from) = edge.source() {
                 leaving.entry(from).or_default().push((number, edge));
@@ -127,7 +129,8 @@ impl<'a> Builder<'_, 'a> {
     fn join(
         &mut self,
         from: &'a [NodeName],
-        (to, count): (&NodeName, usize),
+        to: &NodeName,
+        count: usize,
         arriving: &mut BTreeMap<&'a NodeName, Vec<usize>>,
     ) {
         let Some(node) = self.number(to) else { return };
@@ -198,7 +201,7 @@ impl<'a> Builder<'_, 'a> {
         let may_end_early = policies.bounds.limits.is_some() && policies.schedule.items.is_some();
         outcomes.extend(exhausted.filter(|_| may_end_early).map(Outcome::exhausted));
         // Nothing is known about a node without declared writes; it counts as writing all fields.
-        let fields = |it: &Option<Vec<ChannelName>>| match it {
+        let fields = |channels: &Option<Vec<ChannelName>>| match channels {
             Some(fields) => self.fields(fields),
             None => self.every_field(),
         };
@@ -215,7 +218,7 @@ impl<'a> Builder<'_, 'a> {
         clears.add(&self.ended_facts(&may_assign, &cleared));
         FlowNode {
             outcomes,
-            // The limits of a node are used up in the same way as its visits.
+            // The limits of a node are used up like its visits.
             bound: policies.bounds.is_bounded().then(|| Bound {
                 exhausted: exhausted.unwrap_or(Arrow::Fail),
                 has_limits: policies.bounds.limits.is_some(),
@@ -314,7 +317,7 @@ impl<'a> Builder<'_, 'a> {
     }
 
     fn sent(&self, to: &Target, is_dispatched: bool) -> Option<Arrow> {
-        self.arrow(to).map(|it| match it {
+        self.arrow(to).map(|arrow| match arrow {
             Arrow::Node(node) if is_dispatched => Arrow::Tasks(node),
             other => other,
         })
@@ -344,11 +347,15 @@ impl<'a> Builder<'_, 'a> {
     }
 
     fn choice(&self, choices: &[RouteChoice], proved: &[Vec<usize>]) -> Decision {
-        let alternative = |(at, it): (usize, &RouteChoice)| {
+        let alternative = |(at, choice): (usize, &RouteChoice)| {
             let facts = proved.get(at).into_iter().flatten().map(|it| self.fields.len() + it);
             Alternative {
-                arrows: it.to.iter().filter_map(|to| self.sent(to, it.is_dispatched)).collect(),
-                known: it
+                arrows: choice
+                    .to
+                    .iter()
+                    .filter_map(|to| self.sent(to, choice.is_dispatched))
+                    .collect(),
+                known: choice
                     .known
                     .iter()
                     .filter_map(|it| self.fields.get(it).copied())

@@ -26,11 +26,11 @@ pub(super) fn combinations_of(
     node: usize,
 ) -> Option<Vec<Combination>> {
     let outcomes = model.nodes[node].outcomes.iter();
-    let ways = outcomes.map(|it| product(it, exclusions, |_| 0));
-    Some(distinct(ways.collect::<Option<Vec<_>>>()?.concat()))
+    let combinations = outcomes.map(|it| product(it, exclusions, |_| 0));
+    Some(distinct(combinations.collect::<Option<Vec<_>>>()?.concat()))
 }
 
-/// Like [`combinations_of`], without choices that certainly fail and without guessed choices.
+/// Like [`combinations_of`], without choices that must fail and without guessed choices.
 pub(super) fn hopeful_combinations_of(
     model: &FlowModel,
     exclusions: &Exclusions,
@@ -38,19 +38,19 @@ pub(super) fn hopeful_combinations_of(
     node: usize,
 ) -> Option<Vec<Combination>> {
     let outcomes = model.nodes[node].outcomes.iter().filter(|it| it.ending != Ending::Chosen);
-    let fails = |it: &Arrow| match *it {
+    let fails = |arrow: &Arrow| match *arrow {
         Arrow::Fail => true,
         Arrow::Node(to) | Arrow::Tasks(to) => failing.contains(to),
         Arrow::End | Arrow::Join(_) => false,
     };
     // A guessed target counts as chosen, unless the run fails there.
-    let skipped = |it: &Decision| {
-        let taken = it.alternatives.last().filter(|_| it.is_guess);
+    let skipped = |decision: &Decision| {
+        let taken = decision.alternatives.last().filter(|_| decision.is_guess);
         let is_hopeful = taken.is_some_and(|it| !it.arrows.iter().any(fails));
-        if is_hopeful { it.alternatives.len() - 1 } else { 0 }
+        if is_hopeful { decision.alternatives.len() - 1 } else { 0 }
     };
-    let ways = outcomes.map(|it| product(it, exclusions, skipped));
-    let mut all = ways.collect::<Option<Vec<_>>>()?.concat();
+    let combinations = outcomes.map(|it| product(it, exclusions, skipped));
+    let mut all = combinations.collect::<Option<Vec<_>>>()?.concat();
     all.retain(|it| !it.arrows.iter().any(fails));
     Some(distinct(all))
 }
@@ -62,50 +62,50 @@ fn product(
     skipped: impl Fn(&Decision) -> usize,
 ) -> Option<Vec<Combination>> {
     let nothing = Combination { ending: *ending, arrows: BTreeSet::new(), chosen: BTreeSet::new() };
-    let mut ways = vec![nothing];
+    let mut combinations = vec![nothing];
     for decision in decisions {
         let alternatives = decision.alternatives.iter().enumerate().skip(skipped(decision));
         let mut more = Vec::new();
-        for way in &ways {
+        for before in &combinations {
             for (at, Alternative { arrows, .. }) in alternatives.clone() {
-                let mut way = way.clone();
-                way.arrows.extend(arrows);
+                let mut longer = before.clone();
+                longer.arrows.extend(arrows);
                 let choice = decision.edge.map(|it| (it, at));
-                way.chosen.extend(choice.filter(|it| exclusions.matters(*it)));
-                more.push(way);
+                longer.chosen.extend(choice.filter(|it| exclusions.matters(*it)));
+                more.push(longer);
             }
         }
-        ways = more;
-        if ways.len() > COMBINATIONS_MAX {
+        combinations = more;
+        if combinations.len() > COMBINATIONS_MAX {
             return None;
         }
     }
-    Some(ways)
+    Some(combinations)
 }
 
-fn distinct(mut ways: Vec<Combination>) -> Vec<Combination> {
+fn distinct(mut all: Vec<Combination>) -> Vec<Combination> {
     // After a failure the other tasks of the step lead nowhere.
-    ways.retain(|it| !it.arrows.contains(&Arrow::Fail));
-    for way in &mut ways {
-        way.arrows.remove(&Arrow::End);
+    all.retain(|it| !it.arrows.contains(&Arrow::Fail));
+    for combination in &mut all {
+        combination.arrows.remove(&Arrow::End);
     }
-    ways.sort_by(|a, b| (&a.arrows, &a.chosen, a.ending).cmp(&(&b.arrows, &b.chosen, b.ending)));
-    ways.dedup_by(|a, b| (&a.arrows, &a.chosen) == (&b.arrows, &b.chosen));
-    ways
+    all.sort_by(|a, b| (&a.arrows, &a.chosen, a.ending).cmp(&(&b.arrows, &b.chosen, b.ending)));
+    all.dedup_by(|a, b| (&a.arrows, &a.chosen) == (&b.arrows, &b.chosen));
+    all
 }
 
 /// Returns the combined choices of several tasks of a node, each of which may see other values.
-pub(super) fn subsets(ways: &[Combination]) -> Vec<Combination> {
+pub(super) fn subsets(of_one: &[Combination]) -> Vec<Combination> {
     let mut all: Vec<Combination> = Vec::new();
-    for way in ways {
-        let with = |it: &Combination| Combination {
-            ending: it.ending,
-            arrows: it.arrows.union(&way.arrows).copied().collect(),
+    for next in of_one {
+        let with = |earlier: &Combination| Combination {
+            ending: earlier.ending,
+            arrows: earlier.arrows.union(&next.arrows).copied().collect(),
             chosen: BTreeSet::new(),
         };
         let more: Vec<Combination> = all.iter().map(with).collect();
         all.extend(more);
-        all.push(Combination { chosen: BTreeSet::new(), ..way.clone() });
+        all.push(Combination { chosen: BTreeSet::new(), ..next.clone() });
         all.sort_by(|a, b| a.arrows.cmp(&b.arrows));
         all.dedup_by(|a, b| a.arrows == b.arrows);
         if all.len() > COMBINATIONS_MAX {
@@ -122,14 +122,15 @@ pub(super) fn failing_nodes(model: &FlowModel) -> Bits {
     loop {
         let mut is_changed = false;
         for at in 0..count {
-            let is_fine = |it: &Arrow| match *it {
+            let is_fine = |arrow: &Arrow| match *arrow {
                 Arrow::Node(to) | Arrow::Tasks(to) => saved.contains(to),
                 Arrow::End | Arrow::Join(_) => true,
                 Arrow::Fail => false,
             };
             let ends = |outcome: &Outcome| {
-                let any =
-                    |it: &Decision| it.alternatives.iter().any(|it| it.arrows.iter().all(is_fine));
+                let any = |decision: &Decision| {
+                    decision.alternatives.iter().any(|it| it.arrows.iter().all(is_fine))
+                };
                 outcome.decisions.iter().all(any)
             };
             let node = &model.nodes[at];

@@ -88,6 +88,6 @@ impl Exclusions {
     /// Returns the nodes behind which a choice may be made that this one excludes.
     pub(super) fn partners(&self, choice: Choice) -> impl Iterator<Item = usize> {
         let excluded = self.excluded.get(&choice).into_iter().flatten();
-        excluded.filter_map(|it| self.routes.get(&it.0).map(|it| it.0))
+        excluded.filter_map(|choice| self.routes.get(&choice.0).map(|it| it.0))
     }
 }

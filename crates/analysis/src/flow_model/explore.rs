@@ -3,11 +3,11 @@
 //!
 //! A situation is what the run is about to do: the nodes of the next step, the deferred nodes, the arrivals at joins, and the
 //! tasks that are left of the rounds of joins that did not wait for all. All
-//! combinations of the ways out of its nodes give the next situations.
+//! combinations of the choices of its nodes give the next situations.
 //!
 //! **Example.** `plan` leads to `write` and `draw`, both lead to the join `merge`, and `draw` can fail to `end`. The situations
 //! are {plan}, {write, draw}, {merge} and {write has arrived}. Nothing runs in the last one, and `merge` still waits: `draw` is
-//! the missing node, and its failure is the way that missed the join.
+//! the missing node, and its failure is the choice that missed the join.
 //!
 //! **Soundness.** The positions of a run are the only thing that the next step depends on, apart from the choices of routes,
 //! failures and bounds, which the exploration takes in every combination. So it visits each situation of each run.
@@ -34,7 +34,7 @@ use super::{
 
 /// With more situations than this, the analysis gives up.
 const SITUATIONS_MAX: usize = 5_000;
-/// With more ways out of all situations together than this, the analysis gives up.
+/// With more transitions between situations than this, the analysis gives up.
 const STEPS_MAX: usize = 20_000;
 
 /// The frontier and the waiting nodes between two steps.
@@ -64,7 +64,7 @@ struct Round {
 /// The joins that may wait forever, as far as the exploration went.
 #[derive(Debug, Default)]
 pub struct StarvingJoins {
-    /// Each with the way that leads there.
+    /// Each with the choice that missed it.
     pub starving: Vec<StarvedJoin>,
     /// Whether every situation was explored. If so, no other join waits forever.
     pub is_complete: bool,
@@ -106,8 +106,8 @@ pub struct Situations {
 /// Returns the situations of all runs, or `None` if there are too many.
 pub fn explore(model: &FlowModel, exclusions: &Exclusions) -> Option<Situations> {
     let reach = Reach::of(model);
-    let ways = |it| combinations_of(model, exclusions, it);
-    let mut exploring = Exploration::new(model, exclusions, &reach, ways)?;
+    let combinations = |it| combinations_of(model, exclusions, it);
+    let mut exploring = Exploration::new(model, exclusions, &reach, combinations)?;
     exploring.run()?;
     let beside = exploring.running_together();
     let Exploration { situations, next, .. } = exploring;
@@ -115,9 +115,9 @@ pub fn explore(model: &FlowModel, exclusions: &Exclusions) -> Option<Situations>
 }
 
 impl Situations {
-    /// Returns the nodes of each step of a shortest way to a step in which both nodes run; with one node twice, in which it
+    /// Returns the nodes of each step of a shortest path to a step in which both nodes run; with one node twice, in which it
     /// has several tasks.
-    pub(crate) fn way_to(&self, one: usize, other: usize) -> Option<Vec<Vec<usize>>> {
+    pub(crate) fn path_to(&self, one: usize, other: usize) -> Option<Vec<Vec<usize>>> {
         let runs = |situation: &Situation, node: usize| {
             situation.running.iter().any(|(it, several)| *it == node && (one != other || *several))
         };
@@ -170,13 +170,13 @@ impl Situations {
 
 /// Returns the joins that may wait forever.
 ///
-/// A run that certainly fails starves no join, so the analysis ignores the part after such nodes.
+/// A run that must fail starves no join, so the analysis ignores the part after such nodes.
 /// It assumes that decisions made in Rust are right.
 pub fn find_starving_joins(model: &FlowModel, exclusions: &Exclusions) -> StarvingJoins {
     let reach = Reach::of(model);
     let failing = failing_nodes(model);
-    let ways = |it| hopeful_combinations_of(model, exclusions, &failing, it);
-    let Some(mut exploring) = Exploration::new(model, exclusions, &reach, ways) else {
+    let combinations = |it| hopeful_combinations_of(model, exclusions, &failing, it);
+    let Some(mut exploring) = Exploration::new(model, exclusions, &reach, combinations) else {
         return StarvingJoins::default();
     };
     let is_complete = exploring.run().is_some();
@@ -187,8 +187,8 @@ pub fn find_starving_joins(model: &FlowModel, exclusions: &Exclusions) -> Starvi
 pub(super) fn check_join(model: &FlowModel, join: usize) -> JoinVerdict {
     let (reach, exclusions) = (Reach::of(model), Exclusions::default());
     let failing = Bits::none(model.nodes.len());
-    let ways = |it| hopeful_combinations_of(model, &exclusions, &failing, it);
-    let Some(mut exploring) = Exploration::new(model, &exclusions, &reach, ways) else {
+    let combinations = |it| hopeful_combinations_of(model, &exclusions, &failing, it);
+    let Some(mut exploring) = Exploration::new(model, &exclusions, &reach, combinations) else {
         return JoinVerdict::Unknown;
     };
     exploring.late = Some(join);
@@ -269,8 +269,8 @@ impl StepEffect {
     /// Adds a node. Of a deferred node, the items do not wait, so they are apart from its other task.
     fn reach(&mut self, model: &FlowModel, reached: ReachedNode) {
         let is_deferred = model.nodes[reached.node].defers.is_some();
-        let is_same = |it: &&mut ReachedNode| {
-            it.node == reached.node && (it.several == reached.several || !is_deferred)
+        let is_same = |known: &&mut ReachedNode| {
+            known.node == reached.node && (known.several == reached.several || !is_deferred)
         };
         match self.reached.iter_mut().find(is_same) {
             Some(known) => {
@@ -286,8 +286,8 @@ struct Exploration<'a> {
     model: &'a FlowModel,
     exclusions: &'a Exclusions,
     reach: &'a Reach,
-    /// The choices of each node.
-    ways: Vec<Vec<Combination>>,
+    /// The combined choices of each node.
+    combinations: Vec<Vec<Combination>>,
     known: HashMap<Situation, usize, RandomState>,
     situations: Vec<(Situation, Origin)>,
     next: Vec<BTreeSet<usize>>,
@@ -303,14 +303,15 @@ impl<'a> Exploration<'a> {
         model: &'a FlowModel,
         exclusions: &'a Exclusions,
         reach: &'a Reach,
-        ways: impl Fn(usize) -> Option<Vec<Combination>>,
+        combinations_of: impl Fn(usize) -> Option<Vec<Combination>>,
     ) -> Option<Self> {
-        let ways: Option<Vec<Vec<Combination>>> = (0..model.nodes.len()).map(ways).collect();
+        let combinations: Option<Vec<Vec<Combination>>> =
+            (0..model.nodes.len()).map(combinations_of).collect();
         Some(Self {
             model,
             exclusions,
             reach,
-            ways: ways?,
+            combinations: combinations?,
             known: HashMap::default(),
             situations: Vec::new(),
             next: Vec::new(),
@@ -386,7 +387,7 @@ impl<'a> Exploration<'a> {
         let is_free = |node: &usize| {
             let Some(own) = defers(*node) else { return true };
             let goes_first = |it: usize| it != *node && own.first.contains(it);
-            let outranks = |it: usize| defers(it).is_some_and(|it| it.rank > own.rank);
+            let outranks = |other: usize| defers(other).is_some_and(|it| it.rank > own.rank);
             !situation.running.iter().any(|(it, _)| goes_first(*it))
                 && !situation.deferred.iter().any(|it| goes_first(*it) && outranks(*it))
         };
@@ -419,15 +420,17 @@ impl<'a> Exploration<'a> {
         let mut taken: Vec<Vec<(usize, Combination)>> = vec![Vec::new()];
         for &(node, several) in &situation.running {
             let is_split = several && !self.model.nodes[node].ends_once;
-            let ways = if is_split { subsets(&self.ways[node]) } else { self.ways[node].clone() };
-            if ways.len().saturating_mul(taken.len()) > COMBINATIONS_MAX {
+            let of_one = &self.combinations[node];
+            let combinations = if is_split { subsets(of_one) } else { of_one.clone() };
+            if combinations.len().saturating_mul(taken.len()) > COMBINATIONS_MAX {
                 return None;
             }
-            let mut more = Vec::with_capacity(ways.len() * taken.len());
+            let mut more = Vec::with_capacity(combinations.len() * taken.len());
             for before in &taken {
-                for way in ways.iter().filter(|it| self.is_possible(&situation, before, it)) {
+                let is_possible = |it: &&Combination| self.is_possible(&situation, before, it);
+                for combination in combinations.iter().filter(is_possible) {
                     let mut all = before.clone();
-                    all.push((node, way.clone()));
+                    all.push((node, combination.clone()));
                     more.push(all);
                 }
             }
@@ -454,14 +457,14 @@ impl<'a> Exploration<'a> {
         &self,
         situation: &Situation,
         taken: &[(usize, Combination)],
-        way: &Combination,
+        next: &Combination,
     ) -> bool {
         let is_excluded = |choice: &Choice| {
-            let beside = taken.iter().flat_map(|(_, way)| &way.chosen);
+            let beside = taken.iter().flat_map(|(_, it)| &it.chosen);
             beside.into_iter().any(|it| self.exclusions.exclude(*it, *choice))
                 || situation.decided.iter().any(|it| self.exclusions.excludes_later(*it, *choice))
         };
-        !way.chosen.iter().any(is_excluded)
+        !next.chosen.iter().any(is_excluded)
     }
 
     /// Returns the choices that still exclude others after a step with these.
@@ -471,8 +474,7 @@ impl<'a> Exploration<'a> {
         taken: &[(usize, Combination)],
         after: &Situation,
     ) -> BTreeSet<Choice> {
-        let new: BTreeSet<Choice> =
-            taken.iter().flat_map(|(_, way)| &way.chosen).copied().collect();
+        let new: BTreeSet<Choice> = taken.iter().flat_map(|(_, it)| &it.chosen).copied().collect();
         let ran = || before.running.iter().map(|(it, _)| *it);
         let all = before.decided.difference(&new).map(|it| (*it, false));
         let all = all.chain(new.iter().map(|it| (*it, true)));
@@ -483,7 +485,7 @@ impl<'a> Exploration<'a> {
         if !left.is_empty() {
             // Choices that exclude nothing any more would only distinguish equal situations.
             let later = self.reach.from(after.active(self.model));
-            left.retain(|it| self.exclusions.partners(*it).any(|it| later.contains(it)));
+            left.retain(|choice| self.exclusions.partners(*choice).any(|it| later.contains(it)));
         }
         left
     }
@@ -504,8 +506,8 @@ impl<'a> Exploration<'a> {
                 return None;
             }
         }
-        for (from, way) in taken {
-            for arrow in &way.arrows {
+        for (from, combination) in taken {
+            for arrow in &combination.arrows {
                 if let Arrow::Node(to) = *arrow {
                     for branch in &mut all {
                         self.leave(&mut branch.situation, *from, to);
@@ -541,8 +543,8 @@ impl<'a> Exploration<'a> {
             fired: BTreeMap::new(),
         };
         let mut arrivals: BTreeSet<usize> = self.late.into_iter().collect();
-        for (from, way) in taken {
-            for arrow in &way.arrows {
+        for (from, combination) in taken {
+            for arrow in &combination.arrows {
                 match *arrow {
                     Arrow::Node(node) => {
                         effect.sources.add(node, *from);
@@ -697,11 +699,11 @@ impl<'a> Exploration<'a> {
         loop {
             let (before, taken) = self.situations[at].1.as_ref()?;
             let mut spent = None;
-            for (from, way) in taken {
+            for (from, combination) in taken {
                 if !reaches(*from) {
                     continue;
                 }
-                let leads = |it: &Arrow| match *it {
+                let leads = |arrow: &Arrow| match *arrow {
                     Arrow::Node(to) | Arrow::Tasks(to) => to != waits && reaches(to),
                     Arrow::Join(to) => {
                         let to = self.model.joins[to].node;
@@ -709,11 +711,11 @@ impl<'a> Exploration<'a> {
                     }
                     Arrow::End | Arrow::Fail => false,
                 };
-                let is_spent = way.arrows.iter().any(leads);
+                let is_spent = combination.arrows.iter().any(leads);
                 let astray = WrongChoice {
                     from: *from,
-                    ending: way.ending,
-                    to: way.arrows.iter().copied().collect(),
+                    ending: combination.ending,
+                    to: combination.arrows.iter().copied().collect(),
                     is_spent,
                 };
                 if !is_spent {
@@ -733,14 +735,14 @@ impl<'a> Exploration<'a> {
 #[cfg(test)]
 pub(super) type WalkStep = Vec<(usize, Vec<Ending>)>;
 
-/// Takes one way through the situations of a model without bounds; `choose` returns a number below the given one. The target
+/// Takes one path through the situations of a model without bounds; `choose` returns a number below the given one. The target
 /// of a limit may be reached at any time.
 #[cfg(test)]
 pub(super) fn walk(model: &FlowModel, mut choose: impl FnMut(usize) -> usize) -> Vec<WalkStep> {
     const STEPS: usize = 30;
     let (reach, exclusions) = (Reach::of(model), Exclusions::default());
-    let ways = |it| combinations_of(model, &exclusions, it);
-    let Some(exploring) = Exploration::new(model, &exclusions, &reach, ways) else {
+    let combinations = |it| combinations_of(model, &exclusions, it);
+    let Some(exploring) = Exploration::new(model, &exclusions, &reach, combinations) else {
         return Vec::new();
     };
     let mut situation = Situation::default();
@@ -751,13 +753,14 @@ pub(super) fn walk(model: &FlowModel, mut choose: impl FnMut(usize) -> usize) ->
         let mut step: WalkStep = Vec::new();
         let mut taken = Vec::new();
         for &(node, several) in &situation.running {
-            let ways = &exploring.ways[node];
-            if ways.is_empty() {
-                // Every way of the node fails.
+            let combinations = &exploring.combinations[node];
+            if combinations.is_empty() {
+                // Every choice of the node fails.
                 return steps;
             }
             let tasks = if several { 1 + choose(2) } else { 1 };
-            let chosen: Vec<&Combination> = (0..tasks).map(|_| &ways[choose(ways.len())]).collect();
+            let mut choose_one = |_| &combinations[choose(combinations.len())];
+            let chosen: Vec<&Combination> = (0..tasks).map(&mut choose_one).collect();
             let arrows = chosen.iter().flat_map(|it| &it.arrows).copied().collect();
             let (ending, no_choice) = (chosen[0].ending, BTreeSet::new());
             taken.push((node, Combination { ending, arrows, chosen: no_choice }));

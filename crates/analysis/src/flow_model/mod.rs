@@ -10,7 +10,7 @@
 //! - [`explore`](explore()): the same by exploring all steps, which is exact; only for graphs with few
 //!   situations;
 //! - [`find_starving_joins`]: which joins may wait forever; with too many situations, [`check_join_alone`] decides about one join;
-//! - [`DefiniteAssignment`]: which fields are written when a node starts, on every way or on some way.
+//! - [`DefiniteAssignment`]: which fields are written when a node starts, on every path or on some path.
 
 mod assigned;
 mod bits;
@@ -61,7 +61,7 @@ pub struct FlowModel {
 /// One node of the flow model.
 #[derive(Clone, Debug, Default)]
 pub struct FlowNode {
-    /// The ways in which a task of it may end; exactly one happens.
+    /// How a task of it may end; exactly one happens.
     pub outcomes: Vec<Outcome>,
     /// The bound, if the node has one.
     pub bound: Option<Bound>,
@@ -107,7 +107,7 @@ pub struct Bound {
     pub has_limits: bool,
 }
 
-/// One way in which a task may end.
+/// How a task may end, and where it leads then.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// How the node ends.

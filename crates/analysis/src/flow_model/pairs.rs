@@ -1,8 +1,8 @@
 //! The nodes that may run concurrently: in one super-step.
 //!
-//! The analysis works on pairs of places. A place is a running node, a deferred node, or a node
-//! that has arrived at a join. Both nodes of a pair move in the same step, each in each of its
-//! ways; pairs originate at forks. A join continues beside a place only if each of its nodes may
+//! The analysis works on pairs of places. A place (as in a Petri net) is a running node, a deferred
+//! node, or a node that has arrived at a join. Both nodes of a pair move in the same step, each by
+//! each of its outcomes; pairs originate at forks. A join continues beside a place only if each of its nodes may
 //! have arrived beside that place.
 //!
 //! **Example.** `plan` leads to `write` and `draw`, `write` to `review`, `draw` to `end`:
@@ -15,7 +15,7 @@
 //! keeps one value.
 //!
 //! **Soundness.** In a run, two tasks of one step descend from two tasks of the step before, or from one task that led to both.
-//! The rules above follow both cases for each way out of a node. So by induction over steps the analysis misses no pair.
+//! The rules above follow both cases for each outcome of a node. So by induction over steps the analysis misses no pair.
 //!
 //! **Limits.** It forgets which pairs exclude each other: if (`a`, `b`) and (`a`, `c`) are pairs, it does not know that `b` and
 //! `c` never occur in one run. If forks and joins are nested, it reports no impossible pair; otherwise
@@ -72,7 +72,8 @@ impl Concurrency {
     /// Returns for each node the nodes that may run in the same step.
     pub(crate) fn all(&self, model: &FlowModel) -> Vec<Bits> {
         let nodes = model.nodes.len();
-        let beside = |it| self.with.row(it).map_or_else(|| Bits::none(nodes), |it| it.first(nodes));
+        let beside =
+            |node| self.with.row(node).map_or_else(|| Bits::none(nodes), |it| it.first(nodes));
         (0..nodes).map(beside).collect()
     }
 

@@ -80,8 +80,8 @@ impl<'a> Projector<'a> {
     /// Returns the projection for two awaited nodes, unless it depends on nodes outside of it.
     fn project(&self, pair: [usize; 2]) -> Option<FlowModel> {
         let kept = self.kept(pair);
-        let is_partial = |(at, it): (usize, &Join)| {
-            it.is_partial() && (at == self.join || kept.contains(it.node))
+        let is_partial = |(at, join): (usize, &Join)| {
+            join.is_partial() && (at == self.join || kept.contains(join.node))
         };
         if self.model.joins.iter().enumerate().any(is_partial) {
             return None;

@@ -10,7 +10,7 @@ pub(super) struct Reach {
     spendable: Vec<Option<Bits>>,
 }
 
-/// A node that an arrow may lead to, and the bounds that are used up on the way.
+/// A node that an arrow may lead to, and the bounds that are used up on the path to it.
 #[derive(Clone, Debug)]
 pub(super) struct Destination {
     pub(super) node: usize,
@@ -69,7 +69,7 @@ impl Reach {
         found
     }
 
-    /// Like [`Self::from`], but only along ways that avoid one node.
+    /// Like [`Self::from`], but only along paths that avoid one node.
     pub(super) fn around(&self, node: usize, avoided: usize) -> Bits {
         let mut found = Bits::none(self.next.len());
         found.insert(node);
@@ -161,10 +161,11 @@ impl FlowModel {
         let goes_on = |it: &&Arrow| !matches!(it, Arrow::End | Arrow::Fail);
         let forks = |at: &usize| {
             self.nodes[*at].outcomes.iter().any(|outcome| {
-                let widest = |it: &super::Decision| {
-                    let arrows = it.alternatives.iter().map(|it| {
-                        let tasks = it.arrows.iter().any(|it| matches!(it, Arrow::Tasks(_)));
-                        it.arrows.iter().filter(goes_on).count() + usize::from(tasks)
+                let widest = |decision: &super::Decision| {
+                    let arrows = decision.alternatives.iter().map(|alternative| {
+                        let arrows = &alternative.arrows;
+                        let tasks = arrows.iter().any(|it| matches!(it, Arrow::Tasks(_)));
+                        arrows.iter().filter(goes_on).count() + usize::from(tasks)
                     });
                     arrows.max().unwrap_or(0)
                 };

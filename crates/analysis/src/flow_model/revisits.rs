@@ -6,7 +6,7 @@ impl FlowModel {
     /// Returns the fields that a node has written by each visit after the first, and that no other node clears. These
     /// are the fields that it must-assigns, if its earlier visits must have finished.
     ///
-    /// The way to the node makes no difference then, because all ways share one state.
+    /// The path to the node makes no difference then, because all paths share one state.
     pub fn written_by_itself(&self, node: usize) -> Bits {
         if !self.must_have_finished(node) {
             return Bits::none(self.fields);
@@ -20,7 +20,7 @@ impl FlowModel {
 
     /// Returns whether a visit of a node that does not finish must be its last one.
     fn must_have_finished(&self, node: usize) -> bool {
-        if self.nodes.iter().any(|it| it.arrows().any(|it| it == Arrow::Tasks(node))) {
+        if self.nodes.iter().any(|other| other.arrows().any(|it| it == Arrow::Tasks(node))) {
             // One step may contain several visits.
             return false;
         }
@@ -37,7 +37,7 @@ impl FlowModel {
         !self.lead_to(left, node)
     }
 
-    /// Returns whether a way leads from one of these nodes to another; a node always reaches
+    /// Returns whether a path leads from one of these nodes to another; a node always reaches
     /// itself.
     fn lead_to(&self, from: Vec<usize>, to: usize) -> bool {
         let mut seen = Bits::none(self.nodes.len());

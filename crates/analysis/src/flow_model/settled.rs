@@ -1,11 +1,11 @@
 //! What a deferred node can rely on: when it starts, all other work has ended, so the branches beside it have made their writes.
 //!
 //! The work that a node begins ends where it reaches a deferred node, a join or the end. [`Settled`] first computes the fields
-//! that the work of each node has written by then in any case. A branch that leads to a deferred node then adds to its own
+//! that the work of each node must have written by then. A branch that leads to a deferred node then adds to its own
 //! writes those of the branches that began beside it.
 //!
 //! **Example.** The run starts at `a` and `b`. `a` leads to `a2`, which leads to `sum`, as does `b`; and `sum` has
-//! `defer: true`. The line from `b` begins in a step in which `a` began, too. The work of `a` ends in `sum`, with the writes of
+//! `defer: true`. The edge from `b` begins in a step in which `a` began, too. The work of `a` ends in `sum`, with the writes of
 //! `a` and `a2`. So `sum` starts with the writes of all three.
 //!
 //! **Soundness.** It promises nothing of dispatched tasks, of which there may be none, of work behind a join, which may wait for
@@ -13,14 +13,14 @@
 
 use super::{Arrow, Bits, Decision, FlowModel, Outcome, assigned::cleared_by, reach::Reach};
 
-/// The fields that are certainly written when nodes start that wait for all other work of a run.
+/// The fields that are written on every path when nodes start that wait for all other work of a run.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
     /// For each node; empty if no node waits for all other work.
     fields: Vec<Option<Bits>>,
 }
 
-/// The fields that are certain once the work of each node has ended.
+/// The fields that are written in any case once the work of each node has ended.
 struct Work<'a> {
     model: &'a FlowModel,
     fields: Vec<Bits>,
@@ -45,7 +45,7 @@ impl Settled {
         Self { fields }
     }
 
-    /// Returns the fields that are certain when a node starts, if it waits for all other work.
+    /// Returns the fields that every path has written when a node starts, if it waits for all other work.
     pub(super) fn at(&self, node: usize) -> Option<&Bits> {
         self.fields.get(node)?.as_ref()
     }
@@ -62,9 +62,9 @@ fn waits_for_all(model: &FlowModel, node: usize) -> bool {
 impl<'a> Work<'a> {
     fn of(model: &'a FlowModel) -> Self {
         // The sets only shrink. A loop that never ends never lets a deferred node start, so it may begin with all fields.
-        let fields = (0..model.nodes.len()).map(|it| {
-            let in_scope = model.scopes.iter().any(|scope| scope.nodes.contains(it));
-            let is_open = in_scope || model.nodes[it].defers.is_some();
+        let fields = (0..model.nodes.len()).map(|node| {
+            let in_scope = model.scopes.iter().any(|scope| scope.nodes.contains(node));
+            let is_open = in_scope || model.nodes[node].defers.is_some();
             if is_open { Bits::none(model.fields) } else { Bits::all(model.fields) }
         });
         let mut work = Self { model, fields: fields.collect() };
@@ -125,7 +125,7 @@ impl<'a> Work<'a> {
         Bits::none(self.model.fields)
     }
 
-    /// Returns the fields that are certain once all work has ended that had begun when a node started, on every path to it.
+    /// Returns the fields that are written on every path to a node once all work has ended that had begun when it started.
     fn at_starts(&self, reach: &Reach) -> Vec<Bits> {
         let mut starts = Starts::new(self.model);
         let first: Vec<Arrow> = self.model.start.iter().map(|it| Arrow::Node(*it)).collect();
@@ -168,7 +168,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The fields that are certain at the start of each node, by the paths that were followed so far.
+/// The fields that are written at the start of each node, on every path that was followed so far.
 struct Starts {
     fields: Vec<Bits>,
     is_reached: Vec<bool>,

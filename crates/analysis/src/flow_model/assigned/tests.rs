@@ -115,25 +115,25 @@ fn a_node_that_waits_for_all_work_has_the_writes_of_branches() {
     // The first node leads to two others, of which one writes the field; both lead to the last one.
     let nodes =
         |last| vec![node(&[1, 2], &[], &[]), node(&[3], &[0], &[]), node(&[3], &[], &[]), last];
-    let is_certain = |nodes| {
+    let is_must_assigned = |nodes| {
         let model = model_of(nodes, vec![0], &[]);
         DefiniteAssignment::of(&model).must_be_assigned_before(3).contains(0)
     };
-    assert!(is_certain(nodes(last(true))));
-    assert!(!is_certain(nodes(last(false))));
+    assert!(is_must_assigned(nodes(last(true))));
+    assert!(!is_must_assigned(nodes(last(false))));
     let mut failing = nodes(last(true));
     failing[1].outcomes.push(Outcome::caught(Arrow::Node(3)));
-    assert!(!is_certain(failing));
+    assert!(!is_must_assigned(failing));
     let mut cleared = nodes(last(true));
     cleared[2] = node(&[3], &[], &[0]);
-    assert!(!is_certain(cleared));
+    assert!(!is_must_assigned(cleared));
 }
 
 proptest! {
-    /// On every way, the fields that are certain at a node are written there, also those that are certain because a node
-    /// has been visited once or twice.
+    /// On every path, the must-assigned fields of a node are written there, also those that are must-assigned because a
+    /// node has been visited once or twice.
     #[test]
-    fn certain_fields_are_written_on_every_way(
+    fn must_assigned_fields_are_written_on_every_path(
         model in writing(),
         choices in prop::collection::vec(any::<usize>(), 1..100),
     ) {
@@ -155,7 +155,7 @@ proptest! {
                 visits[*node] += 1;
             }
             for &(node, _) in &step {
-                let has = |certain: &Bits| certain.iter().all(|it| written.contains(it));
+                let has = |fields: &Bits| fields.iter().all(|it| written.contains(it));
                 let shown = |why: &str| format!("{why} at {node} in {step:?} with {written:?}");
                 prop_assert!(has(assigned.must_be_assigned_before(node)), "{}", shown("always"));
                 for visited in 0..count {

@@ -5,8 +5,8 @@ use crate::flow_model::{
     Alternative, Bound, Decision, Exclusions, explore::find_starving_joins, pairs::tests::model,
 };
 
-fn node(ways: Vec<Vec<Arrow>>) -> FlowNode {
-    let decision = Decision::one_of(ways.into_iter().map(Alternative::to).collect());
+fn node(alternatives: Vec<Vec<Arrow>>) -> FlowNode {
+    let decision = Decision::one_of(alternatives.into_iter().map(Alternative::to).collect());
     FlowNode { outcomes: vec![Outcome::finished(vec![decision])], ..FlowNode::new(0) }
 }
 
@@ -52,12 +52,12 @@ fn branches_of_a_wide_fork_are_checked_one_by_one() {
 
 #[test]
 fn what_was_found_before_the_exploration_gave_up_is_kept() {
-    // A loop with partial joins whose situations are few, and whose ways are too many.
+    // A loop with partial joins whose situations are few, and whose combinations of choices are too many.
     let to = |nodes: &[usize]| nodes.iter().copied().map(Arrow::Node).collect::<Vec<_>>();
     let join = |it: usize| Arrow::Join(it);
-    let bounded = |ways, exhausted| FlowNode {
+    let bounded = |alternatives, exhausted| FlowNode {
         bound: Some(Bound { exhausted, has_limits: false }),
-        ..node(ways)
+        ..node(alternatives)
     };
     let with = |mut arrows: Vec<Arrow>, joins: &[usize]| {
         arrows.extend(joins.iter().map(|it| join(*it)));
