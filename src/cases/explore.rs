@@ -2,10 +2,10 @@
 //!
 //! The rules of a run are pure, so the search clones the run at each step and tries each choice.
 //! States that differ only in irrelevant values count as one, so loops end. The search is
-//! breadth-first, so the first way to a state is a shortest one. Concurrent tasks have many
+//! breadth-first, so the first path to a state is a shortest one. Concurrent tasks have many
 //! combined outcomes. If there are too many, the search tries each single outcome once before all
 //! combinations, so that it also covers later steps. While many states wait, all sets of nodes that run together get
-//! the same number of tries, so that it reaches the later ones; a way to them may be longer than the shortest one.
+//! the same number of tries, so that it reaches the later ones; a path to them may be longer than the shortest one.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
@@ -41,7 +41,7 @@ const OPEN_MANY: usize = 2_000;
 /// A step through the states of a group that meets all of them, and not neighbours, which are much alike.
 const STRIDE: usize = 7_919;
 
-/// A limit that no way through a workflow reaches, and with which expressions can still compute.
+/// A limit that no path through a workflow reaches, and with which expressions can still compute.
 const UNREACHED_LIMIT: u64 = 1_000_000_000_000;
 const UNREACHED_USD: f64 = 1e9;
 
@@ -67,9 +67,9 @@ pub struct ExplorationResult {
     pub open: usize,
     /// The nodes that no run reached, although more time or other outcomes may reach them.
     pub not_yet_reached: Vec<NodeName>,
-    /// The runs that fail although no route leads to failure, each with a shortest way.
+    /// The runs that fail although no route leads to failure, each with a shortest path.
     pub stuck: Vec<DeadEnd>,
-    /// The failures that the search did not try and that a `catch` handles, each with a shortest way: a node that could not
+    /// The failures that the search did not try and that a `catch` handles, each with a shortest path: a node that could not
     /// compute, or whose update was refused. The run continues.
     pub caught: Vec<DeadEnd>,
     /// The nodes that no outcome leads to; only set after a complete search of all outcomes.
@@ -524,12 +524,12 @@ fn asked_to_fail(machine: &Machine, before: &Position, records: &[TaskRecord]) -
         || before.failure.is_some()
 }
 
-/// Returns the name that represents the input in a way.
+/// Returns the name that represents the input in a path.
 fn input_name() -> NodeName {
     NodeName::parse("input").expect("it is a word")
 }
 
-/// Returns the name that represents a limit of the run in a way.
+/// Returns the name that represents a limit of the run in a path.
 fn limit_name() -> NodeName {
     NodeName::parse("limit").expect("it is a word")
 }

@@ -120,7 +120,7 @@ impl Relevant {
         Self { fields, visits, counted, items, limited, ahead }
     }
 
-    /// Returns a key that is equal for two runs that continue in the same way.
+    /// Returns a key that is equal for two runs that continue alike.
     ///
     /// The records are those of the tasks that are settled in a step that is not complete.
     pub(super) fn key(&self, machine: &Machine, records: &[TaskRecord]) -> blake3::Hash {

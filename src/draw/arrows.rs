@@ -137,9 +137,11 @@ pub(super) fn arrows(graph: &Graph) -> Vec<Arrow> {
                 let to = Target::Node(to.clone());
                 Arrow::new(Some(source), to, Reason::Join { of: from.clone(), count: *count })
             })),
-            Edge::Route { from, route, .. } => arrows.extend(route.targets().iter().map(|way| {
-                Arrow::new(Some(from), way.to.clone(), Reason::Route(way.label.clone()))
-            })),
+            Edge::Route { from, route, .. } => {
+                arrows.extend(route.targets().iter().map(|target| {
+                    Arrow::new(Some(from), target.to.clone(), Reason::Route(target.label.clone()))
+                }))
+            }
             Edge::May { from, to, .. } => {
                 arrows.extend(to.iter().map(|it| Arrow::new(Some(from), it.clone(), Reason::Goto)));
             }

@@ -47,7 +47,7 @@ pub struct NodeDocument {
     pub defer: bool,
     /// Its innermost group.
     pub group: Option<String>,
-    /// The length of the longest way to it, without loops; null if no way leads to it.
+    /// The length of the longest path to it, without loops; null if no path leads to it.
     pub layer: Option<u64>,
     /// The maximum number of visits before its count is reset.
     pub max_visits: Option<u32>,

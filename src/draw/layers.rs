@@ -74,7 +74,7 @@ impl Layers {
         Self { layers, backs }
     }
 
-    /// Returns the length of the longest way to a node, without loops; `None` if no way leads to
+    /// Returns the length of the longest path to a node, without loops; `None` if no path leads to
     /// it.
     pub(super) fn layer(&self, name: &NodeName) -> Option<usize> {
         self.layers.get(name).copied()

@@ -73,18 +73,18 @@ struct Fork<'a> {
     from: BTreeSet<Option<&'a NodeName>>,
 }
 
-/// A line below a node, or below several concurrent nodes.
+/// The edges that one line below a node, or below several concurrent nodes, shows.
 #[derive(Debug)]
-struct Way<'a> {
-    /// The nodes of the group that it leaves; empty for the run itself.
+struct DrawnEdge<'a> {
+    /// The nodes of the group that they leave; empty for the run itself.
     from: Vec<&'a NodeName>,
     /// The label; empty if it needs none.
     label: String,
-    /// The text after it: the bound of its loop, how often it was taken.
+    /// The text after it: the bound of the loop, how often the edge was taken.
     marks: String,
     sign: &'static str,
     to: Vec<&'a Target>,
-    /// Whether it is unconditional, so that the same nodes may take other such edges with it.
+    /// Whether they are unconditional, so that the same nodes may take other such edges with it.
     is_fork: bool,
 }
 
@@ -100,12 +100,12 @@ pub(super) fn draw(drawing: &Drawing, charset: Charset) -> String {
         lines.push(listing.cut(&run.words(), COLUMNS));
         lines.extend(run.notes.iter().map(|it| listing.cut(&format!("note: {it}"), COLUMNS)));
     }
-    lines.extend(listing.ways(&[]));
+    lines.extend(listing.edges(&[]));
     for group in listing.groups() {
         let names: Vec<&NodeName> = group.iter().map(|it| &it.name).collect();
         lines.push(String::new());
         lines.extend(listing.heading(&group));
-        lines.extend(listing.ways(&names));
+        lines.extend(listing.edges(&names));
     }
     let text = lines.join("\n") + "\n";
     match charset {
@@ -182,26 +182,26 @@ impl<'a> Listing<'a> {
 
     /// Returns the lines for the edges that leave concurrent nodes; without nodes, those of the run
     /// itself.
-    fn ways(self, names: &[&'a NodeName]) -> Vec<String> {
-        let ways = self.collect(names);
+    fn edges(self, names: &[&'a NodeName]) -> Vec<String> {
+        let edges = self.collect(names);
         let mut lines = Vec::new();
-        for (at, way) in ways.iter().enumerate() {
-            let is_last = at + 1 == ways.len();
+        for (at, edge) in edges.iter().enumerate() {
+            let is_last = at + 1 == edges.len();
             let (branch, rail) =
                 if is_last { (self.signs.last, " ") } else { (self.signs.branch, self.signs.rail) };
-            let from: Vec<&str> = way.from.iter().map(|it| it.as_str()).collect();
+            let from: Vec<&str> = edge.from.iter().map(|it| it.as_str()).collect();
             let from =
                 if from.len() == names.len() { String::new() } else { from.join(", ") + ": " };
-            let to: Vec<String> = way.to.iter().map(ToString::to_string).collect();
+            let to: Vec<String> = edge.to.iter().map(ToString::to_string).collect();
             let taken =
-                [branch, &from, way.sign, &to[0], &way.marks, "   "].map(width).iter().sum();
-            let label = self.cut(&way.label, COLUMNS.saturating_sub(taken));
+                [branch, &from, edge.sign, &to[0], &edge.marks, "   "].map(width).iter().sum();
+            let label = self.cut(&edge.label, COLUMNS.saturating_sub(taken));
             let words = format!("{from}{label}");
             let words = if words.is_empty() { words } else { format!(" {} ", words.trim_end()) };
-            let head = format!("{branch}{words}{} ", way.sign);
+            let head = format!("{branch}{words}{} ", edge.sign);
             let mut drawn = self.beside(head, to, &format!("{rail}     "));
             if let Some(last) = drawn.last_mut() {
-                last.push_str(&way.marks);
+                last.push_str(&edge.marks);
             }
             lines.extend(drawn);
         }
@@ -209,32 +209,32 @@ impl<'a> Listing<'a> {
     }
 
     /// Merges equal edges of several nodes of a group into one line, and forks as well.
-    fn collect(self, names: &[&'a NodeName]) -> Vec<Way<'a>> {
-        let mut ways: Vec<Way<'a>> = Vec::new();
+    fn collect(self, names: &[&'a NodeName]) -> Vec<DrawnEdge<'a>> {
+        let mut edges: Vec<DrawnEdge<'a>> = Vec::new();
         for arrow in self.arrows {
             let is_ours = match &arrow.from {
                 Some(from) => names.contains(&from),
                 None => names.is_empty(),
             };
             if is_ours {
-                let way = self.way(arrow, names);
-                match ways.iter_mut().find(|it| it.ends_like(&way)) {
-                    Some(same) => same.merge(way),
-                    None => ways.push(way),
+                let edge = self.edge(arrow, names);
+                match edges.iter_mut().find(|it| it.ends_like(&edge)) {
+                    Some(same) => same.merge(edge),
+                    None => edges.push(edge),
                 }
             }
         }
-        let mut forked: Vec<Way<'a>> = Vec::new();
-        for way in ways {
-            match forked.iter_mut().find(|it| it.starts_like(&way)) {
-                Some(fork) => fork.to.extend(way.to),
-                None => forked.push(way),
+        let mut forked: Vec<DrawnEdge<'a>> = Vec::new();
+        for edge in edges {
+            match forked.iter_mut().find(|it| it.starts_like(&edge)) {
+                Some(fork) => fork.to.extend(edge.to),
+                None => forked.push(edge),
             }
         }
         forked
     }
 
-    fn way(self, arrow: &'a Arrow, names: &[&NodeName]) -> Way<'a> {
+    fn edge(self, arrow: &'a Arrow, names: &[&NodeName]) -> DrawnEdge<'a> {
         let label = match &arrow.reason {
             Reason::Join { of, count } => {
                 let others = of.iter().filter(|it| !names.contains(it));
@@ -258,7 +258,7 @@ impl<'a> Listing<'a> {
         };
         let is_fork = arrow.reason == Reason::Always;
         let (from, marks) = (arrow.from.iter().collect(), self.marks(arrow));
-        Way { from, label, marks, sign, to: vec![&arrow.to], is_fork }
+        DrawnEdge { from, label, marks, sign, to: vec![&arrow.to], is_fork }
     }
 
     /// ` (≤3 of tl) ×2`
@@ -314,7 +314,7 @@ impl<'a> Listing<'a> {
     }
 }
 
-impl Way<'_> {
+impl DrawnEdge<'_> {
     fn ends_like(&self, other: &Self) -> bool {
         self.to == other.to
             && self.sign == other.sign

@@ -79,7 +79,7 @@ pub struct DrawnNode {
     pub visits_field: Option<ChannelName>,
     /// The nodes whose counts are reset when it finishes.
     pub resets: Vec<NodeName>,
-    /// The length of the longest way to it, without loops; `None` if no way leads to it.
+    /// The length of the longest path to it, without loops; `None` if no path leads to it.
     pub layer: Option<usize>,
     /// The visits of the run over the drawing; `None` if the run did not reach this node.
     pub visits: Option<Visits>,
