@@ -108,7 +108,7 @@ impl Kind for RecallKind {
         let entry = tier.as_ref().map_or(Type::Any, |(_, it)| it.entry_type());
         let condition = match reader.get("where") {
             None => Ok(None),
-            Some(yaml) => reader.condition_on(yaml, (ENTRY, &entry)).map(Some).ok_or(ReportedError),
+            Some(yaml) => reader.condition_on(yaml, ENTRY, &entry).map(Some).ok_or(ReportedError),
         };
         let limit = reader.get("limit").and_then(|it| read_limit(reader, it));
         let writes = reader.require("writes", "name the field that receives the entries")?;

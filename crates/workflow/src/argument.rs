@@ -7,7 +7,7 @@ use super::{
     report::Report,
 };
 
-/// The ways in which values reach a command, for the help texts.
+/// The forms in which values reach a command, for the help texts.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgumentAdvice {
     /// Instead of a template in an argument.
@@ -58,7 +58,8 @@ pub fn check_argument(
 /// Returns the advice to write a command line as a list, with the list itself if the value is a line.
 fn as_list(key: &str, yaml: &Yaml) -> String {
     let words: Vec<&str> = yaml.text().unwrap_or_default().split_whitespace().collect();
-    let plain = |it: &&str| it.chars().all(|it| it.is_ascii_alphanumeric() || "_-./=".contains(it));
+    let plain =
+        |word: &&str| word.chars().all(|it| it.is_ascii_alphanumeric() || "_-./=".contains(it));
     if words.is_empty() || words.len() > 8 || !words.iter().all(plain) {
         return format!("write `{key}: [ruff, check, src]`; graphrun starts no shell");
     }
@@ -79,8 +80,8 @@ fn is_shell_syntax(argument: &str) -> bool {
         ["|", "||", "|&", "&", "&&", ";", ">", ">>", "<", "<<", "<<<", "2>", "&>", "2>&1"];
     let is_part = |it: char| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_';
     // A variable, alone or at the start of a path: a program may have its own meaning for others.
-    let is_variable = |it: &str| {
-        let name = it.split('/').next().unwrap_or_default();
+    let is_variable = |word: &str| {
+        let name = word.split('/').next().unwrap_or_default();
         !name.is_empty() && name.chars().all(is_part)
     };
     let is_substituted = |open: &str, close: &str| {

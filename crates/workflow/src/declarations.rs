@@ -146,8 +146,8 @@ impl Declarations {
         for (name, map) in maps {
             let found =
                 map.get("do").and_then(|it| declarations.read_do(report, &name, it, &mut owners));
-            let takes_no_items = |it: &&NodeName| {
-                let node = yaml.get(it.as_str()).into_iter();
+            let takes_no_items = |name: &&NodeName| {
+                let node = yaml.get(name.as_str()).into_iter();
                 node.flat_map(|it| registry.kinds_of(it)).any(|it| !it.kind.takes_items())
             };
             if let Some(inner) = found.as_ref().filter(takes_no_items) {

@@ -107,7 +107,7 @@ pub struct NodeDefinition {
     pub about: Option<String>,
     /// The used workflows that it belongs to, the innermost first.
     pub scopes: Vec<Scope>,
-    /// The fields that it reads where every way to it has assigned them.
+    /// The fields that it reads where every path to it has assigned them.
     pub relies_on: BTreeSet<ChannelName>,
 }
 

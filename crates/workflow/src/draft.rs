@@ -127,7 +127,7 @@ impl<'y> WorkflowDraft<'y> {
         edges.check_arrivals(report);
         lacks_edges |= errors_of_edges > 0 || report.error_count() > errors_before;
         for (map, node) in &declarations.maps {
-            move_failure_policies(&mut drafts, (map, node), scope.schema);
+            move_failure_policies(&mut drafts, map, node, scope.schema);
         }
         Self {
             nodes: drafts,
@@ -150,7 +150,8 @@ fn hides_edges(section: &Section<'_>, report: &Report, errors_before: usize) -> 
 /// Moves `catch` and `failed` of a map to the node that it runs, because the map itself never fails.
 fn move_failure_policies(
     drafts: &mut BTreeMap<NodeName, NodeDraft<'_>>,
-    (map, node): (&NodeName, &NodeName),
+    map: &NodeName,
+    node: &NodeName,
     schema: &Schema,
 ) {
     let Some(of_map) = drafts.get_mut(map) else { return };
@@ -279,7 +280,7 @@ impl EdgeDraft<'_> {
     /// Returns whether it is a route behind one node with another one as a target.
     pub(super) fn may_lead(&self, from: &NodeName, to: &NodeName) -> bool {
         let Self::Route { from: source, route, .. } = self else { return false };
-        let leads = |it: &RouteChoice| it.to.iter().any(|it| it.node() == Some(to));
+        let leads = |choice: &RouteChoice| choice.to.iter().any(|it| it.node() == Some(to));
         source == from && route.choices().iter().any(leads)
     }
 }

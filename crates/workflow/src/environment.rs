@@ -12,7 +12,7 @@ use graphrun_core::{
 use serde_json::json;
 
 use super::{
-    Expression, Prompt, Registry, Workflow,
+    Defaults, Expression, Prompt, Registry, Workflow,
     declarations::Declarations,
     expression::ExpressionScope,
     flow::Flow,
@@ -39,6 +39,7 @@ pub(crate) struct Environment {
     pub(crate) schema: Schema,
     pub(crate) declarations: Declarations,
     pub(crate) sections: Sections,
+    pub(crate) defaults: Defaults,
     pub(crate) flow: Flow,
     /// The types of records that have a name.
     pub(crate) types: BTreeMap<String, Type>,
@@ -89,8 +90,8 @@ impl<'t> ExpressionUse<'t> {
     }
 
     /// There is a variable besides the fields of the state.
-    pub(crate) fn with_variable(self, variable: (&'t str, &'t Type)) -> Self {
-        Self { variable: Some(variable), ..self }
+    pub(crate) fn with_variable(self, name: &'t str, ty: &'t Type) -> Self {
+        Self { variable: Some((name, ty)), ..self }
     }
 
     /// The expression may name `output.dir`.
@@ -240,8 +241,8 @@ impl<'e> NodeScope<'e> {
 
     /// Returns a list of YAML as an expression.
     fn list_text(&self, items: &[Yaml]) -> String {
-        let item = |it: &Yaml| {
-            let text = it.text().unwrap_or("…");
+        let item = |yaml: &Yaml| {
+            let text = yaml.text().unwrap_or("…");
             let is_value = text.parse::<f64>().is_ok() || matches!(text, "true" | "false" | "…");
             let is_field = self.env.schema.channel(text).is_some();
             if is_value || is_field { text.to_owned() } else { format!("\"{text}\"") }

@@ -132,7 +132,7 @@ fn remaining_type() -> Type {
 }
 
 fn via_type() -> Type {
-    let texts = |it: &[&str]| Type::Enum(it.iter().map(|&it| it.to_owned()).collect());
+    let texts = |values: &[&str]| Type::Enum(values.iter().map(|&it| it.to_owned()).collect());
     let kinds = ErrorKind::ALL.map(ErrorKind::as_str);
     let kinds = texts(&[&kinds[..], &Trigger::OTHER_ERROR_KINDS].concat());
     let error = record("error", [("kind", kinds), ("message", Type::String)]);

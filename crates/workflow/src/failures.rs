@@ -47,8 +47,8 @@ pub(super) fn warn_of_failures_that_never_occur(
                 .iter()
                 .flatten()
                 .any(|it| it.section.has_or_means("timeout"));
-        let is_needless = |it: &&SpannedText| {
-            ErrorKind::named(&it.text).is_some_and(|kind| {
+        let is_needless = |word: &&SpannedText| {
+            ErrorKind::named(&word.text).is_some_and(|kind| {
                 let may_occur = OF_ALL.contains(&kind) || failures.contains(&kind);
                 !may_occur && (kind != ErrorKind::Timeout || !has_timeout)
             })

@@ -66,18 +66,18 @@ impl Flow {
         let names: Vec<NodeName> = sources.declarations.nodes.iter().cloned().collect();
         let nodes: BTreeMap<NodeName, usize> =
             names.iter().enumerate().map(|(at, it)| (it.clone(), at)).collect();
-        let range = |it: Option<&Yaml>| it.map_or(0..0, |it| it.range.clone());
+        let range = |yaml: Option<&Yaml>| yaml.map_or(0..0, |it| it.range.clone());
         let start = range(sources.top.get("start"));
         let limit = sources.top.get("limits").and_then(|it| it.get("exhausted"));
-        let span = |it: &NodeName| sources.draft.nodes.get(it).map(|it| it.key.range.clone());
+        let span = |name: &NodeName| sources.draft.nodes.get(name).map(|it| it.key.range.clone());
         let spans = names.iter().map(|it| span(it).unwrap_or(start.clone())).collect();
         let fields = field_numbers(sources.schema);
         let success = sources.success();
         let proved = ProvedFacts::of(sources, &success);
-        let net = FlowModel::of(&sources.flow_draft(&proved, &success));
-        let assigned = DefiniteAssignment::of(&net);
+        let model = FlowModel::of(&sources.flow_draft(&proved, &success));
+        let assigned = DefiniteAssignment::of(&model);
         let paths = Paths {
-            net,
+            model,
             assigned,
             fields,
             proved: proved.facts,
@@ -96,7 +96,7 @@ impl Flow {
 
     /// Returns the fields that are assigned whenever a run is done.
     pub(super) fn at_end(&self) -> BTreeSet<ChannelName> {
-        let written = self.paths.net.written_at_end();
+        let written = self.paths.model.written_at_end();
         let fields = self.paths.fields.iter().filter(|(_, at)| written.contains(**at));
         fields.map(|(name, _)| name.clone()).collect()
     }
@@ -104,14 +104,14 @@ impl Flow {
     /// Returns the first node, by name, that may write a field.
     pub(super) fn first_writer(&self, field: &str) -> Option<&NodeName> {
         let field = self.paths.field(field)?;
-        let mut nodes = self.paths.net.nodes.iter();
+        let mut nodes = self.paths.model.nodes.iter();
         Some(&self.paths.names[nodes.position(|it| it.may_assign.contains(field))?])
     }
 
     /// Returns whether a node may write a field that no other node writes.
     pub(super) fn is_only_writer(&self, node: &NodeName, field: &str) -> bool {
         let Some(field) = self.paths.field(field) else { return false };
-        let may_write = |at: usize| self.paths.net.nodes[at].may_assign.contains(field);
+        let may_write = |at: usize| self.paths.model.nodes[at].may_assign.contains(field);
         self.nodes.iter().filter(|(_, at)| may_write(**at)).map(|it| it.0).eq([node])
     }
 
@@ -166,7 +166,7 @@ struct ProvedFacts {
 impl ProvedFacts {
     fn of(sources: Sources<'_>, success: &SuccessFields) -> Self {
         let mut found = Self::default();
-        let routes = sources.draft.edges.iter().filter_map(|it| match it {
+        let routes = sources.draft.edges.iter().filter_map(|edge| match edge {
             EdgeDraft::Route { route, .. } => Some(route),
             EdgeDraft::Plain(_) => None,
         });
@@ -210,14 +210,14 @@ impl<'a> Sources<'a> {
 
     /// Returns whether a reported mistake leaves it open what some node changes, or where it leads.
     fn has_incomplete_nodes(self) -> bool {
-        let is_registered = |it: &NodeDraft<'_>| {
-            it.section
+        let is_registered = |node: &NodeDraft<'_>| {
+            node.section
                 .get("node")
                 .and_then(Yaml::text)
                 .is_some_and(|it| self.registry.custom(it).is_some())
         };
-        let is_open = |(name, it): (&NodeName, &NodeDraft<'a>)| {
-            !is_registered(it) && self.written(name, it).is_none()
+        let is_open = |(name, node): (&NodeName, &NodeDraft<'a>)| {
+            !is_registered(node) && self.written(name, node).is_none()
         };
         !self.declarations.incomplete.is_empty()
             || self.draft.nodes.len() < self.declarations.nodes.len()
@@ -298,17 +298,17 @@ impl<'a> Sources<'a> {
             && !self.declarations.joins.contains_key(name);
         let mut keys: BTreeSet<&str> = ["writes"].into();
         let mut lacks_writes = false;
-        let (mut sometimes, mut also): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+        let (mut may_omit, mut also): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
         for kind in self.registry.kinds_of(section.yaml()) {
             lacks_writes |= kind.requires("writes") && section.get("writes").is_none();
             keys.extend(kind.keys_of_written_fields());
-            sometimes.extend(kind.kind.may_leave_unwritten(section));
+            may_omit.extend(kind.kind.may_leave_unwritten(section));
             also.extend(kind.kind.also_changes(section));
         }
         let written = keys.into_iter().filter_map(|it| section.get(it)).flat_map(Yaml::words);
         let may_assign = self.known(written).filter(|_| !is_incomplete && !lacks_writes)?;
         let must_assign =
-            may_assign.iter().filter(|it| !sometimes.contains(&it.as_str())).cloned().collect();
+            may_assign.iter().filter(|it| !may_omit.contains(&it.as_str())).cloned().collect();
         let also = also.iter().filter_map(|it| Some(self.schema.channel(it)?.name().clone()));
         Some((may_assign.into_iter().chain(also).collect(), must_assign))
     }
@@ -329,9 +329,9 @@ impl<'a> Sources<'a> {
         let mut found = SuccessFields::default();
         let is_certain = |name: &str| {
             let channel = self.schema.channel(name);
-            channel.is_some_and(|it| {
-                let is_input = self.input.contains(it.name());
-                !is_input && it.default().is_none() && it.reducer().is_replace()
+            channel.is_some_and(|channel| {
+                let is_input = self.input.contains(channel.name());
+                !is_input && channel.default().is_none() && channel.reducer().is_replace()
             })
         };
         let fields = nodes.iter().flat_map(|it| &it.1).map(|it| it.0);
@@ -367,7 +367,7 @@ impl<'a> Sources<'a> {
     }
 
     fn edges(self, proved_facts: &ProvedFacts, success: &SuccessFields) -> Vec<DraftEdge<'a>> {
-        let edge = |it: &'a EdgeDraft<'a>| match it {
+        let edge = |draft: &'a EdgeDraft<'a>| match draft {
             EdgeDraft::Plain(Edge::Then { from, to, .. }) if self.is_incomplete_join(to) => {
                 self.edge_to_incomplete_join(from, to.clone())
             }

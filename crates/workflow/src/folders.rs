@@ -201,7 +201,12 @@ pub(super) fn check_used(report: &mut Report, nodes: &Yaml, env: &Environment) {
         let span = report.span(&path.unwrap_or(&entry.value).range);
         for host in used.hosts.values() {
             let own = env.sections.hosts.get(&host.name);
-            check_used_host(report, (path.unwrap_or(&entry.value), &used.name), host, own);
+            if own.is_some() {
+                report.uses("hosts", &host.name);
+            }
+            if let Some(diagnostic) = check_used_host(&used.name, host, own) {
+                report.push(diagnostic.at(span.clone(), "this workflow"));
+            }
         }
         for name in used.folders.keys() {
             if env.sections.folders.contains(name) {

@@ -430,36 +430,28 @@ pub(super) fn check_allowed(
     report.push(diagnostic.help("add the beginning of the command to `allow` of the host"));
 }
 
-/// Reports a host of a used workflow that may do more than this one says: the file that a person starts lists all that
-/// runs on this machine.
+/// Returns the mistake that a host of a used workflow may do more than this one says: the file that a person starts lists
+/// all that runs on this machine.
 pub(super) fn check_used_host(
-    report: &mut Report,
-    (path, name): (&Yaml, &str),
+    workflow: &str,
     used: &HostSettings,
     own: Option<&HostSettings>,
-) {
+) -> Option<Diagnostic> {
+    let host = &used.name;
     let (message, help) = match own {
         None => (
-            format!(
-                "`{name}` runs commands on the host `{}`, which is not declared here",
-                used.name
-            ),
-            format!("declare `{}` under `hosts`, with the commands that it may run", used.name),
+            format!("`{workflow}` runs commands on the host `{host}`, which is not declared here"),
+            format!("declare `{host}` under `hosts`, with the commands that it may run"),
         ),
         Some(own) => {
-            report.uses("hosts", &used.name);
-            let Some(more) = own.exceeded_by(used) else { return };
+            let more = own.exceeded_by(used)?;
             (
-                format!(
-                    "the host `{}` of `{name}` may do more than the one here: {more}",
-                    used.name
-                ),
+                format!("the host `{host}` of `{workflow}` may do more than the one here: {more}"),
                 "make both declarations agree".to_owned(),
             )
         }
     };
-    let span = report.span(&path.range);
-    report.push(Diagnostic::error("GR077", message).at(span, "this workflow").help(help));
+    Some(Diagnostic::error("GR077", message).help(help))
 }
 
 #[cfg(test)]

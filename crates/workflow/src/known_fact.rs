@@ -9,7 +9,7 @@ use graphrun_core::{graph::TriggerKind, state::NumberRange};
 const VISITS_MAX: i64 = 2;
 const REASON: &str = "via.reason";
 
-/// A fact about a value, or about the way of the run to a node.
+/// A fact about a value, or about the path of the run to a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum KnownFact {
     /// The value at this path is there.
@@ -74,14 +74,14 @@ impl KnownFact {
     pub(crate) fn follows_from<'f>(&self, others: impl Iterator<Item = &'f Self>) -> bool {
         let mut others = others;
         match self {
-            // A wider range may hold on more ways.
+            // A wider range may hold on more paths.
             Self::InRange(path, range) => {
                 let known = others.filter_map(|it| it.range_of(path));
                 let known = known.reduce(|all, it| all.common(it).unwrap_or(all));
                 known.is_some_and(|it| range.includes(it))
             }
             Self::HasItems { list, least } => others.any(
-                |it| matches!(it, Self::HasItems { list: of, least: other } if of == list && other >= least),
+                |fact| matches!(fact, Self::HasItems { list: of, least: other } if of == list && other >= least),
             ),
             _ => others.any(|it| it == self),
         }
@@ -155,7 +155,7 @@ impl KnownFacts {
     /// Forgets the facts about a name, which gets another value. Their number stays, so [`truncate`](Self::truncate) still
     /// removes those that a condition has added.
     pub(crate) fn forget(&mut self, name: &str, reads: impl Fn(&str, &str) -> bool) {
-        for fact in self.0.iter_mut().filter(|it| it.is_about(|it| reads(it, name))) {
+        for fact in self.0.iter_mut().filter(|fact| fact.is_about(|it| reads(it, name))) {
             *fact = KnownFact::Outdated;
         }
     }
@@ -172,7 +172,7 @@ impl KnownFacts {
 
     /// Returns the least size that is known of a list.
     pub(crate) fn least_size(&self, list: &str) -> i64 {
-        let sizes = self.iter().filter_map(|it| match it {
+        let sizes = self.iter().filter_map(|fact| match fact {
             KnownFact::HasItems { list: of, least } if of == list => Some(*least),
             _ => None,
         });
@@ -193,7 +193,7 @@ impl KnownFacts {
 
     /// Returns the nodes that have run, each with whether it has run more than once.
     pub(crate) fn visited(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.iter().filter_map(|it| match it {
+        self.iter().filter_map(|fact| match fact {
             KnownFact::Visited { node, least } => Some((node.as_str(), *least > 1)),
             _ => None,
         })

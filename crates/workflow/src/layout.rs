@@ -41,9 +41,9 @@ impl FileKind {
     /// Returns the kind that a text declares by its first keys; `None` if it is a file of another program.
     pub fn of(text: &str) -> Option<Self> {
         let text = text.trim_start_matches('\u{feff}');
-        let is_content = |it: &&str| {
-            let it = it.trim();
-            !it.is_empty() && !it.starts_with(['#', '%']) && it != "---"
+        let is_content = |line: &&str| {
+            let line = line.trim();
+            !line.is_empty() && !line.starts_with(['#', '%']) && line != "---"
         };
         // The whole document may be indented.
         let first = text.lines().find(is_content).unwrap_or_default();

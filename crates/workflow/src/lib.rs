@@ -191,19 +191,18 @@ pub fn survey(
 ) -> (Option<Workflow>, Diagnostics) {
     let (name, size) = (file.name.clone(), WholeSize::default());
     let folder = SourceFolder::of(folder, buffers.clone());
-    survey_within(file, folder, registry, &Chain::new(Path::new(&name), &size))
+    survey_within(file, folder, &Chain::new(Path::new(&name), &size, registry))
 }
 
 /// Like [`survey`], for a workflow that may be used by another one.
 fn survey_within(
     file: Arc<SourceFile>,
     folder: SourceFolder,
-    registry: &Registry,
     chain: &Chain<'_>,
 ) -> (Option<Workflow>, Diagnostics) {
     let mut report = Report::new(file);
     let Some(root) = reader::read(&mut report) else { return (None, report.into_diagnostics()) };
     let prompts = PromptFiles::new(folder);
-    let workflow = lower::lower(&mut report, &root, prompts, (registry, chain));
+    let workflow = lower::lower(&mut report, &root, prompts, chain);
     (workflow, report.into_diagnostics())
 }

@@ -14,7 +14,7 @@ use graphrun_core::{
 };
 
 use super::{
-    EnterNode, NestedUse, NodeDefinition, Registry, Workflow,
+    EnterNode, NestedUse, NodeDefinition, Workflow,
     bounds::check_bounds,
     declarations::{Declarations, Follows},
     draft::{EdgeDraft, NodeDraft, WorkflowDraft},
@@ -29,7 +29,7 @@ use super::{
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
     reports::read_reports,
-    sections::{Sections, read_limits},
+    sections::{Sections, read_defaults, read_limits},
     shape::Section,
     structure::{read_lists, warn_of_unread_items},
     tools::FILES,
@@ -46,7 +46,7 @@ pub(super) fn lower(
     report: &mut Report,
     root: &Yaml,
     prompts: PromptFiles,
-    (registry, chain): (&Registry, &Chain<'_>),
+    chain: &Chain<'_>,
 ) -> Option<Workflow> {
     let top = &Section::read::<WorkflowKeys>(report, root, "a workflow")?;
     check_version(report, top);
@@ -56,11 +56,11 @@ pub(super) fn lower(
         report.bad_value(name, "the name of the workflow is empty", "write `name: my_workflow`");
     }
     let about = top.get("about").and_then(|it| report.word(it, "`about`"));
-    let state = read_state(report, top, prompts.folder(), registry);
+    let state = read_state(report, top, prompts.folder(), chain.registry);
     let nothing = Yaml { range: root.range.clone(), data: Data::Map(Vec::new()) };
     let nodes = top.require(report, "nodes", "a workflow needs nodes").unwrap_or(&nothing);
     check_size(report, chain, nodes)?;
-    let drafter = Drafter { report, top, nodes, registry, chain };
+    let drafter = Drafter { report, top, nodes, chain };
     let UncheckedDraft { draft, env, interface, limits, entry, lacks_edges } =
         drafter.draft(state, prompts)?;
     let (definitions, edges) = read_nodes(report, &env, &draft);
@@ -99,7 +99,7 @@ pub(super) fn lower(
         settled: if chain.is_used() { env.flow.at_end() } else { BTreeSet::new() },
         schema: env.schema,
         reports,
-        defaults: env.sections.defaults,
+        defaults: env.defaults,
     };
     take_used(&mut workflow, env.loaded);
     Some(workflow)
@@ -120,8 +120,7 @@ struct Drafter<'r, 'y> {
     report: &'r mut Report,
     top: &'r Section<'y>,
     nodes: &'y Yaml,
-    registry: &'y Registry,
-    chain: &'r Chain<'r>,
+    chain: &'r Chain<'y>,
 }
 
 /// The draft of a workflow, before its expressions and prompts are checked.
@@ -151,12 +150,13 @@ impl Interface {
 }
 
 impl<'y> Drafter<'_, 'y> {
-    fn draft(self, state: ReadState, prompts: PromptFiles) -> Option<UncheckedDraft<'y>> {
-        let Self { report, top, nodes, registry, chain } = self;
+    fn draft(self, mut state: ReadState, prompts: PromptFiles) -> Option<UncheckedDraft<'y>> {
+        let Self { report, top, nodes, chain } = self;
+        let registry = chain.registry;
         // Without a state every field would be unknown; one diagnostic is better than many.
-        let schema = state.schema?;
-        for used in state.used {
-            report.uses("types", &used);
+        let schema = state.schema.take()?;
+        for used in &state.used {
+            report.uses("types", used);
         }
         warn_of_placeholders(report, top, &schema);
         let interface = Interface::read(report, top, &schema);
@@ -165,14 +165,13 @@ impl<'y> Drafter<'_, 'y> {
         let lacks_names = report.error_count() > errors_before;
         let declared = chain.limits(top);
         let used = Uses { nodes, maps: &declarations.maps, limits: declared };
-        let loaded = load_used(report, used, prompts.folder(), registry, chain);
+        let loaded = load_used(report, used, prompts.folder(), chain);
         if chain.is_too_large() {
             // A workflow over a limit is not assembled: that would take the time that the limit saves.
             return None;
         }
-        let files = (&prompts, registry);
-        let types = (&state.tools, &state.tiers);
-        let sections = Sections::read(report, top, files, &declarations, types);
+        let sections = Sections::read(report, top, &prompts, registry, &state);
+        let defaults = read_defaults(report, top, &declarations);
         let limits = read_limits(report, top, &declarations);
         let hides_target = limits.exhausted.is_none()
             && top.get("limits").is_some_and(|it| it.get("exhausted").is_some());
@@ -181,9 +180,12 @@ impl<'y> Drafter<'_, 'y> {
         let entry_errors = report.error_count() - errors_before;
         // A misspelt `start` is reported as an unknown key, and not as missing.
         let lacks_start = lacks_names || entry_errors > 0 || entry.is_empty() || hides_target;
-        let defaults = &sections.defaults;
-        let scope =
-            PolicyScope { registry, declarations: &declarations, schema: &schema, defaults };
+        let scope = PolicyScope {
+            registry,
+            declarations: &declarations,
+            schema: &schema,
+            defaults: &defaults,
+        };
         let draft = WorkflowDraft::read(report, nodes, scope);
         let sources = Sources {
             top,
@@ -208,6 +210,7 @@ impl<'y> Drafter<'_, 'y> {
             schema,
             declarations,
             sections,
+            defaults,
             flow,
             types: state.types,
             loaded,
@@ -419,9 +422,9 @@ fn warn_of_unused_fields(
     for Entry { key, value } in root.entries() {
         match key.text.as_str() {
             "input" | "state" | "types" => (),
-            "nodes" => value.entries().iter().flat_map(|it| it.value.entries()).for_each(|it| {
-                if !matches!(it.key.text.as_str(), "writes" | "clears") {
-                    collect_words(&it.value, &mut named);
+            "nodes" => value.entries().iter().flat_map(|it| it.value.entries()).for_each(|entry| {
+                if !matches!(entry.key.text.as_str(), "writes" | "clears") {
+                    collect_words(&entry.value, &mut named);
                 }
             }),
             _ => collect_words(value, &mut named),

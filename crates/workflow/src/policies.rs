@@ -148,9 +148,9 @@ fn read_bound(
 ) -> Option<(u32, Option<ChannelName>)> {
     // Any other text is rather a wrong number than a misspelt field.
     let fields = || schema.channels().iter().map(|it| it.name().as_str());
-    let is_field = |it: &str| {
-        let is_name = it.starts_with(|it: char| it.is_ascii_alphabetic());
-        is_name && (schema.channel(it).is_some() || did_you_mean(it, fields()).is_some())
+    let is_field = |word: &str| {
+        let is_name = word.starts_with(|it: char| it.is_ascii_alphabetic());
+        is_name && (schema.channel(word).is_some() || did_you_mean(word, fields()).is_some())
     };
     let is_computed =
         |it: &str| it.parse::<f64>().is_err() && it.contains(['.', '(', '+', '-', '*']);

@@ -9,11 +9,10 @@ use super::{
     argument::{ArgumentAdvice, check_argument, read_arguments},
     fixed_files::read_scripts,
     hosts::{check_allowed, read_secrets},
-    prompt::PromptFiles,
     reader::{SpannedText, Yaml},
     report::{Report, suggestion},
-    sections::Sections,
     shape::Section,
+    tools::DeclaredParts,
 };
 
 /// The keys of an agent that only a program has.
@@ -166,8 +165,8 @@ impl Program {
             }
             ProgramPlace::Host(host) => json!({"host": [host.name, host.folder, host.secrets]}),
         };
-        let hash = |it: &SourceFile| {
-            json!([it.path, blake3::hash(it.content.as_bytes()).to_hex().as_str()])
+        let hash = |file: &SourceFile| {
+            json!([file.path, blake3::hash(file.content.as_bytes()).to_hex().as_str()])
         };
         let scripts: Vec<Value> = scripts.iter().map(hash).collect();
         json!({
@@ -179,8 +178,9 @@ impl Program {
 /// Reads the program of an agent, and reports the keys that only a model has.
 pub(super) fn read_program(
     report: &mut Report,
-    (key, section): (&SpannedText, &Section<'_>),
-    (prompts, sections): (&PromptFiles, &Sections),
+    agent: &str,
+    section: &Section<'_>,
+    DeclaredParts { prompts, sections, .. }: DeclaredParts<'_>,
 ) -> Option<Program> {
     for word in section.keys() {
         let name = word.text.as_str();
@@ -226,7 +226,7 @@ pub(super) fn read_program(
         return None;
     };
     let protocol = protocol.unwrap_or(Some(ProgramProtocol::default()))?;
-    let name = format!("{}/{}", protocol.as_str(), key.text);
+    let name = format!("{}/{agent}", protocol.as_str());
     Some(Program { name, argv: argv?, protocol, place, scripts: scripts.unwrap_or_default() })
 }
 

@@ -13,7 +13,7 @@ use graphrun_core::{
 };
 use graphrun_guard::data_limit::DataLimitReached;
 
-use super::written::Without;
+use super::written::AssignmentGap;
 
 /// The most diagnostics that are reported; a file with more mistakes is probably not a workflow.
 pub(super) const FINDINGS_MAX: usize = 500;
@@ -33,7 +33,7 @@ pub struct Report {
     refused: BTreeSet<String>,
     /// The declarations that something refers to, each with its section.
     used: BTreeSet<(&'static str, String)>,
-    /// The fields that each node reads where every way to it has assigned them.
+    /// The fields that each node reads where every path to it has assigned them.
     relied: BTreeMap<NodeName, BTreeSet<String>>,
 }
 
@@ -46,8 +46,8 @@ pub(crate) struct Problem {
     pub(crate) message: String,
     pub(crate) label: String,
     pub(crate) help: Option<String>,
-    /// The way that causes the problem, if there is one.
-    pub(crate) without: Option<Box<Without>>,
+    /// The path that causes the problem, if there is one.
+    pub(crate) gap: Option<Box<AssignmentGap>>,
     /// Whether the workflow loads in spite of it.
     pub(crate) is_warning: bool,
 }
@@ -94,12 +94,12 @@ impl Report {
     }
 
     pub(super) fn push_problem(&mut self, problem: Problem, span: Option<SourceSpan>) {
-        let Problem { code, range: _, message, label, mut help, without, is_warning } = problem;
+        let Problem { code, range: _, message, label, mut help, gap, is_warning } = problem;
         let diagnostic = if is_warning { Diagnostic::warning } else { Diagnostic::error };
         let mut diagnostic = diagnostic(code, message).at(span, label);
-        if let Some(without) = without {
-            diagnostic = diagnostic.at(self.span(&without.span), without.text);
-            if let (Some(help), Some(more)) = (&mut help, without.help) {
+        if let Some(gap) = gap {
+            diagnostic = diagnostic.at(self.span(&gap.span), gap.text);
+            if let (Some(help), Some(more)) = (&mut help, gap.help) {
                 help.push_str("; ");
                 help.push_str(&more);
             }
@@ -172,12 +172,12 @@ impl Report {
         self.facts.add(facts, NodeName::clone);
     }
 
-    /// Notes that a node reads a field that every way to it has assigned.
+    /// Notes that a node reads a field that every path to it has assigned.
     pub(super) fn relies(&mut self, node: &NodeName, field: &str) {
         self.relied.entry(node.clone()).or_default().insert(field.to_owned());
     }
 
-    /// Returns the fields that a node reads where every way to it has assigned them.
+    /// Returns the fields that a node reads where every path to it has assigned them.
     pub(super) fn relied_on(&self, node: &NodeName) -> impl Iterator<Item = &str> {
         self.relied.get(node).into_iter().flatten().map(String::as_str)
     }
@@ -218,7 +218,7 @@ impl Problem {
             message: message.into(),
             label: label.into(),
             help: None,
-            without: None,
+            gap: None,
             is_warning: false,
         }
     }

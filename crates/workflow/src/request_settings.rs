@@ -18,13 +18,13 @@ pub(super) fn read<'y>(
     providers: &Providers,
 ) -> RequestSettings {
     let settings = RequestSettings {
-        temperature: get("temperature").and_then(|it| {
+        temperature: get("temperature").and_then(|yaml| {
             let fits = |it: &f64| (0.0..=2.0).contains(it);
-            report.number(it, "`temperature`", "a number from 0 to 2", fits)
+            report.number(yaml, "`temperature`", "a number from 0 to 2", fits)
         }),
-        top_p: get("top_p").and_then(|it| {
+        top_p: get("top_p").and_then(|yaml| {
             let fits = |it: &f64| *it > 0.0 && *it <= 1.0;
-            report.number(it, "`top_p`", "a number above 0, up to 1", fits)
+            report.number(yaml, "`top_p`", "a number above 0, up to 1", fits)
         }),
         seed: get("seed")
             .and_then(|it| report.number(it, "`seed`", "a whole number", |_: &i64| true)),
@@ -38,15 +38,20 @@ pub(super) fn read<'y>(
         extra_body: read_mapping(report, get("extra_body"), "`extra_body`", read_extra).collect(),
     };
     for (parameter, _) in settings.parameters() {
-        let key = match parameter {
-            Parameter::ReasoningEffort => "effort",
-            parameter => parameter.as_str(),
-        };
-        if let Some(yaml) = get(key) {
-            check_support(report, yaml, (key, parameter), models, providers);
+        if let Some(yaml) = get(key_of(parameter)) {
+            check_support(report, yaml, parameter, models, providers);
         }
     }
     settings
+}
+
+/// Returns the key of a parameter in a workflow.
+pub(super) fn key_of(parameter: Parameter) -> &'static str {
+    match parameter {
+        Parameter::ReasoningEffort => "effort",
+        Parameter::ParallelTools => "parallel_tools",
+        parameter => parameter.as_str(),
+    }
 }
 
 /// Reads `cache: prompt`.
@@ -127,7 +132,7 @@ fn read_extra(
 pub(super) fn check_support(
     report: &mut Report,
     yaml: &Yaml,
-    (key, parameter): (&str, Parameter),
+    parameter: Parameter,
     models: &[String],
     providers: &Providers,
 ) {
@@ -140,11 +145,11 @@ pub(super) fn check_support(
     }
     let names: Vec<String> = models.iter().map(|it| format!("`{it}`")).collect();
     let names = names.join(" and ");
-    let message = format!("`{key}` has no effect: {names} does not support it");
+    let message = format!("`{}` has no effect: {names} does not support it", key_of(parameter));
     let diagnostic = Diagnostic::warning("GR045", message);
     let diagnostic = diagnostic.at(report.span(&yaml.range), "not sent");
-    let by_other_protocol = models.iter().find_map(|it| {
-        let (name, provider, model) = providers.split(it)?;
+    let by_other_protocol = models.iter().find_map(|model| {
+        let (name, provider, model) = providers.split(model)?;
         let profile = provider.profile_elsewhere()?;
         profile.supports(model, parameter).then(|| (name, profile.protocol.as_str()))
     });

@@ -76,7 +76,7 @@ impl Each {
 
 impl Cases {
     pub(super) fn new(cases: Vec<RouteCase>) -> Self {
-        let label = |it: &RouteCase| match &it.when {
+        let label = |case: &RouteCase| match &case.when {
             Some(when) => when.source().to_owned(),
             None => "else".to_owned(),
         };
@@ -149,8 +149,8 @@ fn decided_by(route: &dyn Route, choice: usize) -> Option<Vec<(&Expression, bool
 }
 
 /// Returns whether two routes never make these choices on the same values.
-fn choices_exclude(one: (&dyn Route, usize), other: (&dyn Route, usize)) -> bool {
-    let outcomes = decided_by(one.0, one.1).zip(decided_by(other.0, other.1));
+fn choices_exclude(one: &dyn Route, choice: usize, other: &dyn Route, other_choice: usize) -> bool {
+    let outcomes = decided_by(one, choice).zip(decided_by(other, other_choice));
     outcomes.is_some_and(|(one, other)| exclude_each_other(&[one, other].concat()))
 }
 
@@ -173,7 +173,7 @@ impl Route for Cases {
     }
 
     fn excludes(&self, choice: usize, other: &dyn Route, other_choice: usize) -> bool {
-        choices_exclude((self, choice), (other, other_choice))
+        choices_exclude(self, choice, other, other_choice)
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
@@ -215,7 +215,7 @@ impl Route for Match {
     }
 
     fn excludes(&self, choice: usize, other: &dyn Route, other_choice: usize) -> bool {
-        choices_exclude((self, choice), (other, other_choice))
+        choices_exclude(self, choice, other, other_choice)
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
@@ -263,10 +263,10 @@ impl Condition for Expression {
     fn excludes(&self, other: &dyn Condition) -> bool {
         let other: &dyn Any = other;
         let other = other.downcast_ref::<Self>();
-        other.is_some_and(|it| {
+        other.is_some_and(|other| {
             self.reads_only_fields()
-                && it.reads_only_fields()
-                && exclude_each_other(&[(self, true), (it, true)])
+                && other.reads_only_fields()
+                && exclude_each_other(&[(self, true), (other, true)])
         })
     }
 

@@ -13,7 +13,6 @@ use graphrun_core::{
 };
 use graphrun_models::{Parameter, Providers, RequestSettings, ToolChoice};
 use graphrun_sandbox::{NetworkHost, PackageInstaller, check_path};
-use serde_json::Value;
 
 use super::{
     Approval, Defaults, LockFileUse, Registry, SandboxSettings,
@@ -39,7 +38,7 @@ use super::{
 use crate::{
     tool::{DeclaredTool, ToolSignature},
     tools::{DeclaredParts, FILES, read_tools},
-    types::ToolTypes,
+    types::ReadState,
 };
 
 /// The default memory of a sandbox.
@@ -119,7 +118,6 @@ pub(crate) struct Sections {
     pub(crate) memory: Arc<Tiers>,
     /// The folder that the built-in tools can read.
     pub(crate) tools_root: PathBuf,
-    pub(crate) defaults: Defaults,
 }
 
 impl Sections {
@@ -127,9 +125,9 @@ impl Sections {
     pub(super) fn read(
         report: &mut Report,
         top: &Section<'_>,
-        (prompts, registry): (&PromptFiles, &Registry),
-        declarations: &Declarations,
-        (tools, tiers): (&BTreeMap<String, ToolTypes>, &BTreeMap<String, Value>),
+        prompts: &PromptFiles,
+        registry: &Registry,
+        state: &ReadState,
     ) -> Self {
         let mut sections = Self {
             models: BTreeMap::new(),
@@ -141,13 +139,11 @@ impl Sections {
             folders: read_names(report, top),
             memory: Arc::default(),
             tools_root: read_tools_root(report, top, prompts),
-            defaults: read_defaults(report, top, declarations),
         };
-        for Entry { key, value } in entries(report, top, "sandboxes") {
-            let sandbox = read_sandbox(report, (key, value), |report, word| {
-                sections.find_folder(report, word)
-            });
-            sections.sandboxes.insert(key.text.clone(), sandbox);
+        for entry in entries(report, top, "sandboxes") {
+            let sandbox =
+                read_sandbox(report, entry, |report, word| sections.find_folder(report, word));
+            sections.sandboxes.insert(entry.key.text.clone(), sandbox);
         }
         sections.hosts = read_hosts(
             report,
@@ -156,7 +152,7 @@ impl Sections {
             |report, word| sections.find_folder(report, word),
         );
         let declared = DeclaredParts { prompts, registry, sections: &sections };
-        sections.tools = read_tools(report, top, declared, tools);
+        sections.tools = read_tools(report, top, declared, &state.tools);
         let (of_servers, unlocked_servers) = read_mcp(report, top, prompts.folder(), &sections);
         sections.unlocked_servers = unlocked_servers;
         let of_servers = of_servers.into_iter().map(|it| (it.signature.name.clone(), Arc::new(it)));
@@ -165,14 +161,14 @@ impl Sections {
             let models = read_model(report, value, registry.known_providers());
             sections.models.insert(key.text.clone(), models);
         }
-        sections.memory = read_tiers(report, top, tiers, &mut |report, yaml| {
+        sections.memory = read_tiers(report, top, &state.tiers, &mut |report, yaml| {
             sections.find_model(report, yaml, registry.known_providers())
         });
-        for Entry { key, value } in entries(report, top, "agents") {
-            let agent = sections.read_agent(report, (key, value), prompts, registry);
+        for entry in entries(report, top, "agents") {
+            let agent = sections.read_agent(report, entry, prompts, registry);
             // An invalid agent still counts as declared, so that the nodes that use it are not
             // reported.
-            sections.agents.insert(key.text.clone(), agent.unwrap_or_default());
+            sections.agents.insert(entry.key.text.clone(), agent.unwrap_or_default());
         }
         sections
     }
@@ -205,12 +201,12 @@ impl Sections {
     fn read_agent(
         &self,
         report: &mut Report,
-        (key, yaml): (&SpannedText, &Yaml),
+        Entry { key, value }: &Entry,
         prompts: &PromptFiles,
         registry: &Registry,
     ) -> Option<Agent> {
         let what = format!("the agent `{}`", key.text);
-        let section = Section::read::<AgentKeys>(report, yaml, &what)?;
+        let section = Section::read::<AgentKeys>(report, value, &what)?;
         if let Some(about) = section.get("about") {
             report.word(about, "`about`");
         }
@@ -225,8 +221,9 @@ impl Sections {
             refuse_both(report, &what, command);
             return None;
         }
-        let program = Some(Arc::new(read_program(report, (key, &section), (prompts, self))?));
-        Some(Agent { program, system, ..Agent::default() })
+        let declared = DeclaredParts { prompts, registry, sections: self };
+        let program = read_program(report, &key.text, &section, declared)?;
+        Some(Agent { program: Some(Arc::new(program)), system, ..Agent::default() })
     }
 
     /// Reads the keys of an agent that asks models, except for its system prompt.
@@ -248,12 +245,9 @@ impl Sections {
             parallel_tools: parallel.and_then(|it| report.bool(it, "`parallel_tools`")),
             ..settings
         };
-        for (key, parameter) in
-            [("tool_choice", Parameter::ToolChoice), ("parallel_tools", Parameter::ParallelTools)]
-        {
-            if let Some(yaml) = section.get(key) {
-                let named = (key, parameter);
-                request_settings::check_support(report, yaml, named, &models, providers);
+        for parameter in [Parameter::ToolChoice, Parameter::ParallelTools] {
+            if let Some(yaml) = section.get(request_settings::key_of(parameter)) {
+                request_settings::check_support(report, yaml, parameter, &models, providers);
             }
         }
         let overflow = section.get("on_overflow").and_then(|it| read_on_overflow(report, it));
@@ -479,11 +473,11 @@ pub(super) fn read_template(
 /// Reads a sandbox. `find_folder` resolves one of `folders`.
 pub(crate) fn read_sandbox(
     report: &mut Report,
-    (key, yaml): (&SpannedText, &Yaml),
+    Entry { key, value }: &Entry,
     find_folder: impl Fn(&mut Report, SpannedText) -> Option<String>,
 ) -> SandboxSettings {
     let what = format!("the sandbox `{}`", key.text);
-    let section = Section::read::<SandboxKeys>(report, yaml, &what);
+    let section = Section::read::<SandboxKeys>(report, value, &what);
     let get = |key| section.as_ref().and_then(|it| it.get(key));
     let memory = get("memory").and_then(|it| report.bytes(it, "`memory`"));
     let time = get("time").and_then(|it| report.duration(it, "`time`"));
@@ -629,7 +623,12 @@ fn check_requirement(report: &mut Report, word: SpannedText) -> Option<String> {
     Some(word.text)
 }
 
-fn read_defaults(report: &mut Report, top: &Section<'_>, declarations: &Declarations) -> Defaults {
+/// Reads the defaults of nodes.
+pub(super) fn read_defaults(
+    report: &mut Report,
+    top: &Section<'_>,
+    declarations: &Declarations,
+) -> Defaults {
     let section = top.get("defaults");
     let section = section.and_then(|it| Section::read::<DefaultsKeys>(report, it, "`defaults`"));
     let get = |key| section.as_ref().and_then(|it| it.get(key));

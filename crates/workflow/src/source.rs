@@ -99,7 +99,7 @@ impl SourceFolder {
     pub(crate) fn find(&self, relative: &Path) -> Option<SourcePath> {
         let candidates = self.candidates(relative);
         let is_file = |it: &&SourcePath| self.has_file(it);
-        let is_anything = |it: &&SourcePath| match self.open(it) {
+        let is_anything = |path: &&SourcePath| match self.open(path) {
             Err(BeneathError::Missing | BeneathError::NotFolder) => false,
             Ok(_) | Err(_) => true,
         };

@@ -31,6 +31,19 @@ const FAIL: &str = "fail";
 /// The most arms of a match whose conditions are compared with those of other routes.
 const CONDITIONS_MAX: usize = 64;
 
+/// The subject of a match and its arms, as they are written.
+#[derive(Clone, Copy, Debug)]
+pub struct MatchArms<'y> {
+    /// The subject in the file.
+    pub subject: &'y Yaml,
+    /// The expression that the subject is.
+    pub on: &'y Expression,
+    /// The key of the arms.
+    pub to: &'y SpannedText,
+    /// The value of each arm.
+    pub keys: &'y [&'y SpannedText],
+}
+
 /// Returns the field with the reason, if the `then` is `{ fail: FIELD }`.
 pub(super) fn fail_reason(then: &Yaml) -> Option<&Yaml> {
     match then.entries() {
@@ -271,10 +284,13 @@ fn compile_match(
         (Some(on), _) if on.reads().iter().any(|it| scope.env.incomplete_fields.contains(it)) => {
             None
         }
-        (Some(on), Some(subject)) => check_arms(report, (subject, on), (to, &keys), "target"),
+        (Some(on), Some(subject)) => {
+            MatchArms { subject, on, to, keys: &keys }.check(report, "target")
+        }
         _ => None,
     };
-    let is_value = |key: &str| values.as_ref().is_none_or(|it| it.iter().any(|it| it == key));
+    let is_value =
+        |key: &str| values.as_ref().is_none_or(|values| values.iter().any(|it| it == key));
     let arms = drafts.iter().filter(|(key, _)| is_value(&key.text));
     let arms: BTreeMap<_, _> = arms.map(|(key, to)| (key.text.clone(), to.clone())).collect();
     // The arms keep the order of the file, which is also the order in drawings.
@@ -293,46 +309,44 @@ fn compile_match(
     Some(Match::new(on, arms, &order, conditions))
 }
 
-/// Checks that a match has an arm for each value, and for no other. Returns the values. `what` is what an arm leads to.
-pub(super) fn check_arms(
-    report: &mut Report,
-    (subject, on): (&Yaml, &Expression),
-    (to, keys): (&SpannedText, &[&SpannedText]),
-    what: &str,
-) -> Option<Vec<String>> {
-    let values = values_to_match(report, subject, on)?;
-    let mut unknown = 0;
-    for key in keys.iter().filter(|it| !values.contains(&it.text)) {
-        let message = format!("\"{}\" is never a value of `{}`", key.text, on.source());
-        let diagnostic = Diagnostic::error("GR023", message);
-        let diagnostic = diagnostic.at(report.span(&key.range), "no such value");
-        let help = suggestion(&key.text, values.iter().map(String::as_str));
-        report.push(Diagnostic { help, ..diagnostic });
-        unknown += 1;
+impl MatchArms<'_> {
+    /// Checks that there is an arm for each value, and for no other. Returns the values. `what` is what an arm leads to.
+    pub(super) fn check(&self, report: &mut Report, what: &str) -> Option<Vec<String>> {
+        let Self { on, to, keys, .. } = self;
+        let values = self.values(report)?;
+        let mut unknown = 0;
+        for key in keys.iter().filter(|it| !values.contains(&it.text)) {
+            let message = format!("\"{}\" is never a value of `{}`", key.text, on.source());
+            let diagnostic = Diagnostic::error("GR023", message);
+            let diagnostic = diagnostic.at(report.span(&key.range), "no such value");
+            let help = suggestion(&key.text, values.iter().map(String::as_str));
+            report.push(Diagnostic { help, ..diagnostic });
+            unknown += 1;
+        }
+        let is_missing = |value: &&String| !keys.iter().any(|it| it.text == **value);
+        let missing: Vec<&str> = values.iter().filter(is_missing).map(String::as_str).collect();
+        // Each unknown value may be a misspelling of a missing one.
+        if missing.len() > unknown {
+            let message = format!("no {what} for {}", missing.join(", "));
+            let diagnostic = Diagnostic::error("GR024", message);
+            let diagnostic = diagnostic.at(report.span(&to.range), "not every value");
+            report.push(diagnostic.help(format!("add `{}: …`", missing[0])));
+        }
+        Some(values)
     }
-    let is_missing = |value: &&String| !keys.iter().any(|it| it.text == **value);
-    let missing: Vec<&str> = values.iter().filter(is_missing).map(String::as_str).collect();
-    // Each unknown value may be a misspelling of a missing one.
-    if missing.len() > unknown {
-        let message = format!("no {what} for {}", missing.join(", "));
-        let diagnostic = Diagnostic::error("GR024", message);
-        let diagnostic = diagnostic.at(report.span(&to.range), "not every value");
-        report.push(diagnostic.help(format!("add `{}: …`", missing[0])));
-    }
-    Some(values)
-}
 
-/// Returns the values that need an arm in a match.
-fn values_to_match(report: &mut Report, subject: &Yaml, on: &Expression) -> Option<Vec<String>> {
-    match on.ty() {
-        Type::Enum(values) => Some(values.clone()),
-        Type::Bool => Some(vec!["true".to_owned(), "false".to_owned()]),
-        other => {
-            let message = format!("a match is over an enum or a bool, and this is `{other}`");
-            let diagnostic = Diagnostic::error("GR022", message);
-            let diagnostic = diagnostic.at(report.span(&subject.range), "too many values");
-            report.push(diagnostic.help("use a list of cases: `- { when: …, to: … }`"));
-            None
+    /// Returns the values that need an arm.
+    fn values(&self, report: &mut Report) -> Option<Vec<String>> {
+        match self.on.ty() {
+            Type::Enum(values) => Some(values.clone()),
+            Type::Bool => Some(vec!["true".to_owned(), "false".to_owned()]),
+            other => {
+                let message = format!("a match is over an enum or a bool, and this is `{other}`");
+                let diagnostic = Diagnostic::error("GR022", message);
+                let diagnostic = diagnostic.at(report.span(&self.subject.range), "too many values");
+                report.push(diagnostic.help("use a list of cases: `- { when: …, to: … }`"));
+                None
+            }
         }
     }
 }

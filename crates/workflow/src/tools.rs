@@ -58,7 +58,7 @@ pub(super) fn declared<'y>(top: &Section<'y>) -> impl Iterator<Item = &'y Entry>
     entries.iter().filter(|it| it.key.text != FILES)
 }
 
-/// The parts of a workflow to which its tools refer.
+/// The parts of a workflow to which its tools and agents refer.
 #[derive(Clone, Copy)]
 pub(super) struct DeclaredParts<'a> {
     pub(super) prompts: &'a PromptFiles,
@@ -73,15 +73,15 @@ pub(super) fn read_tools(
     declared: DeclaredParts<'_>,
     types: &BTreeMap<String, ToolTypes>,
 ) -> BTreeMap<String, Arc<DeclaredTool>> {
-    let DeclaredParts { prompts, registry, sections } = declared;
     let mut tools = BTreeMap::new();
-    for Entry { key, value } in entries(report, top, "tools") {
+    for entry in entries(report, top, "tools") {
+        let key = &entry.key;
         if key.text == FILES {
             continue;
         }
-        check_name(report, registry, key);
+        check_name(report, declared.registry, key);
         let types = types.get(&key.text).cloned().unwrap_or_default();
-        let tool = read_tool(report, (key, value), (prompts, sections), types);
+        let tool = read_tool(report, entry, declared, types);
         // An invalid tool still counts as declared, so that the nodes that call it are not reported.
         let tool = tool.unwrap_or_else(|| unknown(&key.text));
         tools.insert(key.text.clone(), Arc::new(tool));
@@ -123,12 +123,12 @@ fn check_name(report: &mut Report, registry: &Registry, key: &SpannedText) {
 
 fn read_tool(
     report: &mut Report,
-    (key, yaml): (&SpannedText, &Yaml),
-    (prompts, sections): (&PromptFiles, &Sections),
+    Entry { key, value }: &Entry,
+    declared: DeclaredParts<'_>,
     ToolTypes { input, output }: ToolTypes,
 ) -> Option<DeclaredTool> {
     let what = format!("the tool `{}`", key.text);
-    let section = Section::read::<ToolKeys>(report, yaml, &what)?;
+    let section = Section::read::<ToolKeys>(report, value, &what)?;
     let help = "write its purpose, which a model chooses it by";
     let about = section.require(report, "about", help).and_then(|it| report.word(it, "`about`"));
     let help = "declare its arguments, as in `input: { query: string }`";
@@ -145,9 +145,7 @@ fn read_tool(
         return None;
     }
     let action = match (section.get("run"), section.get("http")) {
-        (Some(run), None) => {
-            read_command(report, run, &section, (prompts, sections)).map(ToolAction::Command)
-        }
+        (Some(run), None) => read_command(report, run, &section, declared).map(ToolAction::Command),
         (None, Some(http)) => {
             for key in ["in", "scripts"].into_iter().filter_map(|it| section.key(it)) {
                 report.bad_value(key, format!("a request has no `{}`", key.text), "remove it");
@@ -180,7 +178,7 @@ fn read_command(
     report: &mut Report,
     yaml: &Yaml,
     section: &Section<'_>,
-    (prompts, sections): (&PromptFiles, &Sections),
+    DeclaredParts { prompts, sections, .. }: DeclaredParts<'_>,
 ) -> Option<CommandTool> {
     let mut argv = Vec::new();
     for item in read_arguments(report, yaml, "`run`").unwrap_or_default() {
@@ -241,10 +239,11 @@ fn read_request(report: &mut Report, yaml: &Yaml, arguments: Option<&Type>) -> O
             return None;
         }
     };
+    let tool = RequestTool { method, url, headers, time };
     if let Some(Type::Record(record)) = arguments {
-        check_arguments(report, &word, (&url, method), record);
+        check_arguments(report, &word, &tool, record);
     }
-    Some(RequestTool { method, url, headers, time })
+    Some(tool)
 }
 
 /// Checks that the address has only arguments that are texts or numbers, and that a request without a body has all of
@@ -252,7 +251,7 @@ fn read_request(report: &mut Report, yaml: &Yaml, arguments: Option<&Type>) -> O
 fn check_arguments(
     report: &mut Report,
     word: &SpannedText,
-    (url, method): (&UrlTemplate, Method),
+    RequestTool { url, method, .. }: &RequestTool,
     record: &Record,
 ) {
     let span = report.span(&word.range);
@@ -306,7 +305,7 @@ pub(super) fn read_headers(
 }
 
 fn read_header(report: &mut Report, yaml: &Yaml) -> Option<HeaderText> {
-    let is_printable = |it: &SpannedText| it.text.chars().all(|it| matches!(it, ' '..='~'));
+    let is_printable = |word: &SpannedText| word.text.chars().all(|it| matches!(it, ' '..='~'));
     let Data::Map(_) = yaml.data else {
         let word = report.word(yaml, "the value of a header")?;
         report.refuse_secret(&word.text, &word.range);

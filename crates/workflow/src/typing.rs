@@ -38,9 +38,9 @@ pub(super) fn comparable(a: &Type, b: &Type) -> bool {
             let find = |record: &Record, name: &str| {
                 record.fields.iter().find(|it| it.name == name).map(|it| it.ty.clone())
             };
-            let agrees = |it: &Field, other: &Record| match find(other, &it.name) {
-                Some(ty) => comparable(it.ty.required(), ty.required()),
-                None => matches!(it.ty, Type::Optional(_)),
+            let agrees = |field: &Field, other: &Record| match find(other, &field.name) {
+                Some(ty) => comparable(field.ty.required(), ty.required()),
+                None => matches!(field.ty, Type::Optional(_)),
             };
             a.fields.iter().all(|it| agrees(it, b)) && b.fields.iter().all(|it| agrees(it, a))
         }

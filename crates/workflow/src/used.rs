@@ -50,6 +50,7 @@ pub(super) struct Chain<'a> {
     file: &'a Path,
     user: Option<&'a Self>,
     size: &'a WholeSize,
+    pub(super) registry: &'a Registry,
     /// The run that the file can be a part of; `None` for a file that runs by itself.
     outer: Option<OuterRun>,
 }
@@ -145,8 +146,8 @@ impl Uses<'_> {
 }
 
 impl<'a> Chain<'a> {
-    pub(super) fn new(file: &'a Path, size: &'a WholeSize) -> Self {
-        Self { file, user: None, size, outer: None }
+    pub(super) fn new(file: &'a Path, size: &'a WholeSize, registry: &'a Registry) -> Self {
+        Self { file, user: None, size, registry, outer: None }
     }
 
     /// Returns the limits that the runs of the current file have.
@@ -230,7 +231,6 @@ pub(super) fn load_used(
     report: &mut Report,
     uses: Uses<'_>,
     folder: &SourceFolder,
-    registry: &Registry,
     chain: &Chain<'_>,
 ) -> BTreeMap<NodeName, Workflow> {
     let mut used = BTreeMap::new();
@@ -242,7 +242,7 @@ pub(super) fn load_used(
         let outer = nesting
             .filter(|it| *it != Nesting::Always)
             .map(|it| OuterRun { limits: uses.limits, takes_limited: it == Nesting::Never });
-        if let Some(workflow) = load_one(report, &path, folder, registry, (chain, outer)) {
+        if let Some(workflow) = load_one(report, &path, folder, chain, outer) {
             used.insert(name, workflow);
         }
     }
@@ -253,8 +253,8 @@ fn load_one(
     report: &mut Report,
     word: &SpannedText,
     folder: &SourceFolder,
-    registry: &Registry,
-    (chain, outer): (&Chain<'_>, Option<OuterRun>),
+    chain: &Chain<'_>,
+    outer: Option<OuterRun>,
 ) -> Option<Workflow> {
     let span = report.span(&word.range);
     let refuse = |code, message: String, help: &str| {
@@ -283,8 +283,7 @@ fn load_one(
     };
     let file = Arc::new(SourceFile { name: path.shown.display().to_string(), text });
     let own = folder.of_file(&path);
-    let (workflow, diagnostics) =
-        survey_within(file, own, registry, &chain.then(&path.shown, outer));
+    let (workflow, diagnostics) = survey_within(file, own, &chain.then(&path.shown, outer));
     report.extend(diagnostics);
     workflow
 }

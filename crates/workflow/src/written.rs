@@ -1,4 +1,4 @@
-//! Which fields are assigned where an expression or a prompt is read, and on which way one is not.
+//! Which fields are assigned where an expression or a prompt is read, and on which path one is not.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -35,17 +35,17 @@ enum Moment {
 /// Whether a field is assigned at one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// It is assigned on every way.
+    /// It is assigned on every path.
     Always,
-    /// It is assigned on some ways only.
+    /// It is assigned on some paths only.
     Sometimes,
-    /// It is assigned on no way.
+    /// It is assigned on no path.
     Never,
 }
 
-/// A way on which a field is not assigned.
+/// A path on which a field is not assigned, as a diagnostic describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Without {
+pub(crate) struct AssignmentGap {
     /// The most informative place in the workflow file.
     pub(crate) span: Range<usize>,
     /// What happens there.
@@ -97,12 +97,12 @@ impl AssignedFields {
         self.presence_given(field, &KnownFacts::NONE)
     }
 
-    /// Returns whether a field is assigned because every way to the node has assigned it, rather than the node itself.
+    /// Returns whether a field is assigned because every path to the node has assigned it, rather than the node itself.
     pub(super) fn is_brought(&self, field: &str) -> bool {
         let Source::Paths { paths, node, when } = &self.0 else { return false };
-        let is_before = paths.field(field).is_some_and(|it| match when {
+        let is_before = paths.field(field).is_some_and(|field| match when {
             Moment::Before => true,
-            Moment::After => !paths.always_writes(*node, it),
+            Moment::After => !paths.always_writes(*node, field),
         });
         is_before
             && self.presence(field) == Presence::Always
@@ -115,9 +115,9 @@ impl AssignedFields {
             paths.field(field).map_or(Presence::Never, ask)
         };
         match &self.0 {
-            Source::Paths { paths, node, when } => ask(paths, &|it| match when {
-                Moment::Before => paths.before(*node, it, known),
-                Moment::After => paths.after(*node, it, known),
+            Source::Paths { paths, node, when } => ask(paths, &|field| match when {
+                Moment::Before => paths.before(*node, field, known),
+                Moment::After => paths.after(*node, field, known),
             }),
             Source::Start(paths) => ask(paths, &|it| paths.at_start(it)),
             Source::Everything => Presence::Always,
@@ -130,13 +130,13 @@ impl AssignedFields {
         }
     }
 
-    /// Describes a way on which a field is not assigned, if it is assigned only sometimes.
-    pub(crate) fn without(&self, field: &str) -> Option<Without> {
+    /// Describes a path on which a field is not assigned, if it is assigned on others.
+    pub(crate) fn gap(&self, field: &str) -> Option<AssignmentGap> {
         let Source::Paths { paths, node, when } = &self.0 else { return None };
         let field = paths.field(field)?;
         match when {
-            Moment::Before => paths.without_before(*node, field),
-            Moment::After => paths.without_after(*node, field),
+            Moment::Before => paths.gap_before(*node, field),
+            Moment::After => paths.gap_after(*node, field),
         }
     }
 }

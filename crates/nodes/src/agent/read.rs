@@ -12,7 +12,7 @@ use graphrun_workflow::{
     Approval, Expression, OnOverflow, Program, ProgramPlace, Prompt,
     kind::{
         Agent as DeclaredAgent, Data, EmbeddingUse, Entry, Keys, Kind, LoadedPrompt, MakeContext,
-        ModelUse, NodeReader, NodeSettings, Section, SpannedText, Yaml,
+        MatchArms, ModelUse, NodeReader, NodeSettings, Section, SpannedText, Yaml,
         values::{
             self, AgentName, Attached, Count, Either, FieldName, FolderName, MatchedValue,
             NamedMap, OneOrMany, PromptPath, RequestKeys, SomeOf, Template, TemplateKeys, Text,
@@ -328,7 +328,7 @@ impl ChosenAgents {
         }
         let keys: Vec<_> = to.entries().iter().map(|it| &it.key).collect();
         if let (Some(subject), Some(on), Some(key)) = (subject, &on, parts.key("to")) {
-            reader.check_arms((subject, on), (key, &keys), "agent");
+            reader.check_arms(&MatchArms { subject, on, to: key, keys: &keys }, "agent");
         }
         let on = Some(on?);
         let agents = named.into_iter().map(|(value, word)| ChosenAgent::find(reader, value, word));

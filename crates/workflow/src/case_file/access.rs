@@ -30,7 +30,7 @@ pub struct ComputedField {
 
 /// The fields collected so far, each part of the state once with all its comparisons.
 #[derive(Debug, Default)]
-struct AccessMap(BTreeMap<AccessPath, ComparedConstants>);
+struct AccessMap(BTreeMap<AccessedPart, ComparedConstants>);
 
 /// The constants that a part of the state is compared with.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,8 +40,15 @@ struct ComparedConstants {
     texts: BTreeSet<String>,
 }
 
-/// A channel, the path into it, `is_whole`, `item_parts` and `is_presence`.
-type AccessPath = (ChannelName, Vec<String>, bool, Option<Vec<Vec<String>>>, bool);
+/// A part of the state, and how it is read: an [`Access`] without its comparisons.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct AccessedPart {
+    channel: ChannelName,
+    path: Vec<String>,
+    is_whole: bool,
+    item_parts: Option<Vec<Vec<String>>>,
+    is_presence: bool,
+}
 
 /// Returns everything that the routes of a graph and the conditions of its nodes read, directly or
 /// through fields that nodes compute, each once.
@@ -163,32 +170,34 @@ impl AccessMap {
     fn add(&mut self, access: Access) -> Option<Access> {
         let Access { channel, path, is_whole, item_parts, is_presence, numbers, fractions, texts } =
             access;
-        let part = (channel, path, is_whole, item_parts, is_presence);
+        let part = AccessedPart { channel, path, is_whole, item_parts, is_presence };
         let is_new = !self.0.contains_key(&part);
         let known = self.0.entry(part.clone()).or_default();
         let before = known.clone();
         known.numbers.extend(numbers);
         known.fractions.extend(fractions);
         known.texts.extend(texts);
-        (is_new || *known != before).then(|| access_of((part, known.clone())))
+        (is_new || *known != before).then(|| part.compared_with(known.clone()))
     }
 
     fn into_accesses(self) -> Vec<Access> {
-        self.0.into_iter().map(access_of).collect()
+        self.0.into_iter().map(|(part, constants)| part.compared_with(constants)).collect()
     }
 }
 
-fn access_of((part, compared): (AccessPath, ComparedConstants)) -> Access {
-    let (channel, path, is_whole, item_parts, is_presence) = part;
-    let ComparedConstants { numbers, fractions, texts } = compared;
-    Access {
-        channel,
-        path,
-        is_whole,
-        item_parts,
-        is_presence,
-        numbers: numbers.into_iter().collect(),
-        fractions: fractions.into_iter().collect(),
-        texts: texts.into_iter().collect(),
+impl AccessedPart {
+    fn compared_with(self, constants: ComparedConstants) -> Access {
+        let Self { channel, path, is_whole, item_parts, is_presence } = self;
+        let ComparedConstants { numbers, fractions, texts } = constants;
+        Access {
+            channel,
+            path,
+            is_whole,
+            item_parts,
+            is_presence,
+            numbers: numbers.into_iter().collect(),
+            fractions: fractions.into_iter().collect(),
+            texts: texts.into_iter().collect(),
+        }
     }
 }

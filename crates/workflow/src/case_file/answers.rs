@@ -84,7 +84,7 @@ impl<'a> Reading<'a> {
         if !is_field("calls")
             && let Some(calls) = entries.iter().find(|it| it.key.text == "calls")
         {
-            return self.scripted_agent(node, (key, entries), calls, &written);
+            return self.scripted_agent(node, key, entries, calls);
         }
         let entries: Vec<&Entry> = entries.iter().collect();
         self.update(node, key, &entries, &written).map(Answer::Writes)
@@ -97,7 +97,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Returns the fields that a node may write; all fields, if its contract does not list them.
-    fn written_by(&self, node: &NodeName) -> Vec<ChannelName> {
+    pub(super) fn written_by(&self, node: &NodeName) -> Vec<ChannelName> {
         let all = || self.graph.schema.channels().iter().map(|it| it.name().clone()).collect();
         self.graph.nodes[node].node.describe().contract.writes.unwrap_or_else(all)
     }

@@ -60,9 +60,9 @@ impl Reading<'_> {
     pub(super) fn scripted_agent(
         &mut self,
         node: &NodeName,
-        (key, entries): (&SpannedText, &[Entry]),
+        key: &SpannedText,
+        entries: &[Entry],
         calls: &Entry,
-        written: &[ChannelName],
     ) -> Option<Answer> {
         if self.graph.nodes[node].node.describe().kind != "agent" {
             let message = format!("`{node}` asks no model, so it calls no tools");
@@ -72,7 +72,7 @@ impl Reading<'_> {
             return None;
         }
         let fields: Vec<&Entry> = entries.iter().filter(|it| it.key.text != "calls").collect();
-        let answer = self.update(node, key, &fields, written);
+        let answer = self.update(node, key, &fields, &self.written_by(node));
         let Data::List(items) = &calls.value.data else {
             let wanted = "a list of calls, or of lists of calls that are made at the same time";
             self.report.wrong_kind(&calls.value, "`calls`", wanted);

@@ -136,9 +136,9 @@ impl Reading<'_> {
     fn unset(&mut self, yaml: &Yaml) -> Vec<ExpectedValue<ChannelName>> {
         let schema = self.graph.schema.clone();
         let words = self.report.words(yaml, "`unset`");
-        let find = |it: &SpannedText| {
-            let channel = self.report.channel(it, &schema)?;
-            self.at(it, channel)
+        let find = |word: &SpannedText| {
+            let channel = self.report.channel(word, &schema)?;
+            self.at(word, channel)
         };
         words.iter().filter_map(find).collect()
     }
@@ -165,7 +165,9 @@ impl Reading<'_> {
             let node = self.node(key)?;
             let parts = if let Data::List(items) = &value.data {
                 let texts = items.iter().map(|it| self.report.word(it, "a part of a prompt"));
-                PromptParts::Visits(texts.map(|it| it.map(|it| it.text)).collect::<Option<_>>()?)
+                PromptParts::Visits(
+                    texts.map(|word| word.map(|it| it.text)).collect::<Option<_>>()?,
+                )
             } else {
                 PromptParts::Each(self.report.word(value, "a part of a prompt")?.text)
             };

@@ -98,9 +98,9 @@ impl Reading<'_> {
                 wrong.count() == 0
             }
             (Data::Map(entries), ty, Value::Object(fields)) => {
-                let wrong = entries.iter().filter(|it| {
-                    let found = ty.field(&it.key.text).zip(fields.get(&it.key.text));
-                    found.is_some_and(|(ty, value)| !self.check_scalars(&it.value, ty, value))
+                let wrong = entries.iter().filter(|entry| {
+                    let found = ty.field(&entry.key.text).zip(fields.get(&entry.key.text));
+                    found.is_some_and(|(ty, value)| !self.check_scalars(&entry.value, ty, value))
                 });
                 wrong.count() == 0
             }

@@ -78,7 +78,7 @@ fn item_of_list(node: &Node) -> Option<(&Node, Vec<String>)> {
 
 /// Returns whether an expression divides by a value that may be zero.
 fn divides(node: &Node) -> bool {
-    let by_zero = |it: &Node| match &it.kind {
+    let by_zero = |node: &Node| match &node.kind {
         NodeKind::Literal(value) => value.as_f64() == Some(0.0),
         _ => true,
     };
@@ -152,7 +152,7 @@ fn is_compared(operator: Operator, value: &Node, constant: &Node) -> bool {
     }
 }
 
-/// Returns whether a path leads to a fact that does not follow from the way of the run through the workflow.
+/// Returns whether a path leads to a fact that does not follow from the path of the run through the workflow.
 fn is_open(path: &str) -> bool {
     let root = path.split('.').next().unwrap_or_default();
     matches!(root, "run" | "usage" | "remaining") || path.starts_with("via.error.")
@@ -241,8 +241,9 @@ impl Looker<'_> {
 
     /// Returns whether the field at a path is the last one that was recorded.
     fn is_last(&self, path: &str) -> bool {
-        self.set.fields.last().is_some_and(|it| {
-            let names = [it.channel.as_str()].into_iter().chain(it.path.iter().map(String::as_str));
+        self.set.fields.last().is_some_and(|access| {
+            let names =
+                [access.channel.as_str()].into_iter().chain(access.path.iter().map(String::as_str));
             names.eq(path.split('.'))
         })
     }
@@ -318,12 +319,12 @@ mod tests {
 
     #[test]
     fn a_condition_lists_its_reads() {
-        let shown = |it: &Access| {
-            let path: Vec<&str> = it.path.iter().map(String::as_str).collect();
-            let star = if it.is_whole { ".*" } else { "" };
-            let star = if it.is_presence { "?" } else { star };
-            let name = [&[it.channel.as_str()], &path[..]].concat().join(".");
-            let parts = it.item_parts.iter().map(|parts| {
+        let shown = |access: &Access| {
+            let path: Vec<&str> = access.path.iter().map(String::as_str).collect();
+            let star = if access.is_whole { ".*" } else { "" };
+            let star = if access.is_presence { "?" } else { star };
+            let name = [&[access.channel.as_str()], &path[..]].concat().join(".");
+            let parts = access.item_parts.iter().map(|parts| {
                 let parts: Vec<String> = parts
                     .iter()
                     .map(|it| if it.is_empty() { "*".to_owned() } else { it.join(".") })
@@ -331,7 +332,7 @@ mod tests {
                 format!("({})", parts.join(" "))
             });
             let parts: String = parts.collect();
-            format!("{name}{star}{parts} {:?} {:?}", it.numbers, it.texts)
+            format!("{name}{star}{parts} {:?} {:?}", access.numbers, access.texts)
         };
         for (condition, expected) in [
             ("review.verdict == \"candidate\"", "review.verdict [] [\"candidate\"]"),

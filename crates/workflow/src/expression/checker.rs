@@ -372,9 +372,9 @@ impl ExpressionChecker<'_> {
                     format!("`{name}` is read here, but not every path to here writes it");
                 let start =
                     self.scope.schema.channel(name).and_then(|it| it.reducer().natural_start());
-                let without = self.scope.written.without(name);
+                let gap = self.scope.written.gap(name);
                 let problem = self.problem("GR130", range, message, "may be unwritten here");
-                problem.without = without.map(Box::new);
+                problem.gap = gap.map(Box::new);
                 problem.help = Some(match start {
                     Some(start) => {
                         format!("guard it with `has({name})`, or let it start: `default: {start}`")

@@ -40,8 +40,8 @@ pub(super) fn note_valueless(node: &Node, problems: &mut Vec<Problem>) -> bool {
     }
     let error = match &node.kind {
         NodeKind::Binary(Operator::Divide | Operator::Remainder, _, by) => {
-            let zero =
-                evaluate_closed(by).is_some_and(|it| it.is_ok_and(|it| it.as_f64() == Some(0.0)));
+            let zero = evaluate_closed(by)
+                .is_some_and(|result| result.is_ok_and(|it| it.as_f64() == Some(0.0)));
             zero.then_some(EvaluateError::DivisionByZero)
         }
         _ => None,
@@ -62,12 +62,12 @@ fn is_closed<'a>(node: &'a Node, variables: &mut Vec<&'a str>) -> bool {
             // A function without arguments reads a fact.
             let is_closed = !function.is_presence()
                 && !arguments.is_empty()
-                && arguments.iter().all(|it| match &it.kind {
+                && arguments.iter().all(|node| match &node.kind {
                     NodeKind::Variable(name) => {
                         variables.push(name);
                         true
                     }
-                    _ => is_closed(it, variables),
+                    _ => is_closed(node, variables),
                 });
             variables.truncate(bound);
             is_closed

@@ -336,9 +336,9 @@ impl<'a> Evaluation<'a> {
         match &function.value {
             FunctionValue::Presence => Ok(Value::Bool(self.look_up(&arguments[0])?.is_some())),
             FunctionValue::OfValues(evaluate) => {
-                let values = arguments.iter().map(|it| match it.kind {
+                let values = arguments.iter().map(|node| match node.kind {
                     NodeKind::NodeName(_) | NodeKind::Pattern(_) => Ok(Cow::Owned(Value::Null)),
-                    _ => self.value(it),
+                    _ => self.value(node),
                 });
                 let values = values.collect::<Result<Vec<_>, _>>()?;
                 for text in values.iter().filter_map(|it| it.as_str()) {

@@ -226,9 +226,9 @@ static FUNCTIONS: &[Function] = &[
             name: "list",
             takes: Takes::Value {
                 noun: "a list, a text, a record or a map",
-                includes: |it| {
+                includes: |ty| {
                     matches!(
-                        it,
+                        ty,
                         Type::List(_)
                             | Type::Map(_)
                             | Type::Record(_)
@@ -494,7 +494,7 @@ static FUNCTIONS: &[Function] = &[
             name: "list",
             takes: Takes::Value {
                 noun: "a list of lists",
-                includes: |it| holds(it, |it| matches!(it, Type::List(_))),
+                includes: |value| holds(value, |it| matches!(it, Type::List(_))),
             },
         }],
         result: |types| match item_of(&types[0]) {
@@ -515,7 +515,7 @@ static FUNCTIONS: &[Function] = &[
             name: "list",
             takes: Takes::Value {
                 noun: "a list of numbers or texts",
-                includes: |it| holds(it, |it| it.is_number() || is_text(it)),
+                includes: |value| holds(value, |it| it.is_number() || is_text(it)),
             },
         }],
         value: FunctionValue::OfValues(|arguments, meter| values::sort(arguments.list(0)?, meter)),

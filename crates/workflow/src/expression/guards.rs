@@ -92,9 +92,9 @@ impl ExpressionChecker<'_> {
     /// Returns the type of the items of a list for which a condition holds. `variable` is the name of an item in it.
     pub(super) fn items_with(&mut self, condition: &Node, variable: &Node, item: &Type) -> Type {
         let NodeKind::Variable(name) = &variable.kind else { return item.clone() };
-        self.knowing(condition, true, |it| {
-            let facts = it.known.iter().filter_map(|it| {
-                let (path, range) = match it {
+        self.knowing(condition, true, |checker| {
+            let facts = checker.known.iter().filter_map(|fact| {
+                let (path, range) = match fact {
                     KnownFact::Present(path) => (path, None),
                     KnownFact::InRange(path, range) => (path, Some(*range)),
                     _ => return None,

@@ -96,9 +96,9 @@ pub(crate) fn facts_after(
             }
             Proof::Decided { .. } | Proof::Compared { .. } | Proof::Visited { .. } => (),
         });
-        let is_whole = |it: &PresentValue| {
+        let is_whole = |value: &PresentValue| {
             let is_optional = |it: &Channel| matches!(it.ty(), Type::Optional(_));
-            it.path == it.name && !schema.channel(&it.name).is_some_and(is_optional)
+            value.path == value.name && !schema.channel(&value.name).is_some_and(is_optional)
         };
         // A written field is present, unless its type lets a writer leave it absent.
         let present = present.into_iter().filter(|it| !is_whole(it));
@@ -233,7 +233,7 @@ fn add_present(node: &Node, known: &mut Vec<PresentValue>) -> Option<String> {
         _ => return None,
     };
     // Another item is meant once the value changes that chooses it.
-    let is_chosen = |it: &Node| matches!(&it.kind, NodeKind::Index(_, index) if !matches!(index.kind, NodeKind::Literal(_)));
+    let is_chosen = |node: &Node| matches!(&node.kind, NodeKind::Index(_, index) if !matches!(index.kind, NodeKind::Literal(_)));
     let mut parts = std::iter::successors(Some(node), |it| it.container());
     if !parts.any(is_chosen) {
         known.push(PresentValue { name: name.clone(), path: node.to_string() });
@@ -271,12 +271,12 @@ pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Proof
         {
             if let Some((node, number)) = visited_node(value).zip(number_of(number)) {
                 let fulfils =
-                    |it: i64| operator.orders(it.cmp(&number)).is_none_or(|it| it == outcome);
+                    |other: i64| operator.orders(other.cmp(&number)).is_none_or(|it| it == outcome);
                 prove(Proof::Visited { node, fulfils: &fulfils });
             }
             if let Some(number) = number_of(number) {
                 let fulfils =
-                    |it: i64| operator.orders(it.cmp(&number)).is_none_or(|it| it == outcome);
+                    |other: i64| operator.orders(other.cmp(&number)).is_none_or(|it| it == outcome);
                 if let Some(list) = sizes::list_of_size(value) {
                     prove(Proof::Sized { list, number, fulfils: &fulfils });
                 }
@@ -374,8 +374,8 @@ mod tests {
 
     #[test]
     fn a_guard_proves_presence() {
-        let paths = |it: Vec<PresentValue>| -> Vec<String> {
-            it.iter().map(|it| format!("{}:{}", it.name, it.path)).collect()
+        let paths = |values: Vec<PresentValue>| -> Vec<String> {
+            values.iter().map(|it| format!("{}:{}", it.name, it.path)).collect()
         };
         let known = |source| {
             let (holds, fails) = known_after(source);

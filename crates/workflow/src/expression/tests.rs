@@ -160,8 +160,8 @@ fn a_field_is_shared_unless_its_name_stands_for_something_else() {
     };
     let fields = [channel("list", json!([1])), channel("output", json!(1)), channel("x", json!(2))];
     let schema = Schema::new(fields.iter().map(|it| it.0.clone())).unwrap();
-    let write = |it: Update, (_, name, value): &(_, ChannelName, Value)| {
-        it.write(name.clone(), value.clone())
+    let write = |update: Update, (_, name, value): &(_, ChannelName, Value)| {
+        update.write(name.clone(), value.clone())
     };
     let update = fields.iter().fold(Update::default(), write);
     let state = schema.apply(schema.empty(), [&update]).unwrap().0;

@@ -1,5 +1,5 @@
 //! Queries about the data flow, for one field at a time: whether it is always, sometimes or never
-//! assigned, and on which way it is not.
+//! assigned, and on which path it is not.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,13 +18,13 @@ use graphrun_core::{
 use crate::{
     known_fact::{KnownFact, KnownFacts},
     success::SuccessFields,
-    written::{Presence, Without},
+    written::{AssignmentGap, Presence},
 };
 
 /// The flow model of a workflow with the assignments on it.
 #[derive(Debug)]
 pub(crate) struct Paths {
-    pub(super) net: FlowModel,
+    pub(super) model: FlowModel,
     pub(super) assigned: DefiniteAssignment,
     pub(super) fields: BTreeMap<ChannelName, usize>,
     /// What routes prove: the facts of the model.
@@ -57,7 +57,7 @@ pub(super) struct VisitFields {
 /// The fields that are assigned before a node that has been visited before.
 #[derive(Debug)]
 pub(super) struct OwnVisitFields {
-    /// `None` if no way leads back to it.
+    /// `None` if no path leads back to it.
     since: Option<Bits>,
     /// The fields that the node itself has assigned before any visit but the first since its count was last reset.
     by_itself: Bits,
@@ -78,7 +78,7 @@ impl Paths {
 
     /// Returns whether a node writes a field in every task, also if it is skipped.
     pub(crate) fn always_writes(&self, node: usize, field: usize) -> bool {
-        let node = &self.net.nodes[node];
+        let node = &self.model.nodes[node];
         let is_skippable = node.outcomes.iter().any(|it| it.ending == Ending::Skipped);
         node.must_assign.contains(field) && !is_skippable
     }
@@ -93,7 +93,7 @@ impl Paths {
         } else if !self.assigned.may_be_assigned_before(node).contains(field) {
             // A missing edge may lead from a node that writes it.
             let may_follow =
-                self.lacks_edges && self.net.nodes.iter().any(|it| it.may_assign.contains(field));
+                self.lacks_edges && self.model.nodes.iter().any(|it| it.may_assign.contains(field));
             if may_follow { Presence::Always } else { Presence::Never }
         } else {
             Presence::Sometimes
@@ -109,18 +109,18 @@ impl Paths {
             return false;
         }
         // Without a path from the one to the other, a missing edge leads there.
-        let has = |it: Option<&Bits>| it.map_or(self.lacks_edges, |it| it.contains(field));
+        let has = |fields: Option<&Bits>| fields.map_or(self.lacks_edges, |it| it.contains(field));
         // The last one of a node's own visits is the current one.
         if visited == node {
             let own = self.own_visits[node].get_or_init(|| OwnVisitFields {
-                since: self.assigned.since_itself(&self.net, node),
-                by_itself: self.net.written_by_itself(node),
+                since: self.assigned.since_itself(&self.model, node),
+                by_itself: self.model.written_by_itself(node),
             });
             return has(own.since.as_ref()) || own.by_itself.contains(field);
         }
         let fields = self.visits[visited].get_or_init(|| {
-            let since = self.assigned.since(&self.net, visited);
-            let since_next = self.assigned.since_next(&self.net, visited, &since);
+            let since = self.assigned.since(&self.model, visited);
+            let since_next = self.assigned.since_next(&self.model, visited, &since);
             VisitFields { since, since_next }
         });
         let since = if is_again { &fields.since_next } else { &fields.since };
@@ -136,7 +136,7 @@ impl Paths {
     /// Returns those of them that the node itself does not change.
     pub(super) fn proved_after(&self, node: usize) -> KnownFacts {
         let (must_assign, ended) =
-            (self.assigned.must_be_assigned_before(node), &self.net.nodes[node].clears);
+            (self.assigned.must_be_assigned_before(node), &self.model.nodes[node].clears);
         self.proved_in(|it| must_assign.contains(it) && !ended.contains(it))
     }
 
@@ -148,7 +148,7 @@ impl Paths {
     }
 
     pub(crate) fn after(&self, node: usize, field: usize, known: &KnownFacts) -> Presence {
-        let itself = &self.net.nodes[node];
+        let itself = &self.model.nodes[node];
         let (before, may_assign) =
             (|| self.before(node, field, known), itself.may_assign.contains(field));
         let finished = if itself.must_assign.contains(field) {
@@ -169,56 +169,56 @@ impl Paths {
     }
 
     fn may_be_skipped(&self, node: usize) -> bool {
-        self.net.nodes[node].outcomes.iter().any(|it| it.ending == Ending::Skipped)
+        self.model.nodes[node].outcomes.iter().any(|it| it.ending == Ending::Skipped)
     }
 
-    /// Describes a way through a node after which a field is not assigned.
-    pub(crate) fn without_after(&self, node: usize, field: usize) -> Option<Without> {
-        if self.may_be_skipped(node) && self.net.nodes[node].must_assign.contains(field) {
+    /// Describes a path through a node after which a field is not assigned.
+    pub(crate) fn gap_after(&self, node: usize, field: usize) -> Option<AssignmentGap> {
+        if self.may_be_skipped(node) && self.model.nodes[node].must_assign.contains(field) {
             let text = format!("not written when `{}` is skipped", self.names[node]);
-            return Some(Without { span: self.spans[node].clone(), text, help: None });
+            return Some(AssignmentGap { span: self.spans[node].clone(), text, help: None });
         }
-        if self.net.nodes[node].clears.contains(field) {
+        if self.model.nodes[node].clears.contains(field) {
             return Some(self.cleared(node));
         }
         let is_assigned_before = self.assigned.may_be_assigned_before(node).contains(field);
-        is_assigned_before.then(|| self.without_before(node, field)).flatten()
+        is_assigned_before.then(|| self.gap_before(node, field)).flatten()
     }
 
-    fn cleared(&self, by: usize) -> Without {
-        Without { span: self.spans[by].clone(), text: "cleared here".to_owned(), help: None }
+    fn cleared(&self, by: usize) -> AssignmentGap {
+        AssignmentGap { span: self.spans[by].clone(), text: "cleared here".to_owned(), help: None }
     }
 
     /// How the run may reach a node.
     pub(crate) fn triggers(&self, node: usize) -> BTreeSet<TriggerKind> {
-        self.assigned.triggers(&self.net, node)
+        self.assigned.triggers(&self.model, node)
     }
 
     pub(crate) fn at_start(&self, field: usize) -> Presence {
-        if self.net.must_assign_at_start.contains(field) {
+        if self.model.must_assign_at_start.contains(field) {
             Presence::Always
-        } else if self.net.may_assign_at_start.contains(field) {
+        } else if self.model.may_assign_at_start.contains(field) {
             Presence::Sometimes
         } else {
             Presence::Never
         }
     }
 
-    /// Describes a way to a node on which a field is not assigned.
-    pub(crate) fn without_before(&self, node: usize, field: usize) -> Option<Without> {
-        let gap = self.assigned.gap(&self.net, node, field)?;
+    /// Describes a path to a node on which a field is not assigned.
+    pub(crate) fn gap_before(&self, node: usize, field: usize) -> Option<AssignmentGap> {
+        let gap = self.assigned.gap(&self.model, node, field)?;
         let name = |it: usize| &self.names[it];
         let to = name(gap.to);
         let Some(from) = gap.from else {
             let (span, text) = match gap.kind {
                 GapKind::Cleared(by) => return Some(self.cleared(by)),
                 GapKind::Limit => (&self.limit, format!("a limit may lead to `{to}` before that")),
-                _ if self.net.may_assign_at_start.contains(field) => {
+                _ if self.model.may_assign_at_start.contains(field) => {
                     (&self.start, "the input may omit it".to_owned())
                 }
                 _ => (&self.start, "not written when the run starts".to_owned()),
             };
-            return Some(Without { span: span.clone(), text, help: None });
+            return Some(AssignmentGap { span: span.clone(), text, help: None });
         };
         let whence = format!("not written when the run reaches `{to}` from `{}`", name(from));
         let text = match gap.kind {
@@ -231,19 +231,20 @@ impl Paths {
             GapKind::Spent(spent) => format!("{whence}, with `{}` used up", name(spent)),
             GapKind::Cleared(by) => return Some(self.cleared(by)),
         };
-        let help = self.wait_for_writer((from, gap.to), field);
-        Some(Without { span: self.spans[from].clone(), text, help })
+        let help = self.wait_for_writer(from, gap.to, field);
+        Some(AssignmentGap { span: self.spans[from].clone(), text, help })
     }
 
-    /// Advises how a node waits for the branches beside the one that leads to it, if one of them writes a field.
-    fn wait_for_writer(&self, (from, to): (usize, usize), field: usize) -> Option<String> {
-        if self.net.nodes[to].defers.is_some()
-            || !self.assigned.is_written_beside(&self.net, from, field)
+    /// Advises how the node `to` waits for the branches beside `from`, which leads to it, if one of them writes a field.
+    fn wait_for_writer(&self, from: usize, to: usize, field: usize) -> Option<String> {
+        if self.model.nodes[to].defers.is_some()
+            || !self.assigned.is_written_beside(&self.model, from, field)
         {
             return None;
         }
         let name = &self.names[to];
-        let has_join = self.net.joins.iter().any(|it| it.node == to && it.count < it.awaited.len());
+        let has_join =
+            self.model.joins.iter().any(|it| it.node == to && it.count < it.awaited.len());
         Some(if has_join {
             format!(
                 "a `join` with `count` leaves some branches out: to wait for all that run, give `{name}` \

@@ -278,7 +278,7 @@ impl<A: JsonSchema, B: JsonSchema> JsonSchema for Either<A, B> {
             both.insert("examples".to_owned(), words.into());
             both.insert("type".to_owned(), "string".into());
         }
-        let types = [&both, &second].map(|it| match it.get("type") {
+        let types = [&both, &second].map(|schema| match schema.get("type") {
             Some(Value::Array(types)) => types.clone(),
             one => one.cloned().into_iter().collect(),
         });

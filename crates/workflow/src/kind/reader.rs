@@ -26,7 +26,7 @@ use crate::{
     request_settings,
     sections::{Agent, read_template},
     shape::Section,
-    then::check_arms,
+    then::MatchArms,
     tool::{BuiltIn, DeclaredTool, ToolSignature},
     types::refuse_private,
     typing::{Misfit, describe},
@@ -202,10 +202,9 @@ impl NodeReader<'_> {
         self.scope.expression_for(self.report, yaml, expected)
     }
 
-    /// Reads a condition that may use a variable besides the fields that are assigned when the node starts.
+    /// Reads a condition that may use a variable of this name besides the fields that are assigned when the node starts.
     /// [`Expression::evaluate_with`] gives it a value.
-    pub fn condition_on(&mut self, yaml: &Yaml, variable: (&str, &Type)) -> Option<Expression> {
-        let name = variable.0;
+    pub fn condition_on(&mut self, yaml: &Yaml, name: &str, ty: &Type) -> Option<Expression> {
         if self.schema().channel(name).is_some() {
             let message =
                 format!("the state has a field `{name}`, which means something else here");
@@ -217,7 +216,7 @@ impl NodeReader<'_> {
         let condition = self.scope.expression_for(
             self.report,
             yaml,
-            self.scope.before().with_variable(variable),
+            self.scope.before().with_variable(name, ty),
         )?;
         self.expect_type(yaml, condition.ty(), &Type::Bool, "a condition");
         Some(condition)
@@ -477,7 +476,7 @@ impl NodeReader<'_> {
 impl NodeReader<'_> {
     /// Returns the `defaults` of the workflow.
     pub fn defaults(&self) -> &Defaults {
-        &self.scope.env.sections.defaults
+        &self.scope.env.defaults
     }
 
     /// Returns the agent of a name.
@@ -494,13 +493,8 @@ impl NodeReader<'_> {
     }
 
     /// Checks that a match has an arm for each value of its subject, and for no other. `what` is what an arm names.
-    pub fn check_arms(
-        &mut self,
-        subject: (&Yaml, &Expression),
-        arms: (&SpannedText, &[&SpannedText]),
-        what: &str,
-    ) {
-        check_arms(self.report, subject, arms, what);
+    pub fn check_arms(&mut self, arms: &MatchArms<'_>, what: &str) {
+        arms.check(self.report, what);
     }
 
     /// Returns the settings of requests to these models that stand in the node. The kind has their keys.

@@ -169,8 +169,8 @@ fn block_text(text: &str, token: &SyntaxToken) -> Option<BlockText> {
 
 /// Returns the number of characters before the entry that has a block text; `None` if it is the whole file.
 fn indent_around(text: &str, block: &SyntaxNode) -> Option<usize> {
-    let is_entry = |it: &SyntaxNode| {
-        matches!(it.kind(), SyntaxKind::BLOCK_MAP_ENTRY | SyntaxKind::BLOCK_SEQ_ENTRY)
+    let is_entry = |node: &SyntaxNode| {
+        matches!(node.kind(), SyntaxKind::BLOCK_MAP_ENTRY | SyntaxKind::BLOCK_SEQ_ENTRY)
     };
     let entry = block.ancestors().find(is_entry)?;
     let start = usize::from(entry.text_range().start());

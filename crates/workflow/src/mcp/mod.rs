@@ -88,10 +88,10 @@ pub fn mcp_servers(path: &Path) -> Result<Vec<McpServer>, LoadError> {
         return Err(LoadError::Invalid(ignored.into_diagnostics()));
     };
     let mut sandboxes = BTreeMap::new();
-    for Entry { key, value } in entries(&mut report, &top, "sandboxes") {
+    for entry in entries(&mut report, &top, "sandboxes") {
         let any_folder = |_: &mut Report, word: SpannedText| Some(word.text);
-        let sandbox = read_sandbox(&mut report, (key, value), any_folder);
-        sandboxes.insert(key.text.clone(), sandbox);
+        let sandbox = read_sandbox(&mut report, entry, any_folder);
+        sandboxes.insert(entry.key.text.clone(), sandbox);
     }
     let is_sandbox = |it: &str| sandboxes.contains_key(it);
     let hosts = read_hosts(&mut report, &top, is_sandbox, |_, word| Some(word.text));
@@ -213,7 +213,7 @@ impl Places<'_> {
         let section = Section::read::<McpServerKeys>(report, yaml, &what)?;
         let time = section.get("time").and_then(|it| report.duration(it, "`time`")).unwrap_or(TIME);
         let tools = section.get("tools").map(|it| report.words(it, "`tools`"));
-        let tools = tools.map(|it| it.into_iter().map(|it| it.text).collect());
+        let tools = tools.map(|words| words.into_iter().map(|it| it.text).collect());
         let prompts = section.get("prompts").map(|it| report.words(it, "`prompts`"));
         let prompts = prompts.into_iter().flatten().map(|it| it.text).collect();
         let resources = section.get("resources").map(|it| read_resources(report, it));
@@ -276,7 +276,7 @@ impl Places<'_> {
             report.unknown("GR015", "sandbox or host", &word, known);
             return None;
         };
-        let is_complete = |it: &McpPlace| match it {
+        let is_complete = |place: &McpPlace| match place {
             McpPlace::Host { command, .. } | McpPlace::Sandbox { command, .. } => {
                 !command.is_empty()
             }

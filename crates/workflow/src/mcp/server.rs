@@ -97,7 +97,7 @@ impl McpServer {
 
     /// Returns whether a tool of the server is part of the lock file.
     pub fn wants(&self, tool: &str) -> bool {
-        self.tools.as_ref().is_none_or(|it| it.iter().any(|it| it == tool))
+        self.tools.as_ref().is_none_or(|tools| tools.iter().any(|it| it == tool))
     }
 
     /// Returns whether a prompt of the server is part of the lock file.
@@ -107,12 +107,14 @@ impl McpServer {
 
     /// Returns whether calls can read a resource.
     pub fn allows_resource(&self, uri: &str) -> bool {
-        self.resources.as_ref().is_none_or(|it| it.iter().any(|it| it.matches(uri)))
+        self.resources.as_ref().is_none_or(|resources| resources.iter().any(|it| it.matches(uri)))
     }
 
     /// Returns whether calls can read a resource that a template such as `note://{name}` makes.
     pub fn allows_template(&self, template: &str) -> bool {
-        self.resources.as_ref().is_none_or(|it| it.iter().any(|it| it.matches_template(template)))
+        self.resources
+            .as_ref()
+            .is_none_or(|resources| resources.iter().any(|it| it.matches_template(template)))
     }
 
     /// Returns what a lock file has about it, without the parts that the server describes.
@@ -126,8 +128,8 @@ impl McpServer {
         match &self.place {
             McpPlace::Host { command, host } => json!({"command": command, "host": host.name}),
             McpPlace::Sandbox { command, sandbox, scripts } => {
-                let hash = |it: &SourceFile| {
-                    json!([it.path, blake3::hash(it.content.as_bytes()).to_hex().as_str()])
+                let hash = |file: &SourceFile| {
+                    json!([file.path, blake3::hash(file.content.as_bytes()).to_hex().as_str()])
                 };
                 let scripts: Vec<Value> = scripts.iter().map(hash).collect();
                 json!({"command": command, "sandbox": sandbox.fingerprint(), "scripts": scripts})

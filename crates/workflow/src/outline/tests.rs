@@ -27,8 +27,8 @@ fn files() -> Vec<(PathBuf, String)> {
     let mut files: Vec<PathBuf> = files.map(|it| it.unwrap().path()).collect();
     // Case files beside a workflow have a different format.
     let is_of_cases =
-        |it: &Path| it.file_stem().is_some_and(|it| Path::new(it).extension().is_some());
-    files.retain(|it| it.extension().is_some_and(|it| it == "yaml") && !is_of_cases(it));
+        |path: &Path| path.file_stem().is_some_and(|it| Path::new(it).extension().is_some());
+    files.retain(|path| path.extension().is_some_and(|it| it == "yaml") && !is_of_cases(path));
     files.sort();
     files.into_iter().map(|it| (it.clone(), fs::read_to_string(it).unwrap())).collect()
 }

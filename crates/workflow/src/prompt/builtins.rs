@@ -247,9 +247,9 @@ fn size(value: Option<&Value>) -> usize {
 /// Returns the largest whole number among arguments, those with names included.
 fn largest_number(args: &[Value]) -> usize {
     let named = args.last().and_then(|it| Kwargs::try_from(it.clone()).ok());
-    let named = named.map(|it| {
-        let names: Vec<String> = it.args().map(str::to_owned).collect();
-        names.iter().filter_map(|name| it.get::<Value>(name).ok()).collect::<Vec<_>>()
+    let named = named.map(|arguments| {
+        let names: Vec<String> = arguments.args().map(str::to_owned).collect();
+        names.iter().filter_map(|name| arguments.get::<Value>(name).ok()).collect::<Vec<_>>()
     });
     let numbers = args.iter().cloned().chain(named.unwrap_or_default());
     numbers.filter_map(|it| it.as_usize()).max().unwrap_or(0)

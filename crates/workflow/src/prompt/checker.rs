@@ -252,7 +252,7 @@ impl<'t> PromptChecker<'_, 't> {
                 self.knowing(condition, outcome, |it| meaning = it.meaning_outside(&name));
                 meaning
             };
-            let is_value = |it: &Meaning<'t>| match it {
+            let is_value = |meaning: &Meaning<'t>| match meaning {
                 Meaning::Value(ty) => !matches!(ty, Type::Optional(_)),
                 Meaning::Macro(_) | Meaning::Outside => false,
             };

@@ -13,7 +13,7 @@ use super::{
     checker::{Meaning, PromptChecker},
     guards::{asks_presence, number_of, outside_of_chain},
     names::TESTS,
-    operations::TestedOperand,
+    operations::{TestedOperand, TypedExpression},
     shapes::{alternatives, any_of, as_list, either, is_shape, tuple, tuple_items, values_of_map},
     tried::{OPERANDS, type_of},
 };
@@ -114,9 +114,9 @@ fn operator_of(test: &str) -> Option<BinOpKind> {
 /// Returns whether a value of the type has no items.
 pub(super) fn is_single(ty: &Type) -> bool {
     let mut types = alternatives(ty).into_iter();
-    types.any(|it| {
+    types.any(|ty| {
         matches!(
-            it,
+            ty,
             Type::Bool
                 | Type::Int(_)
                 | Type::Float(_)
@@ -168,22 +168,26 @@ impl<'t> PromptChecker<'_, 't> {
                     return Type::Bool;
                 }
                 let ty = self.present(&it.expr);
-                self.try_operation("-a", "`-`", &[(&it.expr, &ty)], it.span())
+                let operand = TypedExpression { expression: &it.expr, ty: &ty };
+                self.try_operation("-a", "`-`", &[operand], it.span())
             }
             Expr::BinOp(it) => self.operator(it, it.span()),
             Expr::Compare(it) => {
-                let mut left = (self.present(&it.expr), &it.expr);
+                let (mut left, mut left_type) = (&it.expr, self.present(&it.expr));
                 for step in &it.ops {
-                    let right = (self.present(&step.expr), &step.expr);
+                    let (right, right_type) = (&step.expr, self.present(&step.expr));
+                    let operands = [
+                        TypedExpression { expression: left, ty: &left_type },
+                        TypedExpression { expression: right, ty: &right_type },
+                    ];
                     let operator = outside_of_chain(step.op);
                     if let Some(operator) = operator.filter(|it| symbol(*it).is_none()) {
-                        self.compare(&left.0, left.1, &right.0, right.1, operator);
+                        self.compare(operands, operator);
                     } else {
-                        let operands = [(left.1, &left.0), (right.1, &right.0)];
-                        self.try_operation("a in b", "`in`", &operands, step.expr.span());
-                        self.check_contained((left.1, &left.0), (&step.expr, &right.0));
+                        self.try_operation("a in b", "`in`", &operands, right.span());
+                        self.check_contained(operands);
                     }
-                    left = right;
+                    (left, left_type) = (right, right_type);
                 }
                 Type::Bool
             }
@@ -252,9 +256,9 @@ impl<'t> PromptChecker<'_, 't> {
 
     /// Checks a condition, where an optional field is false if it is absent. Returns its type.
     pub(super) fn condition(&mut self, expression: &Expr<'_>) -> Type {
-        let optional = |it: &Self, name: &str| {
-            let field = it.scope.schema.channel(name).map(Channel::ty);
-            let is_field = it.variable(name).is_none();
+        let optional = |checker: &Self, name: &str| {
+            let field = checker.scope.schema.channel(name).map(Channel::ty);
+            let is_field = checker.variable(name).is_none();
             field.filter(|it| is_field && matches!(it, Type::Optional(_))).cloned()
         };
         match expression {
@@ -355,8 +359,11 @@ impl<'t> PromptChecker<'_, 't> {
             return self.connection(it, Self::value);
         }
         let (left, right) = (self.present(&it.left), self.present(&it.right));
+        let operands = [
+            TypedExpression { expression: &it.left, ty: &left },
+            TypedExpression { expression: &it.right, ty: &right },
+        ];
         if let Some(symbol) = symbol(it.op) {
-            let operands = [(&it.left, &left), (&it.right, &right)];
             let (source, what) = (format!("a {symbol} b"), format!("`{symbol}`"));
             let ty = self.try_operation(&source, &what, &operands, span);
             if matches!(it.op, BinOpKind::Concat) {
@@ -364,7 +371,7 @@ impl<'t> PromptChecker<'_, 't> {
                 self.printed(&right, it.right.span());
             }
             if matches!(it.op, BinOpKind::In) {
-                self.check_contained((&it.left, &left), (&it.right, &right));
+                self.check_contained(operands);
             }
             return match ty {
                 // A list of lists, or a list several times.
@@ -376,7 +383,7 @@ impl<'t> PromptChecker<'_, 't> {
                 ty => ty,
             };
         }
-        self.compare(&left, &it.left, &right, &it.right, it.op);
+        self.compare(operands, it.op);
         Type::Bool
     }
 
@@ -397,10 +404,14 @@ impl<'t> PromptChecker<'_, 't> {
             && let ([CallArg::Pos(other)], [other_type]) = (it.args.as_slice(), args.as_slice())
             && let Some(operator) = operator_of(it.name)
         {
+            let operands = [
+                TypedExpression { expression: &it.expr, ty: &ty },
+                TypedExpression { expression: other, ty: other_type },
+            ];
             if matches!(operator, BinOpKind::In) {
-                self.check_contained((&it.expr, &ty), (other, other_type));
+                self.check_contained(operands);
             } else {
-                self.compare(&ty, &it.expr, other_type, other, operator);
+                self.compare(operands, operator);
             }
         }
         Type::Bool
@@ -465,9 +476,9 @@ impl<'t> PromptChecker<'_, 't> {
                     None => format!("`{name}` is used here, and not every state of a run has it"),
                 };
                 let help = self.guarded(name);
-                let without = self.scope.written.without(name);
+                let gap = self.scope.written.gap(name);
                 let problem = self.problem("GR130", span, message, "may be unwritten here");
-                problem.without = without.map(Box::new);
+                problem.gap = gap.map(Box::new);
                 problem.help = Some(help);
                 ty
             }
@@ -584,48 +595,38 @@ impl<'t> PromptChecker<'_, 't> {
         }
     }
 
-    /// Reports a value that no text can contain, because it is no text.
-    fn check_contained(
-        &mut self,
-        (item, item_type): (&Expr<'_>, &Type),
-        (within, within_type): (&Expr<'_>, &Type),
-    ) {
+    /// Reports a value that no text can contain, because it is no text: the first operand of `in`.
+    fn check_contained(&mut self, [item, within]: [TypedExpression<'_>; 2]) {
         let is_other = |it: Form| it != Form::Text;
-        if Form::of(within_type) != Some(Form::Text) || !Form::of(item_type).is_some_and(is_other) {
+        if Form::of(within.ty) != Some(Form::Text) || !Form::of(item.ty).is_some_and(is_other) {
             return;
         }
-        let (shown, of) = (describe(item_type), describe(within_type));
+        let (shown, of) = (describe(item.ty), describe(within.ty));
         let message = format!("{shown} is never a part of {of}");
-        let help = match item {
+        let help = match item.expression {
             Expr::Const(_) => "write it in quotes".to_owned(),
             _ => "compare it with the items of a list: `… in [1, 2]`".to_owned(),
         };
-        self.problem("GR022", within.span(), message, "never true").help = Some(help);
+        self.problem("GR022", within.expression.span(), message, "never true").help = Some(help);
     }
 
     /// Checks that two compared values have types that can be compared, and that a literal text that is
     /// compared with an enum is one of its values.
-    fn compare(
-        &mut self,
-        left: &Type,
-        left_is: &Expr<'_>,
-        right: &Type,
-        right_is: &Expr<'_>,
-        operator: BinOpKind,
-    ) {
+    fn compare(&mut self, [left, right]: [TypedExpression<'_>; 2], operator: BinOpKind) {
         let is_equality = match operator {
             BinOpKind::Eq | BinOpKind::Ne => true,
             BinOpKind::Lt | BinOpKind::Lte | BinOpKind::Gt | BinOpKind::Gte => false,
             _ => return,
         };
-        let forms = Form::of(left).zip(Form::of(right));
+        let forms = Form::of(left.ty).zip(Form::of(right.ty));
         if let Some(forms) = forms.filter(|(one, other)| one != other) {
-            let shown = |it: &Type, is: &Expr<'_>| match (values_of(it), is) {
-                (Some([text]), Expr::Const(_)) => format!("the text \"{text}\""),
-                (_, Expr::Const(it)) => it.value.to_string(),
-                _ => describe(it),
-            };
-            let (one, other) = (shown(left, left_is), shown(right, right_is));
+            let shown =
+                |operand: TypedExpression<'_>| match (values_of(operand.ty), operand.expression) {
+                    (Some([text]), Expr::Const(_)) => format!("the text \"{text}\""),
+                    (_, Expr::Const(it)) => it.value.to_string(),
+                    _ => describe(operand.ty),
+                };
+            let (one, other) = (shown(left), shown(right));
             let (message, label) = if is_equality {
                 (format!("{one} is never equal to {other}"), "never equal")
             } else {
@@ -637,22 +638,23 @@ impl<'t> PromptChecker<'_, 't> {
             } else {
                 "compare values of one type: write a number without quotes"
             };
-            self.problem("GR022", right_is.span(), message, label).help = Some(help.to_owned());
+            self.problem("GR022", right.expression.span(), message, label).help =
+                Some(help.to_owned());
             return;
         }
         if !is_equality {
             return;
         }
-        for (ty, literal, is) in [(left, right, right_is), (right, left, left_is)] {
-            let (Expr::Const(_), Some(values), Some([text])) =
-                (is, values_of(ty), values_of(literal))
+        for (one, other) in [(left, right), (right, left)] {
+            let (Expr::Const(literal), Some(values), Some([text])) =
+                (other.expression, values_of(one.ty), values_of(other.ty))
             else {
                 continue;
             };
             if !values.contains(text) {
                 let help = suggestion(text, values.iter().map(String::as_str));
-                let message = format!("\"{text}\" is never a value of `{}`", ty.required());
-                self.problem("GR023", is.span(), message, "never equal").help = help;
+                let message = format!("\"{text}\" is never a value of `{}`", one.ty.required());
+                self.problem("GR023", literal.span(), message, "never equal").help = help;
             }
         }
     }

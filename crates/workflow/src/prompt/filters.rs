@@ -11,7 +11,7 @@ use super::{
     expressions::{absent_at_times, is_single},
     guards::number_of,
     names::FILTERS,
-    operations::TestedOperand,
+    operations::{TestedOperand, TypedExpression},
     shapes::{
         alternatives, any_of, as_list, either, is_shape, items_of, tuple, tuple_items,
         values_of_map, with_part,
@@ -289,8 +289,10 @@ impl PromptChecker<'_, '_> {
             [] => format!("a | {name}"),
             texts => format!("a | {name}({})", texts.join(", ")),
         };
-        let tested: Vec<_> =
-            args.iter().zip(types).map(|(arg, ty)| (expression_of(arg), ty)).collect();
+        let tested = args.iter().zip(types);
+        let tested: Vec<_> = tested
+            .map(|(arg, ty)| TypedExpression { expression: expression_of(arg), ty })
+            .collect();
         let tried = self.type_of_operation(&source, item, &tested);
         let result = match name {
             "default" | "d" => {

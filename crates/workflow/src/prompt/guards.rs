@@ -18,6 +18,22 @@ use super::{
 };
 use crate::known_fact::KnownFact;
 
+/// A comparison in a condition, and its outcome.
+struct Comparison<'e> {
+    left: &'e Expr<'e>,
+    right: &'e Expr<'e>,
+    operator: BinOpKind,
+    outcome: bool,
+}
+
+/// An operand of a comparison, with the other one.
+struct Side<'e> {
+    value: &'e Expr<'e>,
+    other: &'e Expr<'e>,
+    /// Whether the value is on the right.
+    is_turned: bool,
+}
+
 impl PromptChecker<'_, '_> {
     /// Records the facts once a condition has this outcome.
     pub(super) fn learn(&self, condition: &Expr<'_>, outcome: bool, known: &mut Vec<KnownFact>) {
@@ -61,7 +77,8 @@ impl PromptChecker<'_, '_> {
                 if let [step] = it.ops.as_slice()
                     && let Some(operator) = outside_of_chain(step.op)
                 {
-                    self.learn_comparison((&it.expr, &step.expr), operator, outcome, known);
+                    let (left, right) = (&it.expr, &step.expr);
+                    self.learn_comparison(&Comparison { left, right, operator, outcome }, known);
                 }
             }
             Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
@@ -76,116 +93,44 @@ impl PromptChecker<'_, '_> {
                     self.learn(&it.left, outcome, known);
                     self.learn(&it.right, outcome, known);
                 }
-                _ => self.learn_comparison((&it.left, &it.right), it.op, outcome, known),
+                operator => {
+                    let (left, right) = (&it.left, &it.right);
+                    self.learn_comparison(&Comparison { left, right, operator, outcome }, known);
+                }
             },
             _ => (),
         }
     }
 
     /// Records what a comparison proves: the visits of a node, and what does not depend on the node.
-    fn learn_comparison(
-        &self,
-        (left, right): (&Expr<'_>, &Expr<'_>),
-        operator: BinOpKind,
-        outcome: bool,
-        known: &mut Vec<KnownFact>,
-    ) {
-        for (visits, number, is_turned) in [(left, right, false), (right, left, true)] {
+    fn learn_comparison(&self, comparison: &Comparison<'_>, known: &mut Vec<KnownFact>) {
+        for Side { value: visits, other: number, is_turned } in comparison.sides() {
             if let Some((node, number)) = self.visited_node(visits).zip(number_of(number)) {
-                let fulfils = fulfilled_by(operator, number, is_turned, outcome);
+                let fulfils = comparison.fulfilled_by(number, is_turned);
                 let is_own = self.scope.written.is_at(node);
                 known.extend(KnownFact::of_visits(node, is_own, fulfils));
             }
         }
-        learn_trigger((left, right), operator, outcome, known);
-        self.learn_success((left, right), operator, outcome, known);
-        Self::learn_items((left, right), operator, outcome, known);
-        Self::learn_number((left, right), operator, outcome, known);
+        comparison.learn_trigger(known);
+        self.learn_success(comparison, known);
+        comparison.learn_items(known);
+        comparison.learn_number(known);
     }
 
     /// Records what a comparison of an exit code, or of the success of a command, proves.
-    fn learn_success(
-        &self,
-        (left, right): (&Expr<'_>, &Expr<'_>),
-        operator: BinOpKind,
-        outcome: bool,
-        known: &mut Vec<KnownFact>,
-    ) {
+    fn learn_success(&self, comparison: &Comparison<'_>, known: &mut Vec<KnownFact>) {
         let Some(success) = self.scope.written.success() else { return };
-        for (value, other, is_turned) in [(left, right, false), (right, left, true)] {
+        for Side { value, other, is_turned } in comparison.sides() {
             let Some(path) = path_of(value) else { continue };
             if let Some(number) = number_of(other) {
-                let fulfils = fulfilled_by(operator, number, is_turned, outcome);
+                let fulfils = comparison.fulfilled_by(number, is_turned);
                 known.extend(success.shown_by_code(&path, fulfils).map(present));
             }
-            let is_equal = match operator {
-                BinOpKind::Eq => outcome,
-                BinOpKind::Ne => !outcome,
-                _ => continue,
-            };
+            let Some(is_equal) = comparison.is_equal() else { continue };
             if let Expr::Const(it) = other
                 && it.value == Value::from(is_equal)
             {
                 known.extend(success.shown_by_bool(&path).map(present));
-            }
-        }
-    }
-
-    /// Records what a comparison proves: the length of a list, or a key of a map.
-    fn learn_items(
-        (left, right): (&Expr<'_>, &Expr<'_>),
-        operator: BinOpKind,
-        outcome: bool,
-        known: &mut Vec<KnownFact>,
-    ) {
-        if matches!(operator, BinOpKind::In) {
-            let key = path_of(right).and_then(|of| part_of(&of, left)).filter(|_| outcome);
-            known.extend(key.map(KnownFact::HasKey));
-            return;
-        }
-        let is_unequal = match operator {
-            BinOpKind::Eq => !outcome,
-            BinOpKind::Ne => outcome,
-            _ => false,
-        };
-        for (list, other, is_turned) in [(left, right, false), (right, left, true)] {
-            let proved = match (list_of_length(list).and_then(path_of), number_of(other)) {
-                (Some(path), Some(number)) => {
-                    let fulfils = fulfilled_by(operator, number, is_turned, outcome);
-                    KnownFact::of_size(path, 0, number, fulfils)
-                }
-                _ if is_unequal && is_empty_list(other) => path_of(list).map(has_items),
-                _ => None,
-            };
-            known.extend(proved);
-        }
-    }
-
-    /// Records what a comparison proves of a number that chooses an item: it is not below zero, or below the length of a list.
-    fn learn_number(
-        (left, right): (&Expr<'_>, &Expr<'_>),
-        operator: BinOpKind,
-        outcome: bool,
-        known: &mut Vec<KnownFact>,
-    ) {
-        for (value, other, is_turned) in [(left, right, false), (right, left, true)] {
-            let Some(path) = path_of(value) else { continue };
-            if let Some(number) = number_of(other) {
-                let fulfils = fulfilled_by(operator, number, is_turned, outcome);
-                if !fulfils(-1) && !fulfils(i64::MIN) {
-                    known.push(KnownFact::InRange(path, NumberRange::FROM_ZERO));
-                }
-                continue;
-            }
-            let is_less = match operator {
-                BinOpKind::Lt => outcome && !is_turned,
-                BinOpKind::Gte => !outcome && !is_turned,
-                BinOpKind::Gt => outcome && is_turned,
-                BinOpKind::Lte => !outcome && is_turned,
-                _ => false,
-            };
-            if let Some(list) = list_of_length(other).and_then(path_of).filter(|_| is_less) {
-                known.push(KnownFact::below_size(&path, &list));
             }
         }
     }
@@ -251,20 +196,88 @@ pub(super) fn outside_of_chain(operator: CompareOpKind) -> Option<BinOpKind> {
     })
 }
 
-/// Records what a comparison proves about the trigger.
-fn learn_trigger(
-    (left, right): (&Expr<'_>, &Expr<'_>),
-    operator: BinOpKind,
-    outcome: bool,
-    known: &mut Vec<KnownFact>,
-) {
-    if matches!(operator, BinOpKind::Eq | BinOpKind::Ne) {
-        let is_equal = matches!(operator, BinOpKind::Eq) == outcome;
-        for (value, text) in [(left, right), (right, left)] {
+impl<'e> Comparison<'e> {
+    /// Returns each operand with the other one.
+    fn sides(&self) -> [Side<'e>; 2] {
+        let Self { left, right, .. } = *self;
+        [
+            Side { value: left, other: right, is_turned: false },
+            Side { value: right, other: left, is_turned: true },
+        ]
+    }
+
+    /// Returns whether both operands are equal, if it compares that.
+    fn is_equal(&self) -> Option<bool> {
+        match self.operator {
+            BinOpKind::Eq => Some(self.outcome),
+            BinOpKind::Ne => Some(!self.outcome),
+            _ => None,
+        }
+    }
+
+    /// Returns the condition on a number that its comparison with another one has this outcome. `is_turned` is whether the
+    /// number is on the right of the operator.
+    fn fulfilled_by(&self, number: i64, is_turned: bool) -> impl Fn(i64) -> bool + use<> {
+        let Self { operator, outcome, .. } = *self;
+        move |other| {
+            let order = if is_turned { number.cmp(&other) } else { other.cmp(&number) };
+            orders(operator, order).is_none_or(|it| it == outcome)
+        }
+    }
+
+    /// Records the facts about the trigger that it proves.
+    fn learn_trigger(&self, known: &mut Vec<KnownFact>) {
+        let Some(is_equal) = self.is_equal() else { return };
+        for Side { value, other: text, .. } in self.sides() {
             if let (Some(path), Expr::Const(it)) = (path_of(value), text)
                 && let Some(text) = it.value.as_str()
             {
                 known.extend(KnownFact::of_trigger(&path, text, is_equal));
+            }
+        }
+    }
+
+    /// Records the length of a list, or the key of a map, that it proves.
+    fn learn_items(&self, known: &mut Vec<KnownFact>) {
+        if matches!(self.operator, BinOpKind::In) {
+            let map = path_of(self.right);
+            let key = map.and_then(|it| part_of(&it, self.left)).filter(|_| self.outcome);
+            known.extend(key.map(KnownFact::HasKey));
+            return;
+        }
+        let is_unequal = self.is_equal() == Some(false);
+        for Side { value: list, other, is_turned } in self.sides() {
+            let proved = match (list_of_length(list).and_then(path_of), number_of(other)) {
+                (Some(path), Some(number)) => {
+                    KnownFact::of_size(path, 0, number, self.fulfilled_by(number, is_turned))
+                }
+                _ if is_unequal && is_empty_list(other) => path_of(list).map(has_items),
+                _ => None,
+            };
+            known.extend(proved);
+        }
+    }
+
+    /// Records the limits that it proves of a number that chooses an item: not below zero, or below the length of a list.
+    fn learn_number(&self, known: &mut Vec<KnownFact>) {
+        for Side { value, other, is_turned } in self.sides() {
+            let Some(path) = path_of(value) else { continue };
+            if let Some(number) = number_of(other) {
+                let fulfils = self.fulfilled_by(number, is_turned);
+                if !fulfils(-1) && !fulfils(i64::MIN) {
+                    known.push(KnownFact::InRange(path, NumberRange::FROM_ZERO));
+                }
+                continue;
+            }
+            let is_less = match self.operator {
+                BinOpKind::Lt => self.outcome && !is_turned,
+                BinOpKind::Gte => !self.outcome && !is_turned,
+                BinOpKind::Gt => self.outcome && is_turned,
+                BinOpKind::Lte => !self.outcome && is_turned,
+                _ => false,
+            };
+            if let Some(list) = list_of_length(other).and_then(path_of).filter(|_| is_less) {
+                known.push(KnownFact::below_size(&path, &list));
             }
         }
     }
@@ -350,20 +363,6 @@ fn learn_path(path: &Expr<'_>, known: &mut Vec<KnownFact>) {
         Expr::GetAttr(inner) => learn_path(&inner.expr, known),
         Expr::GetItem(inner) => learn_path(&inner.expr, known),
         _ => (),
-    }
-}
-
-/// Returns the condition on a number that a comparison with another one has this outcome. `is_turned` is whether the number
-/// is on the right of the operator.
-fn fulfilled_by(
-    operator: BinOpKind,
-    number: i64,
-    is_turned: bool,
-    outcome: bool,
-) -> impl Fn(i64) -> bool {
-    move |it| {
-        let order = if is_turned { number.cmp(&it) } else { it.cmp(&number) };
-        orders(operator, order).is_none_or(|it| it == outcome)
     }
 }
 

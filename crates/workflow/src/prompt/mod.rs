@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn the_check_knows_every_reason_that_a_run_gives() {
         let node = NodeName::parse("sse").unwrap();
-        let ways = [
+        let triggers = [
             Trigger::Start,
             Trigger::Then { node: node.clone() },
             Trigger::Exhausted { node: node.clone(), max_visits: 3, cause: None },
@@ -446,7 +446,7 @@ mod tests {
             Prompt::compile("p.md", &text).unwrap().check(scope).0.len()
         };
         assert_eq!(problems("retried"), 1);
-        assert_eq!(ways.map(|it| problems(it.kind().as_str())), [0; 5]);
+        assert_eq!(triggers.map(|it| problems(it.kind().as_str())), [0; 5]);
     }
 
     #[test]

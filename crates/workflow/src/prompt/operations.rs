@@ -17,12 +17,25 @@ use super::{
 };
 use crate::typing::describe;
 
+/// An expression with its type.
+#[derive(Clone, Copy)]
+pub(super) struct TypedExpression<'e> {
+    pub(super) expression: &'e Expr<'e>,
+    pub(super) ty: &'e Type,
+}
+
 /// An operand of an operation that is tried.
 #[derive(Clone, Copy)]
 pub(super) struct TestedOperand<'e> {
     /// The expression, unless it is the text of a block.
     pub(super) expression: Option<&'e Expr<'e>>,
     pub(super) ty: &'e Type,
+}
+
+impl<'e> From<TypedExpression<'e>> for TestedOperand<'e> {
+    fn from(TypedExpression { expression, ty }: TypedExpression<'e>) -> Self {
+        Self { expression: Some(expression), ty }
+    }
 }
 
 impl TestedOperand<'_> {
@@ -59,11 +72,10 @@ impl PromptChecker<'_, '_> {
         &mut self,
         source: &str,
         what: &str,
-        operands: &[(&Expr<'_>, &Type)],
+        operands: &[TypedExpression<'_>],
         span: Span,
     ) -> Type {
-        let operands: Vec<TestedOperand<'_>> =
-            operands.iter().map(|(it, ty)| TestedOperand { expression: Some(it), ty }).collect();
+        let operands: Vec<TestedOperand<'_>> = operands.iter().map(|it| (*it).into()).collect();
         self.try_values(source, what, &operands, operands.len(), span)
     }
 
@@ -104,9 +116,9 @@ impl PromptChecker<'_, '_> {
         &mut self,
         source: &str,
         first: &Type,
-        rest: &[(&Expr<'_>, &Type)],
+        rest: &[TypedExpression<'_>],
     ) -> Type {
-        let rest = rest.iter().map(|(it, ty)| TestedOperand { expression: Some(it), ty }.operand());
+        let rest = rest.iter().map(|it| TestedOperand::from(*it).operand());
         let operands: Vec<Operand> = [Operand::Of(first.clone())].into_iter().chain(rest).collect();
         self.tried.operation(source, &operands).unwrap_or(Type::Any)
     }

@@ -47,10 +47,10 @@ pub(super) fn groupby(
     let pairs = pairs.collect::<Value>();
     let options = Kwargs::from_iter([("case_sensitive", Value::from(is_case_sensitive))]);
     let groups = filters::groupby(pairs, Some("0"), options)?;
-    let group = |it: Value| {
-        let items = it.get_attr("list")?.try_iter()?.map(|it| it.get_item_by_index(1));
+    let group = |value: Value| {
+        let items = value.get_attr("list")?.try_iter()?.map(|it| it.get_item_by_index(1));
         let items = items.collect::<Result<Vec<_>, _>>()?;
-        Ok(Value::from_object(Group { grouper: it.get_attr("grouper")?, list: items }))
+        Ok(Value::from_object(Group { grouper: value.get_attr("grouper")?, list: items }))
     };
     groups.try_iter()?.map(group).collect::<Result<Vec<_>, Error>>().map(Value::from)
 }

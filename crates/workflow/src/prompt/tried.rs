@@ -129,9 +129,9 @@ fn attempt(source: &str, operands: &[Operand]) -> Result<Type, Failure> {
         let Operand::Of(ty) = operand else { continue };
         let alternatives = alternatives(ty);
         if alternatives.len() > 1 {
-            let with = |it: &Type| {
+            let with = |ty: &Type| {
                 let mut operands = operands.to_vec();
-                operands[at] = Operand::Of(it.clone());
+                operands[at] = Operand::Of(ty.clone());
                 attempt(source, &operands)
             };
             let results: Result<Vec<Type>, Failure> = alternatives.into_iter().map(with).collect();

@@ -74,9 +74,9 @@ pub(super) fn hidden_blank(text: &str, at: usize) -> Option<Range<usize>> {
     for _ in 0..3 {
         start = text[..start].rfind('\n').unwrap_or(0);
     }
-    let is_hidden = |it: char| {
+    let is_hidden = |char: char| {
         matches!(
-            it,
+            char,
             '\u{a0}' | '\u{2000}'..='\u{200b}' | '\u{202f}' | '\u{2060}' | '\u{3000}' | '\u{feff}'
         )
     };

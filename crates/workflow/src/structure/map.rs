@@ -282,10 +282,14 @@ pub(crate) fn warn_of_unread_items(
     }
     for (map, MapList { node, item, .. }) in &env.maps {
         let Some(node) = node else { continue };
+        let of_node = draft.nodes.get(node);
         if item.order.is_some() {
-            warn_of_unseen_writes(report, env, draft, (map, node), input);
+            let key = of_node.map(|it| it.key);
+            for field in fields_of_items(report, env, node, input) {
+                warn_of_unseen_writes(report, map, node, key, field);
+            }
         }
-        let kind = draft.nodes.get(node).and_then(|it| it.kind);
+        let kind = of_node.and_then(|it| it.kind);
         let is_known = kind.is_some_and(|it| it.kind.reads_only_named_values());
         if !is_known || report.is_used(ITEMS, node.as_str()) {
             continue;
@@ -304,29 +308,35 @@ pub(crate) fn warn_of_unread_items(
     }
 }
 
-/// Warns about fields that only the items of a map with `key` write and read: an item sees them as they were before the map.
+/// Returns the fields that items read and only items write, which run this node.
+fn fields_of_items<'e>(
+    report: &Report,
+    env: &'e Environment,
+    node: &NodeName,
+    input: &[ChannelName],
+) -> Vec<&'e str> {
+    let fields = env.schema.channels().iter().filter(|it| !input.contains(it.name()));
+    let fields = fields.map(|it| it.name().as_str());
+    let is_read = |field: &&str| report.is_used(READS_OF_ITEMS, &read_of_item(node, field));
+    fields.filter(is_read).filter(|it| env.flow.is_only_writer(node, it)).collect()
+}
+
+/// Warns about a field that only the items of a map with `key` write and read: an item sees it as it was before the map.
 fn warn_of_unseen_writes(
     report: &mut Report,
-    env: &Environment,
-    draft: &WorkflowDraft<'_>,
-    (map, node): (&NodeName, &NodeName),
-    input: &[ChannelName],
+    map: &NodeName,
+    node: &NodeName,
+    key: Option<&SpannedText>,
+    field: &str,
 ) {
-    for channel in env.schema.channels().iter().filter(|it| !input.contains(it.name())) {
-        let field = channel.name().as_str();
-        let is_read = report.is_used(READS_OF_ITEMS, &read_of_item(node, field));
-        if !is_read || !env.flow.is_only_writer(node, field) {
-            continue;
-        }
-        let message = format!("`{node}` reads `{field}`, which only the items of `{map}` write");
-        let span = draft.nodes.get(node).map(|it| &it.key.range).and_then(|it| report.span(it));
-        let diagnostic = Diagnostic::warning("GR141", message);
-        let diagnostic = diagnostic.at(span, format!("sees `{field}` as it was before the map"));
-        report.push(diagnostic.help(
-            "the updates of all items are folded when the map ends: let a node after the map read the field, or loop over \
-             one item at a time",
-        ));
-    }
+    let message = format!("`{node}` reads `{field}`, which only the items of `{map}` write");
+    let span = key.and_then(|it| report.span(&it.range));
+    let diagnostic = Diagnostic::warning("GR141", message);
+    let diagnostic = diagnostic.at(span, format!("sees `{field}` as it was before the map"));
+    report.push(diagnostic.help(
+        "the updates of all items are folded when the map ends: let a node after the map read the field, or loop over \
+         one item at a time",
+    ));
 }
 
 fn item_type(report: &mut Report, yaml: &Yaml, over: &Expression) -> Type {

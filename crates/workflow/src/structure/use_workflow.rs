@@ -162,8 +162,7 @@ impl Kind for Use {
         let sets = reader.read_in(&parts, used);
         let takes = parts.get("out").map(|it| reader.read_out(it, used)).unwrap_or_default();
         let worktrees = read_worktrees(reader, &parts, used, is_part);
-        let models = parts.get("model").map(|it| read_model(reader, (&parts, it), used));
-        let models = models.unwrap_or_default();
+        let models = read_models(reader, &parts, used);
         if !is_part {
             check_nested(reader, used, nesting);
             let always = takes.iter().filter(|(_, from)| used.settled.contains(from));
@@ -253,12 +252,9 @@ fn read_worktrees(
     folders
 }
 
-/// Reads the model of all agents of a used workflow.
-fn read_model(
-    reader: &mut NodeReader<'_>,
-    (parts, yaml): (&Section<'_>, &Yaml),
-    used: &Workflow,
-) -> Vec<String> {
+/// Reads the models of all agents of a used workflow.
+fn read_models(reader: &mut NodeReader<'_>, parts: &Section<'_>, used: &Workflow) -> Vec<String> {
+    let Some(yaml) = parts.get("model") else { return Vec::new() };
     let env = reader.scope.env;
     let models = env.sections.find_model(reader.report, yaml, env.registry.known_providers());
     let asks = used.all_nodes().values().any(|it| it.settings.models().is_some());
@@ -455,19 +451,19 @@ fn input_of<'a>(used: &'a Workflow, name: &str) -> Option<&'a Channel> {
 }
 
 /// Returns the fields that a `use` may assign, and those that it assigns whenever it is done: the ones that the used
-/// workflow assigns on every way.
+/// workflow assigns on every path.
 pub(crate) fn fields_of_use<'y>(
     used: &'y Yaml,
     loaded: Option<&Workflow>,
 ) -> (Vec<&'y str>, Vec<&'y str>) {
     let Some(out) = used.get("out") else { return (Vec::new(), Vec::new()) };
-    let is_sure = |it: &&Entry| {
+    let is_must_assigned = |entry: &&Entry| {
         let settled = |workflow: &Workflow| {
-            it.value.text().is_some_and(|field| workflow.settled.contains(field))
+            entry.value.text().is_some_and(|field| workflow.settled.contains(field))
         };
         // A workflow that failed to load causes no further diagnostics.
         loaded.is_none_or(settled)
     };
-    let surely = out.entries().iter().filter(is_sure).map(|it| it.key.text.as_str());
-    (out.words(), surely.collect())
+    let must_assign = out.entries().iter().filter(is_must_assigned).map(|it| it.key.text.as_str());
+    (out.words(), must_assign.collect())
 }

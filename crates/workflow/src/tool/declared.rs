@@ -241,7 +241,7 @@ impl UrlTemplate {
 
     /// Returns the names of the arguments.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().filter_map(|it| match it {
+        self.parts.iter().filter_map(|part| match part {
             UrlPart::Text(_) => None,
             UrlPart::InPath(name) | UrlPart::InQuery(name) => Some(name.as_str()),
         })
@@ -280,7 +280,7 @@ impl UrlTemplate {
 
     /// Returns the address as it is written.
     pub fn text(&self) -> String {
-        let part = |it: &UrlPart| match it {
+        let part = |part: &UrlPart| match part {
             UrlPart::Text(text) => text.clone(),
             UrlPart::InPath(name) | UrlPart::InQuery(name) => format!("{{{name}}}"),
         };

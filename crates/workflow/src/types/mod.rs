@@ -396,12 +396,12 @@ fn names(yaml: &Yaml) -> impl Iterator<Item = &str> {
 /// Returns whether a mapping is a field with more than a type, and not a record.
 fn as_spec(yaml: &Yaml) -> bool {
     // A misspelt key still marks a specification, and so does a key whose value cannot be a type.
-    let is_flag = |it: &Yaml| {
+    let is_flag = |yaml: &Yaml| {
         let is_number =
             |it: &str| it.replace('_', "").parse::<f64>().is_ok() || range::is_endless(it);
-        it.text().is_some_and(|it| it.parse::<bool>().is_ok() || is_number(it))
+        yaml.text().is_some_and(|it| it.parse::<bool>().is_ok() || is_number(it))
     };
-    let is_reducer = |it: &Yaml| it.text().is_some_and(|it| reducer_names().contains(&it));
+    let is_reducer = |yaml: &Yaml| yaml.text().is_some_and(|it| reducer_names().contains(&it));
     let meant = |Entry { key, value }: &Entry| {
         let keys = FieldKeys::keys().iter().copied().filter(|it| !RANGE_KEYS.contains(it));
         did_you_mean(&key.text, keys).is_some_and(|_| !RANGE_KEYS.contains(&key.text.as_str()))

@@ -170,7 +170,7 @@ impl<'y> TypeReader<'_, 'y> {
             let value = value_of(self.report, default, &Type::of_schema(&schema))?;
             let problem = validator_for(&schema)
                 .ok()
-                .and_then(|it| it.validate(&value).err().map(|it| it.to_string()));
+                .and_then(|schema| schema.validate(&value).err().map(|it| it.to_string()));
             if let Some(problem) = problem {
                 let message = format!("the default does not fit: {problem}");
                 let span = self.report.span(&default.range);
@@ -387,7 +387,8 @@ pub(super) fn is_lenience(entry: &Entry) -> bool {
 /// Returns the notation of an enum, for several texts in place of one type.
 fn as_enum(items: &[Yaml]) -> Option<String> {
     let texts: Option<Vec<&str>> = items.iter().map(Yaml::text).collect();
-    let texts = texts.filter(|it| it.len() > 1 && !it.iter().any(|it| TYPES.contains(it)))?;
+    let texts =
+        texts.filter(|words| words.len() > 1 && !words.iter().any(|it| TYPES.contains(it)))?;
     Some(format!("one of a few texts is written `{}`", texts.join(" | ")))
 }
 

@@ -204,7 +204,7 @@ impl Translation<'_> {
                 || pairs.any(|(left, right)| never_equal(self.ty(left), self.ty(right)));
             return differs.then_some(false);
         }
-        let items = [left, right].map(|it| match (&it.kind, self.ty(it)) {
+        let items = [left, right].map(|node| match (&node.kind, self.ty(node)) {
             (NodeKind::List(items), _) if items.is_empty() => None,
             (_, Type::List(item)) => Some(item.required()),
             _ => None,
@@ -234,8 +234,8 @@ impl Translation<'_> {
                 }
                 let formula = |kind| Formula { kind, range: range.clone() };
                 let none = formula(FormulaKind::Known(false));
-                let any = common.into_iter().fold(none, |before, it| {
-                    let both = [text(left, Some(a), it), text(right, Some(b), it)];
+                let any = common.into_iter().fold(none, |before, item| {
+                    let both = [text(left, Some(a), item), text(right, Some(b), item)];
                     or(before, formula(FormulaKind::And(Box::new(both.map(formula)))))
                 });
                 any.kind
@@ -286,9 +286,9 @@ impl Translation<'_> {
     fn number(&self, of: &Node, operator: Operator, than: f64) -> FormulaKind {
         let mut term = term(of);
         if let NodeKind::Call(Function { counts: true, .. }, arguments) = &of.kind {
-            let is_free = |it: &Node| match (&it.kind, self.ty(it)) {
+            let is_free = |node: &Node| match (&node.kind, self.ty(node)) {
                 (NodeKind::NodeName(_), _) => true,
-                (_, Type::List(_) | Type::String | Type::Map(_)) => is_path(it),
+                (_, Type::List(_) | Type::String | Type::Map(_)) => is_path(node),
                 _ => false,
             };
             term.free = arguments.iter().all(is_free);
@@ -313,8 +313,8 @@ impl Translation<'_> {
 
     fn present(&self, of: &Node) -> FormulaKind {
         // A field that a record needs is there exactly where the record is.
-        let is_needed = |it: &Node| {
-            let found = self.types.get(&(it.range.start, it.range.end));
+        let is_needed = |node: &Node| {
+            let found = self.types.get(&(node.range.start, node.range.end));
             found.is_some_and(|it| !matches!(it, Type::Optional(_) | Type::Any))
         };
         let mut of = of;

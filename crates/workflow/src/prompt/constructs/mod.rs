@@ -123,8 +123,8 @@ fn value(ty: &Type, depth: usize, choices: &mut Choices) -> Option<Value> {
             names.map(entry).collect::<Map<_, _>>().into()
         }
         Type::Record(record) => {
-            let field = |it: &graphrun_core::state::Field| {
-                Some((it.name.clone(), value(&it.ty, depth + 1, choices)?))
+            let field = |field: &graphrun_core::state::Field| {
+                Some((field.name.clone(), value(&field.ty, depth + 1, choices)?))
             };
             record.fields.iter().filter_map(field).collect::<Map<_, _>>().into()
         }
@@ -173,10 +173,10 @@ fn problems(schema: &Schema, template: &str) -> Vec<String> {
     };
     let problems = check(schema, &prompt).into_iter();
     problems
-        .map(|it| {
-            let part = template.get(it.range.clone()).unwrap_or("?");
-            let help = it.help.unwrap_or_default();
-            format!("{} `{part}` {} ({help})", it.code, it.message)
+        .map(|problem| {
+            let part = template.get(problem.range.clone()).unwrap_or("?");
+            let help = problem.help.unwrap_or_default();
+            format!("{} `{part}` {} ({help})", problem.code, problem.message)
         })
         .collect()
 }

@@ -165,7 +165,8 @@ fn outcomes(expressions: &[Expression], state: &State, visits: u32) -> Vec<Optio
         trigger: &Trigger::Start,
         facts: &RunFacts::default(),
     };
-    let outcome = |it: &Expression| it.evaluate(&view).ok().and_then(|it| it.as_bool());
+    let outcome =
+        |condition: &Expression| condition.evaluate(&view).ok().and_then(|it| it.as_bool());
     expressions.iter().map(outcome).collect()
 }
 
