@@ -191,16 +191,16 @@ impl<'e> NodeScope<'e> {
         let (expression, problems) = match self.compile(text, expected) {
             Ok(expression) => {
                 let problems = expression.constant_parts();
-                report.needs(expression.facts());
+                report.references.add_facts(expression.facts());
                 for field in expression.reads() {
                     self.reads_field(report, field.as_str(), &assigned);
                 }
                 for name in expression.named_types() {
-                    report.uses("types", name);
+                    report.references.add("types", name);
                 }
                 let reads_item = expression.facts().item_index || expression.reads_item();
                 if self.item.is_some() && reads_item {
-                    report.uses(ITEMS, self.name.as_str());
+                    report.references.add(ITEMS, self.name.as_str());
                 }
                 (Some(expression), problems)
             }
@@ -230,12 +230,12 @@ impl<'e> NodeScope<'e> {
 
     /// Notes that an expression or a prompt of the node reads a field, where these fields are assigned.
     fn reads_field(&self, report: &mut Report, field: &str, assigned: &AssignedFields) {
-        report.uses(FIELDS, field);
+        report.references.add(FIELDS, field);
         if self.item.is_some() {
-            report.uses(READS_OF_ITEMS, &read_of_item(self.name, field));
+            report.references.add(READS_OF_ITEMS, &read_of_item(self.name, field));
         }
         if assigned.is_brought(field) {
-            report.relies(self.name, field);
+            report.references.add_assigned_field(self.name, field);
         }
     }
 
@@ -292,7 +292,7 @@ impl<'e> NodeScope<'e> {
         }
         let names = names_of_item(item, schema);
         if names.iter().any(|(name, _)| loaded.prompt.variables().contains(name)) {
-            report.uses(ITEMS, node.as_str());
+            report.references.add(ITEMS, node.as_str());
         }
         let nodes = &self.env.nodes;
         let scope = PromptScope {
@@ -331,7 +331,7 @@ pub(crate) fn check_report(
     written: &AssignedFields,
 ) {
     for name in loaded.prompt.variables() {
-        report.uses(FIELDS, name);
+        report.references.add(FIELDS, name);
     }
     let scope = PromptScope {
         schema: &env.schema,
@@ -351,7 +351,7 @@ fn check_in(report: &mut Report, loaded: &LoadedPrompt, scope: PromptScope<'_>) 
     // Finding one place takes time proportional to the text, and more diagnostics are not reported
     // anyway.
     let (problems, facts) = loaded.prompt.check(scope);
-    report.needs(&facts);
+    report.references.add_facts(&facts);
     for problem in problems.into_iter().take(FINDINGS_MAX) {
         let span = loaded.span(report, &problem);
         report.push_problem(problem, span);
@@ -365,7 +365,7 @@ fn check_memory(report: &mut Report, tiers: &Tiers, tool: BuiltIn, word: &Spanne
     }
     // The model chooses the tier.
     for tier in tiers.keys() {
-        report.uses(MEMORY, tier);
+        report.references.add(MEMORY, tier);
     }
     if can_use(tool.needs, tiers) {
         return;
@@ -390,15 +390,15 @@ pub(crate) fn find_tool(
     word: &SpannedText,
 ) -> Option<ToolSignature> {
     if let Some(declared) = sections.tools.get(&word.text) {
-        report.uses("tools", &word.text);
+        report.references.add("tools", &word.text);
         if let ToolAction::Server(tool) = &declared.action {
-            report.uses("mcp", &tool.server.name);
+            report.references.add("mcp", &tool.server.name);
         }
         return Some(declared.signature.clone());
     }
     let server = word.text.split('.').next().unwrap_or_default();
     if sections.unlocked_servers.contains(server) {
-        report.uses("mcp", server);
+        report.references.add("mcp", server);
         let (input, output) = (json!({"type": "object"}), json!({}));
         return Some(ToolSignature { name: word.text.clone(), input, output });
     }

@@ -202,7 +202,7 @@ pub(super) fn check_used(report: &mut Report, nodes: &Yaml, env: &Environment) {
         for host in used.hosts.values() {
             let own = env.sections.hosts.get(&host.name);
             if own.is_some() {
-                report.uses("hosts", &host.name);
+                report.references.add("hosts", &host.name);
             }
             if let Some(diagnostic) = check_used_host(&used.name, host, own) {
                 report.push(diagnostic.at(span.clone(), "this workflow"));
@@ -210,7 +210,7 @@ pub(super) fn check_used(report: &mut Report, nodes: &Yaml, env: &Environment) {
         }
         for name in used.folders.keys() {
             if env.sections.folders.contains(name) {
-                report.uses("folders", name);
+                report.references.add("folders", name);
                 continue;
             }
             let message =

@@ -65,6 +65,7 @@ mod policies;
 mod program;
 mod prompt;
 mod reader;
+mod references;
 mod registry;
 mod report;
 mod reports;

@@ -95,7 +95,7 @@ pub(super) fn lower(
         groups: env.declarations.members(),
         file: Arc::clone(&report.file),
         folder: env.prompts.folder().path().to_owned(),
-        facts: std::mem::take(&mut report.facts),
+        facts: std::mem::take(&mut report.references.facts),
         settled: if chain.is_used() { env.flow.at_end() } else { BTreeSet::new() },
         schema: env.schema,
         reports,
@@ -156,7 +156,7 @@ impl<'y> Drafter<'_, 'y> {
         // Without a state every field would be unknown; one diagnostic is better than many.
         let schema = state.schema.take()?;
         for used in &state.used {
-            report.uses("types", used);
+            report.references.add("types", used);
         }
         warn_of_placeholders(report, top, &schema);
         let interface = Interface::read(report, top, &schema);
@@ -431,8 +431,9 @@ fn warn_of_unused_fields(
         }
     }
     let inputs = root.get("input").map(words_of).unwrap_or_default();
-    let is_read =
-        |report: &Report, name: &str| report.is_used(FIELDS, name) || named.contains(name);
+    let is_read = |report: &Report, name: &str| {
+        report.references.contains(FIELDS, name) || named.contains(name)
+    };
     for word in &inputs {
         if env.schema.channel(&word.text).is_some() && !is_read(report, &word.text) {
             let message = format!("nothing reads the input `{}`", word.text);
@@ -519,7 +520,7 @@ fn report_unused(report: &mut Report, top: &Section<'_>) {
     for (section, kind) in sections {
         for entry in top.get(section).map(Yaml::entries).unwrap_or_default() {
             let is_setting = section == "tools" && entry.key.text == FILES;
-            if !is_setting && !report.is_used(section, &entry.key.text) {
+            if !is_setting && !report.references.contains(section, &entry.key.text) {
                 let message = format!("nothing uses the {kind} `{}`", entry.key.text);
                 let span = report.span(&entry.key.range);
                 report.push(Diagnostic::warning("GR018", message).at(span, "not used"));

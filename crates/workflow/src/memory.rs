@@ -412,7 +412,7 @@ pub(super) fn check_tier(
         report.unknown("GR058", "tier", word, tiers.keys().map(String::as_str));
         return None;
     };
-    report.uses(MEMORY, &word.text);
+    report.references.add(MEMORY, &word.text);
     if writes && tier.is_read_only {
         let message = format!("only people write the tier `{}`", word.text);
         let span = report.span(&word.range);

@@ -45,7 +45,8 @@ pub(super) fn read_nodes(
     let edges = draft.edges.iter().filter_map(&mut compiled).collect();
     for (name, definition) in &mut nodes {
         let channel = |it| Some(env.schema.channel(it)?.name().clone());
-        definition.relies_on = report.relied_on(name).filter_map(channel).collect();
+        definition.relies_on =
+            report.references.assigned_fields(name).filter_map(channel).collect();
     }
     warn_of_failures_that_never_occur(report, env, draft, &nodes);
     (nodes, edges)

@@ -199,7 +199,7 @@ pub(super) fn read_program(
     let within = section.require(report, "in", help);
     let word = within.and_then(|it| report.word(it, "`in`"))?;
     let place = if let Some(settings) = sections.sandboxes.get(&word.text) {
-        report.uses("sandboxes", &word.text);
+        report.references.add("sandboxes", &word.text);
         if let Some(key) = section.key("secrets").filter(|_| settings.network.is_empty()) {
             let message = format!("the sandbox `{}` has no `network` to use secrets in", word.text);
             let help = "name the hosts that need them, as in `network: [api.example.com]` of the \
@@ -209,7 +209,7 @@ pub(super) fn read_program(
         let (name, settings) = (word.text.clone(), settings.clone());
         ProgramPlace::Sandbox(ProgramSandbox { name, settings, secrets })
     } else if let Some(host) = sections.hosts.get(&word.text) {
-        report.uses("hosts", &word.text);
+        report.references.add("hosts", &word.text);
         if let Some(key) = section.key("scripts") {
             let message = "a program on a host takes no `scripts`";
             report.bad_value(key, message, "it works in a real folder; install the program");

@@ -1,19 +1,15 @@
-//! Collects the diagnostics of one load.
+//! Collects the diagnostics of one load, and what the file refers to.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile, SourceSpan, did_you_mean},
-    graph::{FactNeeds, Target},
+    graph::Target,
     id::NodeName,
 };
 use graphrun_guard::data_limit::DataLimitReached;
 
-use super::written::AssignmentGap;
+use super::{references::References, written::AssignmentGap};
 
 /// The most diagnostics that are reported; a file with more mistakes is probably not a workflow.
 pub(super) const FINDINGS_MAX: usize = 500;
@@ -27,14 +23,10 @@ pub struct Report {
     reported: BTreeSet<(&'static str, String, usize, String)>,
     /// The positions of repeated keys.
     pub(super) repeated: BTreeSet<usize>,
-    /// The facts that expressions and prompts read.
-    pub(super) facts: FactNeeds,
     /// The names of fields that are reported as invalid, so that their uses are not reported too.
     refused: BTreeSet<String>,
-    /// The declarations that something refers to, each with its section.
-    used: BTreeSet<(&'static str, String)>,
-    /// The fields that each node reads where every path to it has assigned them.
-    relied: BTreeMap<NodeName, BTreeSet<String>>,
+    /// What the file refers to.
+    pub(super) references: References,
 }
 
 /// A mistake inside an expression or a prompt, placed relative to that text.
@@ -59,10 +51,8 @@ impl Report {
             diagnostics: Diagnostics::default(),
             reported: BTreeSet::new(),
             repeated: BTreeSet::new(),
-            facts: FactNeeds::default(),
             refused: BTreeSet::new(),
-            used: BTreeSet::new(),
-            relied: BTreeMap::new(),
+            references: References::default(),
         }
     }
 
@@ -160,30 +150,6 @@ impl Report {
     /// Records that the name of a field is invalid, which is reported.
     pub(super) fn refuse_name(&mut self, name: &str) {
         self.refused.insert(name.to_owned());
-    }
-
-    /// Records that something refers to a declaration.
-    pub(super) fn uses(&mut self, section: &'static str, name: &str) {
-        self.used.insert((section, name.to_owned()));
-    }
-
-    /// Notes the facts that an expression or a prompt reads.
-    pub(super) fn needs(&mut self, facts: &FactNeeds) {
-        self.facts.add(facts, NodeName::clone);
-    }
-
-    /// Notes that a node reads a field that every path to it has assigned.
-    pub(super) fn relies(&mut self, node: &NodeName, field: &str) {
-        self.relied.entry(node.clone()).or_default().insert(field.to_owned());
-    }
-
-    /// Returns the fields that a node reads where every path to it has assigned them.
-    pub(super) fn relied_on(&self, node: &NodeName) -> impl Iterator<Item = &str> {
-        self.relied.get(node).into_iter().flatten().map(String::as_str)
-    }
-
-    pub(super) fn is_used(&self, section: &'static str, name: &str) -> bool {
-        self.used.contains(&(section, name.to_owned()))
     }
 
     /// Returns whether further diagnostics are dropped.

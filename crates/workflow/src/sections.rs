@@ -194,7 +194,7 @@ impl Sections {
             report.unknown("GR057", "folder", &word, known);
             return None;
         }
-        report.uses("folders", &word.text);
+        report.references.add("folders", &word.text);
         Some(word.text)
     }
 
@@ -322,7 +322,7 @@ impl Sections {
         providers: &Providers,
     ) -> Vec<String> {
         let Some(word) = report.word(yaml, "`model`") else { return Vec::new() };
-        report.uses("models", &word.text);
+        report.references.add("models", &word.text);
         if let Some(models) = self.models.get(&word.text) {
             return models.clone();
         }

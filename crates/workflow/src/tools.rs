@@ -196,7 +196,7 @@ fn read_command(
         report.unknown("GR015", "sandbox", &word, known);
         return None;
     };
-    report.uses("sandboxes", &word.text);
+    report.references.add("sandboxes", &word.text);
     let folder = section.get("folder").and_then(|it| report.word(it, "`folder`"));
     if folder.is_none() {
         refuse_dependencies(report, &word, sandbox, "the command of a tool without `folder`");

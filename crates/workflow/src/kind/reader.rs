@@ -487,7 +487,7 @@ impl NodeReader<'_> {
             None => {
                 self.report.unknown("GR011", "agent", word, agents.keys().map(String::as_str));
             }
-            Some(_) => self.report.uses("agents", &word.text),
+            Some(_) => self.report.references.add("agents", &word.text),
         }
         found
     }
@@ -525,7 +525,7 @@ impl NodeReader<'_> {
             let known = sandboxes.keys().chain(hosts).map(String::as_str);
             self.report.unknown("GR015", "sandbox", &word, known);
         } else {
-            self.report.uses("sandboxes", &word.text);
+            self.report.references.add("sandboxes", &word.text);
         }
         settings
     }
@@ -534,7 +534,7 @@ impl NodeReader<'_> {
     pub fn host(&mut self) -> Option<HostSettings> {
         let word = self.get("in").and_then(Yaml::word)?;
         let host = self.scope.env.sections.hosts.get(&word.text)?;
-        self.report.uses("hosts", &word.text);
+        self.report.references.add("hosts", &word.text);
         Some(host.clone())
     }
 

@@ -259,12 +259,12 @@ impl Places<'_> {
         let within = section.require(report, "in", help);
         let word = within.and_then(|it| report.word(it, "`in`"))?;
         let place = if let Some(sandbox) = self.sandboxes.get(&word.text) {
-            report.uses("sandboxes", &word.text);
+            report.references.add("sandboxes", &word.text);
             refuse_dependencies(report, &word, sandbox, "a server");
             let (sandbox, scripts) = (sandbox.clone(), scripts.unwrap_or_default());
             McpPlace::Sandbox { command, sandbox, scripts }
         } else if let Some(host) = self.hosts.get(&word.text) {
-            report.uses("hosts", &word.text);
+            report.references.add("hosts", &word.text);
             check_host(report, &word, host, &command);
             if let Some(key) = section.key("scripts") {
                 let help = "install the server, or run it in one of `sandboxes`";

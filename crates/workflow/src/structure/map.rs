@@ -24,6 +24,7 @@ use crate::{
         values::{self, FieldName, NodeRef, Positive, Text},
     },
     reader::{Entry, SpannedText, Yaml},
+    references::References,
     report::Report,
 };
 
@@ -285,13 +286,13 @@ pub(crate) fn warn_of_unread_items(
         let of_node = draft.nodes.get(node);
         if item.order.is_some() {
             let key = of_node.map(|it| it.key);
-            for field in fields_of_items(report, env, node, input) {
+            for field in fields_of_items(&report.references, env, node, input) {
                 warn_of_unseen_writes(report, map, node, key, field);
             }
         }
         let kind = of_node.and_then(|it| it.kind);
         let is_known = kind.is_some_and(|it| it.kind.reads_only_named_values());
-        if !is_known || report.is_used(ITEMS, node.as_str()) {
+        if !is_known || report.references.contains(ITEMS, node.as_str()) {
             continue;
         }
         let section = draft.nodes.get(map).map(|it| &it.section);
@@ -310,14 +311,14 @@ pub(crate) fn warn_of_unread_items(
 
 /// Returns the fields that items read and only items write, which run this node.
 fn fields_of_items<'e>(
-    report: &Report,
+    references: &References,
     env: &'e Environment,
     node: &NodeName,
     input: &[ChannelName],
 ) -> Vec<&'e str> {
     let fields = env.schema.channels().iter().filter(|it| !input.contains(it.name()));
     let fields = fields.map(|it| it.name().as_str());
-    let is_read = |field: &&str| report.is_used(READS_OF_ITEMS, &read_of_item(node, field));
+    let is_read = |field: &&str| references.contains(READS_OF_ITEMS, &read_of_item(node, field));
     fields.filter(is_read).filter(|it| env.flow.is_only_writer(node, it)).collect()
 }
 
