@@ -34,56 +34,71 @@
 // Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
-mod approval;
-mod argument;
-mod bounds;
-mod cache;
-pub mod case_file;
-mod cases;
-mod declarations;
-mod definition;
-mod draft;
-mod environment;
-mod expression;
-mod facts;
-mod failures;
-mod fan;
-mod fixed_files;
-mod flow;
-mod folders;
-mod format;
-mod hosts;
-pub mod kind;
-mod known_fact;
-mod layout;
-mod lower;
-mod mcp;
-pub mod memory;
-mod nodes;
-mod outline;
-mod policies;
-mod program;
-mod prompt;
+// A file as a tree of values with places, and the diagnostics about it.
 mod reader;
 mod references;
-mod registry;
 mod report;
-mod reports;
-mod request_settings;
-mod route;
 mod secrets;
-mod sections;
 mod shape;
 mod source;
-mod structure;
-mod success;
-mod then;
+
+// The format itself, for the reader and for editors.
+mod format;
+mod layout;
+mod outline;
+
+// The workflow that a file becomes, and the order in which it is read.
+mod definition;
+mod lower;
+mod registry;
+mod used;
+
+// The names of nodes, and the sections to which they refer.
+mod approval;
+mod argument;
+mod declarations;
+mod fixed_files;
+mod folders;
+mod hosts;
+mod mcp;
+pub mod memory;
+mod program;
+mod reports;
+mod request_settings;
+mod sections;
 pub mod tool;
 mod tools;
 mod types;
-mod typing;
-mod used;
+
+// The nodes and edges: first with their names resolved, then with their expressions and prompts.
+mod cache;
+mod cases;
+mod draft;
+mod environment;
+mod fan;
+pub mod kind;
+mod nodes;
+mod policies;
+mod route;
+mod structure;
+mod then;
+
+// The data flow, and checks that need it.
+mod bounds;
+mod failures;
+mod flow;
+mod known_fact;
+mod success;
 mod written;
+
+// Expressions and prompts, and the names in them.
+mod expression;
+mod facts;
+mod prompt;
+mod typing;
+
+// Test cases.
+pub mod case_file;
 
 use std::{
     io,

@@ -81,7 +81,7 @@ pub fn accesses(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
     // A person can only answer with one of these.
     for definition in workflow.nodes.values() {
         let choices = definition.settings.choice_list().map(Expression::access_set);
-        let scoped = |it| definition.scopes.iter().fold(it, |it, scope| scope.access_set(it));
+        let scoped = |set| definition.scopes.iter().fold(set, |set, scope| scope.access_set(set));
         if let Some(choices) = choices {
             open.extend(scoped(choices));
         }

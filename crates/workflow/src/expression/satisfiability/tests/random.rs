@@ -253,8 +253,9 @@ proptest! {
         let mut cases = CaseList::of(&list);
         let uncovered = cases.uncovered();
         let takers: Vec<Vec<usize>> = (0..list.len()).map(|it| cases.takers(it, &[])).collect();
-        let problems = |(source, it): (&String, &&Expression)| {
-            let problems = it.constant_parts().into_iter().filter(|it| it.code == "GR027");
+        let problems = |(source, expression): (&String, &&Expression)| {
+            let problems = expression.constant_parts().into_iter();
+            let problems = problems.filter(|it| it.code == "GR027");
             problems.map(|it| (source[it.range].to_owned(), it.label)).collect::<Vec<_>>()
         };
         let constant: Vec<(String, String)> = sources.iter().zip(&list).flat_map(problems).collect();
