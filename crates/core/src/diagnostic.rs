@@ -156,9 +156,9 @@ impl Diagnostics {
     /// Returns the diagnostics in the order of their places; those without one come first.
     pub fn in_order(&self) -> Vec<&Diagnostic> {
         let mut diagnostics: Vec<&Diagnostic> = self.0.iter().collect();
-        diagnostics.sort_by_key(|it| {
-            let span = it.labels.first().map(|label| &label.span);
-            (span.map(|it| &it.file.name), span.map(|it| it.range.start), it.code)
+        diagnostics.sort_by_key(|diagnostic| {
+            let span = diagnostic.labels.first().map(|label| &label.span);
+            (span.map(|it| &it.file.name), span.map(|it| it.range.start), diagnostic.code)
         });
         diagnostics
     }

@@ -354,10 +354,10 @@ fn check_name(name: &str) -> Result<(), NameError> {
     if name.len() > NAME_LENGTH_MAX {
         return Err(NameError::TooLong(name.to_owned()));
     }
-    let wrong = |(at, it): &(usize, char)| {
-        let ok = it.is_ascii_alphabetic()
-            || *it == '_'
-            || (*at > 0 && (it.is_ascii_digit() || *it == '-'));
+    let wrong = |(at, char): &(usize, char)| {
+        let ok = char.is_ascii_alphabetic()
+            || *char == '_'
+            || (*at > 0 && (char.is_ascii_digit() || *char == '-'));
         !ok
     };
     match name.char_indices().find(wrong) {

@@ -307,9 +307,10 @@ fn never_null<T: JsonSchema>() -> Option<Vec<ChannelName>> {
     let fields = fields_of::<T>(SchemaSettings::for_serialize)?;
     let schema =
         SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>();
-    let is_null = |it: &Value| {
-        let named = it.get("type").unwrap_or(&Value::Null);
-        named == "null" || named.as_array().is_some_and(|it| it.iter().any(|it| it == "null"))
+    let is_null = |schema: &Value| {
+        let named = schema.get("type").unwrap_or(&Value::Null);
+        let mut types = named.as_array().into_iter().flatten();
+        named == "null" || types.any(|it| it == "null")
     };
     let may_be_null = |name: &str| {
         let field = schema.get("properties").and_then(|it| it.get(name));

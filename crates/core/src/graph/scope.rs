@@ -222,11 +222,11 @@ impl Node for ScopedNode {
         };
         let writes_always = inner.writes_always.map(|it| self.scope.channel_names(&it));
         let writes_one = self.scope.channel_names(&inner.writes_one);
-        let types = inner.types.map(|it| {
+        let types = inner.types.map(|types| {
             Arc::new(NodeTypes {
-                reads: it.reads.iter().map(|it| self.scope.view(it)).collect(),
-                items: it.items.clone(),
-                writes: it.writes.as_ref().map(|it| self.scope.view(it)),
+                reads: types.reads.iter().map(|it| self.scope.view(it)).collect(),
+                items: types.items.clone(),
+                writes: types.writes.as_ref().map(|it| self.scope.view(it)),
             })
         });
         NodeDescription { contract, writes_always, writes_one, types, ..inner }

@@ -162,8 +162,8 @@ impl Channel {
     pub fn is_needed_as_input(&self) -> bool {
         // The type of `json?` is the same as that of `json`.
         let options = self.schema.get("anyOf").and_then(Value::as_array);
-        let may_be_null =
-            options.is_some_and(|it| it.iter().any(|it| it.get("type") == Some(&"null".into())));
+        let mut options = options.into_iter().flatten();
+        let may_be_null = options.any(|it| it.get("type") == Some(&"null".into()));
         self.default.is_none() && !may_be_null && !matches!(self.ty, Type::Optional(_))
     }
 

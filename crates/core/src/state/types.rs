@@ -575,7 +575,8 @@ mod tests {
             one.excludes(another)
         };
         let list = |it: Type| Type::List(Box::new(it));
-        let words = |it: &[&str]| Type::Enum(it.iter().map(|it| (*it).to_owned()).collect());
+        let words =
+            |values: &[&str]| Type::Enum(values.iter().map(|it| (*it).to_owned()).collect());
         let narrow = Type::of_schema(&json!({"type": "integer", "minimum": 7}));
         let (point, far) =
             (closed(&[("x", Type::INT)]), closed(&[("x", Type::INT), ("y", Type::INT)]));

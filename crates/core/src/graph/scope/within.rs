@@ -58,9 +58,9 @@ impl Scope {
         catch.sort_by_key(|it| it.kind.is_none());
         let is_bounded = bounds.is_bounded();
         let exhausted = is_bounded.then(|| bounds.exhausted.unwrap_or(Target::Fail));
-        let failed = |it: ItemPolicy| ItemPolicy {
-            failed: it.failed.map(|it| self.channel_name(&it)),
-            ..it
+        let failed = |policy: ItemPolicy| ItemPolicy {
+            failed: policy.failed.map(|it| self.channel_name(&it)),
+            ..policy
         };
         let defer = |it: Defer| match it {
             Defer::Siblings => Defer::Siblings,

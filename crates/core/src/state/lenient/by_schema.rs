@@ -175,7 +175,8 @@ impl<'s> SchemaReader<'s> {
 
     fn record(&self, part: &'s Value, fields: &mut LenientFields<'_>) -> Value {
         let required = part.get("required").and_then(Value::as_array);
-        let is_required = |name: &str| required.is_some_and(|it| it.iter().any(|it| it == name));
+        let is_required =
+            |name: &str| required.is_some_and(|names| names.iter().any(|it| it == name));
         let mut values = Map::new();
         for (name, schema) in
             part.get("properties").and_then(Value::as_object).into_iter().flatten()
