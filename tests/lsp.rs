@@ -589,6 +589,7 @@ fn completion_offers_only_fitting_names() {
         offers(when, "review.verdict == §").split_once(" brief").unwrap().0,
         "\"approved\" \"rework\""
     );
+    assert_eq!(offers(when, "int(brief).§"), "orValue(");
     assert_eq!(offers(when, "review.verdict == \"re§"), "rework");
     assert_eq!(offers(when, "review.notes.exists(note, no§"), "note now(");
     assert_eq!(offers(when, "review.notes.exists(note, note.§"), "text level size() keys() merge(");
@@ -596,7 +597,7 @@ fn completion_offers_only_fitting_names() {
     assert_eq!(offers(when, "review.notes.exists(note, note.level == \"§"), "minor major");
     assert_eq!(
         offers(when, "review.notes.§"),
-        "size() exists( all( exists_one( filter( map( first() last() slice( sortBy( reverse() distinct() toMap("
+        "size() exists( all( exists_one( filter( map( first() last() slice( sortBy( minBy( maxBy( reverse() distinct() toMap("
     );
     assert_eq!(offers(when, "visits(\"§"), "write count judge");
     assert_eq!(offers("approved: end, rework: fail }", "§"), "approved rework");

@@ -388,7 +388,10 @@ impl Offers<'_, '_> {
             }
         }
         if !is_template {
-            self.functions(|it| it.is_method() && it.takes(ty.required()));
+            let may_be_absent = matches!(ty, Type::Optional(_));
+            self.functions(|it| {
+                it.is_method() && (it.takes(ty.required()) || may_be_absent && it.is_default())
+            });
         }
     }
 

@@ -107,9 +107,6 @@ fn other_name<'f>(name: &str, known: impl Iterator<Item = &'f str>) -> String {
     if name == "includes" {
         return "write `item in items`, or `text.contains(\"part\")`".to_owned();
     }
-    if matches!(name, "default" | "orValue" | "orDefault" | "coalesce" | "ifNull") {
-        return "write `has(x) ? x : other`".to_owned();
-    }
     // A function that is called as a method, or a method as a function.
     let same = || Function::all().iter().find(|it| it.name == name);
     match Function::all().iter().find(|it| it.aliases.contains(&name)).or_else(same) {

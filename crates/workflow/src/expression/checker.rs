@@ -530,6 +530,7 @@ impl ExpressionChecker<'_> {
         for (parameter, argument) in function.parameters.iter().zip(arguments) {
             types.push(match (&parameter.takes, &argument.kind) {
                 (Takes::Value { noun, includes }, _) => self.taken(argument, noun, *includes),
+                (Takes::Path, _) if function.is_default() => self.defaulted(argument),
                 (Takes::Path, _) => {
                     self.asking = true;
                     let ty = self.ty(argument, None);
@@ -545,6 +546,15 @@ impl ExpressionChecker<'_> {
                         self.items_with(argument, &arguments[1], &types[1])
                     } else {
                         Type::Bool
+                    }
+                }
+                (Takes::Expression, _) if function.is_default() => {
+                    let expected = expected.map(Type::required).or(types.last());
+                    // An empty list is one of any type.
+                    match types.last().filter(|it| argument.is_empty_list() && is_list(it)).cloned()
+                    {
+                        Some(list) => list,
+                        None => self.value_as(argument, expected.cloned().as_ref()),
                     }
                 }
                 (Takes::Expression, _) => self.value_as(argument, expected.and_then(item_of)),
@@ -573,7 +583,9 @@ impl ExpressionChecker<'_> {
                 (Takes::NodeName | Takes::Pattern | Takes::Variable, _) => Type::String,
             });
         }
-        if let ([a, b], [a_type, b_type], "min" | "max") = (arguments, &types[..], function.name) {
+        if let ([a, b], [a_type, b_type], "min" | "max" | "orValue") =
+            (arguments, &types[..], function.name)
+        {
             self.keep_fractions([(a, a_type), (b, b_type)]);
         }
         self.facts.time |= function.name == "now";
@@ -588,13 +600,45 @@ impl ExpressionChecker<'_> {
         }
         if let Some(NodeKind::List(items)) = arguments.first().map(|it| &it.kind) {
             match function.name {
-                "first" | "last" if items.is_empty() => return null(),
-                "first" | "last" => return item_of(&types[0]).cloned().unwrap_or(Type::Any),
+                "first" | "last" | "minBy" | "maxBy" if items.is_empty() => return null(),
+                "first" | "last" | "minBy" | "maxBy" => {
+                    return item_of(&types[0]).cloned().unwrap_or(Type::Any);
+                }
                 "size" => return Type::Int(ranges::sizes(items.len(), items.len())),
                 _ => (),
             }
         }
         (function.result)(&types)
+    }
+
+    /// Returns the type of a value that has a default, which must be one that may be absent.
+    fn defaulted(&mut self, node: &Node) -> Type {
+        self.asking = true;
+        let ty = self.ty(node, None);
+        self.asking = false;
+        if self.is_certain(node) {
+            let message = format!("`{node}` always has a value");
+            self.problem("GR022", &node.range, message, "never absent").help =
+                Some("omit `orValue`".to_owned());
+        }
+        ty.required().clone()
+    }
+
+    /// Returns whether a value that has been checked is never absent.
+    fn is_certain(&self, node: &Node) -> bool {
+        let ty = self.types.get(&node.key());
+        let is_optional = !ty.is_some_and(|it| !matches!(it, Type::Optional(_) | Type::Any));
+        if is_optional && !self.is_guarded(node) {
+            return false;
+        }
+        match &node.kind {
+            NodeKind::Name(name) if self.scope.schema.channel(name).is_some() => {
+                self.known.is_present(name)
+                    || self.scope.written.presence_given(name, &self.known) == Presence::Always
+            }
+            NodeKind::Field(of, _) | NodeKind::Index(of, _) => self.is_certain(of),
+            _ => true,
+        }
     }
 
     fn always_there(&mut self, call: &Node, ty: &Type) {

@@ -335,6 +335,11 @@ impl<'a> Evaluation<'a> {
     fn call(&mut self, function: &'static Function, arguments: &'a [Node]) -> Evaluated<Value> {
         match &function.value {
             FunctionValue::Presence => Ok(Value::Bool(self.look_up(&arguments[0])?.is_some())),
+            FunctionValue::Default => match self.look_up(&arguments[0])? {
+                Some(Cow::Borrowed(value)) => Ok(self.meter.copy(value)?),
+                Some(Cow::Owned(value)) => Ok(value),
+                None => self.owned(&arguments[1]),
+            },
             FunctionValue::OfValues(evaluate) => {
                 let values = arguments.iter().map(|node| match node.kind {
                     NodeKind::NodeName(_) | NodeKind::Pattern(_) => Ok(Cow::Owned(Value::Null)),
@@ -489,6 +494,20 @@ impl<'a> Items<'_, 'a> {
     /// Returns the items in the order of the numbers or texts that they have been given.
     pub(super) fn sorted(self, keyed: Vec<(Value, Value)>) -> Evaluated<Value> {
         values::sort_by_key(self.function, keyed, &mut self.evaluation.meter)
+    }
+
+    /// Returns the item with the smallest or the largest number or text, the first of equal ones; null if there is none.
+    pub(super) fn extreme(mut self, order: Ordering) -> Evaluated<Value> {
+        let mut found: Option<(Value, Cow<'a, Value>)> = None;
+        while let Some((item, key)) = self.next_value()? {
+            let meter = &mut self.evaluation.meter;
+            if values::compare_keys(self.function, &key, found.as_ref().map(|it| &it.0), meter)?
+                .is_none_or(|it| it == order)
+            {
+                found = Some((key, item));
+            }
+        }
+        found.map_or(Ok(Value::Null), |(_, item)| self.copy(item))
     }
 
     /// Returns an item for a new list.

@@ -11,9 +11,10 @@ use serde_json::Value;
 
 use super::evaluate::{Arguments, Evaluated, Items};
 use super::meter::ExpressionMeter;
+use super::operators::joined;
 use super::ranges;
 use super::values;
-use crate::facts::usage_type;
+use crate::{facts::usage_type, typing::describe};
 
 /// A function or method of expressions.
 pub struct Function {
@@ -79,6 +80,8 @@ pub(super) enum Takes {
 pub(super) enum FunctionValue {
     /// Whether the path is present. If it is true, it proves that.
     Presence,
+    /// The value at the path, or the other one if it is absent.
+    Default,
     /// A value of the values of the arguments.
     OfValues(fn(&Arguments<'_, '_>, &mut ExpressionMeter) -> Evaluated<Value>),
     /// A value of the items of a list. The parameters are the list, a variable, and conditions or expressions.
@@ -164,6 +167,12 @@ impl Function {
     /// A question about a text and a part of it.
     const OF_TEXTS: Self =
         Self { parameters: &[TEXT, Parameter { name: "part", ..TEXT }], ..Self::QUESTION };
+    /// An item by the number or the text of each.
+    const OF_ORDER: Self = Self {
+        parameters: &[LIST, VARIABLE, Parameter { name: "key", takes: Takes::Order }],
+        result: |types| item_of(&types[0]).optional(),
+        ..Self::QUESTION
+    };
     /// One of two numbers.
     const OF_NUMBERS: Self = Self {
         style: Style::Function,
@@ -181,6 +190,24 @@ static FUNCTIONS: &[Function] = &[
         aliases: &["defined", "exists", "present"],
         style: Style::Function,
         parameters: &[Parameter { name: "field", takes: Takes::Path }],
+        ..Function::QUESTION
+    },
+    Function {
+        name: "orValue",
+        about: "The value of a field, an item or a call, or another one if it is absent, as `has(x) ? x : other` is.",
+        example: "review.guidance.orValue(\"none\")",
+        aliases: &["default", "orDefault", "coalesce", "ifNull", "or_value"],
+        parameters: &[
+            Parameter { name: "value", takes: Takes::Path },
+            Parameter { name: "other", takes: Takes::Expression },
+        ],
+        result: |types| joined(types[0].required(), &types[1]).unwrap_or(Type::Any),
+        two_types: |types| {
+            let value = types[0].required();
+            let is_one = joined(value, &types[1]).is_some();
+            (!is_one).then(|| format!("either {} or {}", describe(value), describe(&types[1])))
+        },
+        value: FunctionValue::Default,
         ..Function::QUESTION
     },
     Function {
@@ -523,9 +550,9 @@ static FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "sortBy",
-        about: "The items in ascending order of a number or a text of each; equal ones keep their order. The last item has the largest one.",
+        about: "The items in ascending order of a number or a text of each; equal ones keep their order.",
         example: "items.sortBy(item, item.title)",
-        aliases: &["sort_by", "orderBy", "order_by", "maxBy", "max_by", "minBy", "min_by"],
+        aliases: &["sort_by", "orderBy", "order_by"],
         parameters: &[LIST, VARIABLE, Parameter { name: "key", takes: Takes::Order }],
         value: FunctionValue::OfItems(|mut items| {
             let mut keyed = Vec::new();
@@ -535,6 +562,22 @@ static FUNCTIONS: &[Function] = &[
             items.sorted(keyed)
         }),
         ..Function::OF_LIST
+    },
+    Function {
+        name: "minBy",
+        about: "The item with the smallest number or text, the first of equal ones; absent if the list is empty.",
+        example: "has(items.minBy(item, item.title))",
+        aliases: &["min_by"],
+        value: FunctionValue::OfItems(|items| items.extreme(Ordering::Less)),
+        ..Function::OF_ORDER
+    },
+    Function {
+        name: "maxBy",
+        about: "The item with the largest number or text, the first of equal ones; absent if the list is empty.",
+        example: "items.size() > 0 && items.maxBy(item, item.title).done",
+        aliases: &["max_by"],
+        value: FunctionValue::OfItems(|items| items.extreme(Ordering::Greater)),
+        ..Function::OF_ORDER
     },
     Function {
         name: "reverse",
@@ -727,6 +770,11 @@ impl Function {
     /// Returns whether it binds a name to each item of the list before the dot.
     pub fn binds_item(&self) -> bool {
         self.parameters.iter().any(|it| matches!(it.takes, Takes::Variable))
+    }
+
+    /// Returns whether it has a value for an absent one.
+    pub fn is_default(&self) -> bool {
+        matches!(self.value, FunctionValue::Default)
     }
 
     /// Returns whether it asks for the presence of its argument, a path.

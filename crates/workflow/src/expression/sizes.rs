@@ -81,7 +81,9 @@ fn list_of(item: &Node) -> Option<(&Node, i64)> {
             }
             _ => None,
         },
-        NodeKind::Call(function, arguments) if matches!(function.name, "first" | "last") => {
+        NodeKind::Call(function, arguments)
+            if matches!(function.name, "first" | "last" | "minBy" | "maxBy") =>
+        {
             Some((arguments.first()?, 1))
         }
         _ => None,
@@ -128,6 +130,8 @@ mod tests {
             ("a.sortBy(it, it.trim())[2]", false),
             ("a.map(x, x + (1)).sort()[1]", true),
             ("a.distinct().first()", true),
+            ("a.reverse().maxBy(it, it.trim())", true),
+            ("a.filter(it, it == '').minBy(it, it.trim())", false),
             ("a.distinct()[1]", false),
             ("a.sort()[2]", false),
             ("a.filter(it, it > 1)[0]", false),

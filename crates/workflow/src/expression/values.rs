@@ -131,6 +131,21 @@ pub(super) fn sort_by_key(
     Ok(keyed.into_iter().map(|it| it.1).collect())
 }
 
+/// Compares the number or text of an item with that of another one, if there is another one.
+pub(super) fn compare_keys(
+    function: &'static str,
+    key: &Value,
+    other: Option<&Value>,
+    meter: &mut ExpressionMeter,
+) -> Evaluated<Option<Ordering>> {
+    let Some(other) = other else {
+        charge_sort(function, [key].into_iter(), meter)?;
+        return Ok(None);
+    };
+    charge_sort(function, [other, key].into_iter(), meter)?;
+    Ok(Some(order_of_keys(key, other)))
+}
+
 /// Charges for a sort: each key is compared with about as many others as their number has binary digits.
 fn charge_sort<'v>(
     function: &'static str,

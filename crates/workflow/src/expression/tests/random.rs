@@ -104,7 +104,7 @@ fn sources() -> impl Strategy<Value = String> {
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("[{a}, {b}]")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.all(it, {b})")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.filter(it, {b})")),
-            1 => (inner.clone(), prop::sample::select(vec!["map", "sortBy"]), inner.clone())
+            1 => (inner.clone(), prop::sample::select(vec!["map", "sortBy", "minBy", "maxBy"]), inner.clone())
                 .prop_map(|(a, of, b)| format!("{a}.{of}(it, {b})")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.contains({b})")),
             2 => (inner.clone(), prop::sample::select(vec![
@@ -128,6 +128,7 @@ fn sources() -> impl Strategy<Value = String> {
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}[{b}]")),
             3 => guarded_items(&inner.clone().boxed()),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("(has({a}) ? {a} : {b})")),
+            2 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}.orValue({b})")),
             3 => (lists(), prop::sample::select(vec![">", ">=", "==", "!=", "<"]), 0..4_usize, 0..4_usize, inner.clone())
                 .prop_map(|(a, operator, size, at, b)| {
                     let item = [format!("{a}[{at}]"), format!("{a}.first()"), format!("{a}.last()")];
