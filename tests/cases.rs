@@ -138,6 +138,15 @@ async fn agents_with_tools_replay_the_recorded_results() {
 }
 
 #[tokio::test]
+async fn waits_take_no_time_in_cases_and_in_the_exploration() {
+    assert_passed("tests/cases/waiting.test.yaml").await;
+    let explored =
+        load("tests/cases/waiting.test.yaml").explore(Effort { states_max: 1_000, time_max: None });
+    assert!(explored.is_complete && explored.unreached.is_empty(), "{explored:?}");
+    assert_eq!((explored.stuck.as_slice(), explored.gaps.as_slice()), (&[][..], &[][..]));
+}
+
+#[tokio::test]
 async fn items_are_tasks_of_one_visit_and_skipped_tasks_are_none() {
     assert_passed("tests/cases/stories.test.yaml").await;
 }

@@ -109,6 +109,7 @@ impl Place {
             Outcome::Skipped { .. } => "skipped",
             Outcome::Failed { .. } => "failed",
             Outcome::Retrying { .. } => "retrying",
+            Outcome::TimerSet { .. } => "timer_set",
             Outcome::Aborted => "aborted",
             Outcome::MemoSaved { .. } => "memo_saved",
             Outcome::Asked { .. } => "asked",

@@ -19,6 +19,7 @@ use graphrun::{
     team::TeamState,
     workflow,
 };
+use jiff::Timestamp;
 use jsonschema::Validator;
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::{Map, Value, json};
@@ -304,6 +305,7 @@ fn is_listed(event: &Event) {
         | Event::TaskStarted { .. }
         | Event::TaskReported { .. }
         | Event::TaskRetrying { .. }
+        | Event::TimerSet { .. }
         | Event::MemoSaved { .. }
         | Event::TaskAborted { .. }
         | Event::TaskFinished { .. }
@@ -374,6 +376,7 @@ fn events() -> Vec<Event> {
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: None },
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: Some(2) },
         Event::TaskRetrying { task, node: node(), attempt: 1, error: text(), wait_ms: 1 },
+        Event::TimerSet { task, node: node(), key: text(), wake: Timestamp::UNIX_EPOCH },
         Event::MemoSaved { task, node: node(), name: text() },
         Event::TaskAborted { task, node: node(), attempt: 1, ms: 1, usage },
         Event::TaskFinished {

@@ -251,6 +251,7 @@ impl Coverage {
             Outcome::Undecided { .. }
             | Outcome::Failed { .. }
             | Outcome::Retrying { .. }
+            | Outcome::TimerSet { .. }
             | Outcome::Aborted
             | Outcome::MemoSaved { .. }
             | Outcome::Asked { .. }

@@ -511,6 +511,7 @@ fn asked_to_fail(machine: &Machine, before: &Position, records: &[TaskRecord]) -
         RecordedModels::Undecided { .. }
         | RecordedModels::Failed { .. }
         | RecordedModels::Retrying { .. }
+        | RecordedModels::TimerSet { .. }
         | RecordedModels::Aborted
         | RecordedModels::MemoSaved { .. }
         | RecordedModels::Asked { .. }

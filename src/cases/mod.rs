@@ -22,14 +22,16 @@ mod verdict;
 
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
+
+#[cfg(feature = "cli")]
+pub(crate) use self::{run::RecordedModels, saved::judge};
 pub use self::{
     coverage::{Coverage, Part, PartKind},
     explore::{DeadEnd, Effort, ExplorationResult, explore},
     run::CaseRun,
     verdict::{Problem, step_text},
 };
-#[cfg(feature = "cli")]
-pub(crate) use self::{run::RecordedModels, saved::judge};
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::{Diagnostics, Severity},
@@ -40,6 +42,9 @@ use crate::{
         case_file::{Case, CaseFile, Draft},
     },
 };
+
+/// The begin of each attempt, for its node: a wait of a node takes no time in a test case and in the exploration.
+const AFTER_ALL_WAITS: Timestamp = Timestamp::MAX;
 
 /// A file of test cases with its workflow, both checked.
 #[derive(Debug)]

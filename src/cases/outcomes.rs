@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value};
 
 use super::combinations::{Combinations, combinations};
-use super::{keyed_items::KeyedItems, leaves::Leaves};
+use super::{AFTER_ALL_WAITS, keyed_items::KeyedItems, leaves::Leaves};
 use crate::{
     compile::CompiledGraph,
     engine::machine::Task,
@@ -97,14 +97,18 @@ impl<'a> Outcomes<'a> {
         let graph = self.graph;
         let spec = graph.node(&task.node).expect("the rules run only nodes of the graph");
         let is_nested = self.nested.contains(&task.node);
-        if !is_nested && spec.node.describe().side_effects == SideEffects::Nothing {
+        let description = spec.node.describe();
+        // A wait reads only times, and the values that are tried are rather none.
+        let computes =
+            description.side_effects == SideEffects::Nothing && description.kind != "wait";
+        if !is_nested && computes {
             // The result depends on the state, so it cannot be cached.
             return self.computed(run, task);
         }
         if let Some(made) = self.made.get(&task.node) {
             return made.clone();
         }
-        let NodeDescription { contract, writes_always, writes_one, .. } = spec.node.describe();
+        let NodeDescription { contract, writes_always, writes_one, .. } = description;
         let Some(writes) = contract.writes else {
             self.gaps.insert(format!(
                 "`{}` does not declare its writes; the exploration assumes none",
@@ -190,7 +194,7 @@ impl<'a> Outcomes<'a> {
             Some(Ok(command)) => Ok(command),
             // A retry would have the same result.
             Some(Err(NodeError::Failed(failure))) => Err(Failure { transient: false, ..*failure }),
-            Some(Err(NodeError::Ask(_))) => {
+            Some(Err(NodeError::Ask(_) | NodeError::Wait(_))) => {
                 self.gaps.insert(format!("`{}` asks more than one question", task.node));
                 return None;
             }
@@ -220,6 +224,7 @@ impl<'a> Outcomes<'a> {
             attempt: task.attempt,
             visits: task.visits.clone(),
             max_visits: spec.policies.bounds.max_visits_in(&task.state),
+            began: AFTER_ALL_WAITS,
             timeout: spec.policies.attempts.timeout,
             idle_timeout: spec.policies.attempts.idle_timeout,
             state: task.state.clone(),

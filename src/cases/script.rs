@@ -10,7 +10,7 @@ use std::{
 use async_trait::async_trait;
 use graphrun_core::words::count;
 
-use super::agents::Conversations;
+use super::{AFTER_ALL_WAITS, agents::Conversations};
 use crate::{
     engine::{OpenQuestion, ShutdownHandle},
     graph::{
@@ -203,6 +203,7 @@ impl Script {
             }
             Err(NodeError::Failed(failure)) => failure.message,
             Err(NodeError::Ask(question)) => question.prompt,
+            Err(NodeError::Wait(timer)) => timer.key,
         };
         let mut requests = self.requests();
         let visits = requests.visits.get(name).map_or(&[][..], Vec::as_slice);
@@ -239,6 +240,7 @@ struct StandIn {
 #[async_trait]
 impl Node for StandIn {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let ctx = NodeContext { began: AFTER_ALL_WAITS, ..ctx };
         let turn = self.script.turn(&self.name, self.node.describe(), &ctx);
         self.script.record_prompt(&self.name, self.node.as_ref(), &ctx);
         match turn {

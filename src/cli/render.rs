@@ -239,6 +239,7 @@ fn context(run: RunId, graph: &CompiledGraph, task: Task) -> NodeContext {
         original: None,
         attempt: task.attempt,
         max_visits: policies.and_then(|it| it.bounds.max_visits_in(&task.state)),
+        began: task.began,
         timeout: policies.and_then(|it| it.attempts.timeout),
         idle_timeout: policies.and_then(|it| it.attempts.idle_timeout),
         node: task.node,

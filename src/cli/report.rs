@@ -295,6 +295,7 @@ impl TraceLine {
             Outcome::Skipped { .. } => "skipped",
             Outcome::Failed { .. } => "failed",
             Outcome::Retrying { .. }
+            | Outcome::TimerSet { .. }
             | Outcome::Aborted
             | Outcome::MemoSaved { .. }
             | Outcome::Asked { .. }

@@ -212,6 +212,7 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
             // The attempt continues after the answer; an earlier failed one is counted with the
             // last record.
             Outcome::Retrying { .. }
+            | Outcome::TimerSet { .. }
             | Outcome::Aborted
             | Outcome::MemoSaved { .. }
             | Outcome::Asked { .. }
@@ -234,7 +235,7 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
             Some(Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. }) => {
                 None
             }
-            Some(Outcome::Asked { .. }) => Some(NodeStatus::Waiting),
+            Some(Outcome::Asked { .. } | Outcome::TimerSet { .. }) => Some(NodeStatus::Waiting),
             Some(Outcome::Failed { .. } | Outcome::Undecided { .. }) => Some(NodeStatus::Failed),
             Some(
                 Outcome::Retrying { .. }

@@ -65,6 +65,54 @@ fn a_long_wait_pauses_a_run_until_it_is_due() {
 }
 
 #[test]
+fn a_node_that_waits_pauses_its_run_while_other_branches_end() {
+    let place = Place::new();
+    fs::write(place.path("w.yaml"), WAITING).unwrap();
+    let execute = |id: &str, pause: &str, until: &str| {
+        let (pause, until) = (format!("pause={pause}"), format!("until={until}"));
+        let input = ["-i", &pause, "-i", &until];
+        let args = ["execute", "w.yaml", "--run-id", id, "--output", "json"];
+        place.run(args.into_iter().chain(input))
+    };
+    let short = execute("run-1", "1ms", "2020-01-01T00:00:00Z");
+    assert_eq!((short.code, &short.json()["state"]["log"]), (0, &serde_json::json!(["a", "b"])));
+    let long = execute("run-2", "48h", "2020-01-01T00:00:00Z");
+    let report = long.json();
+    assert_eq!((long.code, &report["status"]), (3, &"paused".into()), "{long}");
+    assert!(report["reason"].as_str().unwrap().starts_with("`pause` waits until 20"), "{long}");
+    assert!(report["due"].is_string(), "{long}");
+    assert_eq!(report["trace"][0]["node"], "other", "{long}");
+    assert!(long.stderr.contains("pause waits until 20"), "{long}");
+    let listed = place.run(["runs", "list"]);
+    assert!(listed.stdout.contains("waits until 20"), "{listed}");
+    let none = place.run(["resume", "--due"]);
+    assert!(none.stderr.contains("no run is due"), "{none}");
+    let wrong = execute("run-3", "1ms", "tomorrow");
+    let failure = &wrong.json()["failures"][0];
+    let error = "`until` is \"tomorrow\", which is no day or time";
+    assert_eq!((wrong.code, &failure["error"]), (1, &error.into()), "{wrong}");
+}
+
+/// Beside a wait, another branch ends.
+const WAITING: &str = r#"
+graphrun: 1
+name: waiting
+state:
+  pause: duration
+  until: string
+  log: { type: "[string]", merge: append, default: [] }
+input: [pause, until]
+output: log
+start: both
+nodes:
+  both: { parallel: [pause, other], then: open }
+  pause: { wait: pause }
+  other: { set: { log: '["a"]' } }
+  open: { wait: { until: until }, then: last }
+  last: { set: { log: '["b"]' }, then: end }
+"#;
+
+#[test]
 fn a_name_or_due_is_needed_to_resume() {
     let ended = Place::new().run(["resume"]);
     assert_eq!(ended.code, 2, "{ended}");

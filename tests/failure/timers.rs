@@ -179,3 +179,73 @@ async fn a_retried_run_has_all_of_its_attempts_again() {
     let numbers: Vec<u32> = attempts.seen().into_iter().map(|it| it.0).collect();
     assert_eq!(numbers, [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]);
 }
+
+/// A graph of one node that waits for an hour, until a time in the past, and for a minute.
+fn waiting(attempts: &Attempts) -> GraphBuilder {
+    let attempts = attempts.clone();
+    let waits = node_fn(move |_: Nothing, ctx: NodeContext| {
+        let attempts = attempts.clone();
+        async move {
+            attempts.note(&ctx);
+            ctx.wait_for("hour", Duration::from_hours(1))?;
+            ctx.wait_until("past", Timestamp::UNIX_EPOCH)?;
+            ctx.wait_for("minute", Duration::from_mins(1))?;
+            noted(format!("attempt {}", ctx.attempt))
+        }
+    });
+    GraphBuilder::new::<super::Team>("patience").node("waits", waits).edge(START, "waits")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_waits_for_a_time_continues_after_a_crash() {
+    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let graph = compiled(waiting(&attempts));
+    let engine = saved.engine(&graph).with_clock(attempts.clock());
+    // The process dies twice in the first wait, and once in the last one.
+    assert!(timeout(Duration::from_mins(20), saved.start(&engine)).await.is_err());
+    assert!(timeout(Duration::from_mins(20), saved.resume(&engine)).await.is_err());
+    assert!(timeout(Duration::from_secs(1_230), saved.resume(&engine)).await.is_err());
+    let end = saved.resume(&engine).await.unwrap();
+    assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["attempt 1".to_owned()]));
+    assert_eq!(attempts.seen(), [(1, 0), (1, 3_600), (1, 3_660)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_of_a_node_that_is_too_long_pauses_the_run() {
+    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let graph = compiled(waiting(&attempts));
+    let engine = saved.engine(&graph).with_clock(attempts.clock());
+    let engine = engine.with_wait_max(Duration::from_mins(2));
+    let end = saved.start(&engine).await;
+    let reason = "`waits` waits until 1970-01-01T01:00:00Z";
+    assert_eq!((end.status, end.reason.as_deref()), (Status::Paused, Some(reason)));
+    // A resumed run whose time has not come pauses again.
+    assert_eq!(saved.resume(&engine).await.unwrap().status, Status::Paused);
+    tokio::time::advance(Duration::from_hours(2)).await;
+    assert_eq!(saved.resume(&engine).await.unwrap().status, Status::Done);
+    assert_eq!(attempts.seen(), [(1, 0), (1, 7_200), (1, 7_260)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_ends_a_step_keeps_the_end_of_a_wait() {
+    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let spender = attempts.clone();
+    let spends = node_fn(move |_: Nothing, ctx: NodeContext| {
+        let spender = spender.clone();
+        async move {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            spender.note(&ctx);
+            noted("spent".to_owned())
+        }
+    });
+    let limits = Limits { time: Some(Duration::from_secs(10)), ..Limits::default() };
+    let graph = waiting(&attempts).node("spends", spends).edge(START, "spends").limits(limits);
+    let limited = compiled(graph);
+    let engine = saved.engine(&limited).with_clock(attempts.clock());
+    assert_eq!(saved.start(&engine).await.status, Status::Limit);
+    let longer = Limits { time: Some(Duration::from_hours(1)), ..Limits::default() };
+    let end = saved.resume(&engine.with_limits(longer)).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    let of_wait: Vec<_> = attempts.seen().into_iter().filter(|it| it.1 != 40).collect();
+    assert_eq!(of_wait, [(1, 0), (1, 3_600), (1, 3_660)]);
+}

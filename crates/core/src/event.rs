@@ -8,6 +8,7 @@ use std::sync::{
 };
 
 use crate::usage::TokenUsage;
+use jiff::Timestamp;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -205,6 +206,19 @@ pub enum Event {
         /// The delay before the next attempt.
         wait_ms: u64,
     },
+    /// A task waits for a time.
+    #[serde(rename = "timer.set")]
+    TimerSet {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The key of the wait, unique in the task.
+        key: String,
+        /// The time at which it ends, in any process.
+        #[schemars(with = "String")]
+        wake: Timestamp,
+    },
     /// A task saved the result of a part of its work, which does not run again.
     #[serde(rename = "memo.saved")]
     MemoSaved {
@@ -386,6 +400,7 @@ impl Event {
             }
             Self::TaskStarted { node, .. }
             | Self::TaskRetrying { node, .. }
+            | Self::TimerSet { node, .. }
             | Self::TaskAborted { node, .. }
             | Self::TaskFinished { node, .. }
             | Self::TaskUndecided { node, .. }

@@ -51,6 +51,7 @@ pub(super) fn redact_event(event: &mut TaskEvent) -> Vec<String> {
             redact_value(value);
         }
         TaskEvent::Asked { question, .. } => redact_question(question),
+        TaskEvent::TimerSet { timer, .. } => drop(redact_text(&mut timer.key)),
         TaskEvent::Answered { answer, by, .. } => {
             redact_value(answer);
             by.as_mut().map(redact_text);

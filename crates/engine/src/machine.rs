@@ -140,6 +140,10 @@ impl Machine {
                 self.open_step.add_attempt(index, &attempt);
                 self.ask(index, question, actions);
             }
+            TaskEvent::TimerSet { timer, attempt, .. } => {
+                self.open_step.add_attempt(index, &attempt);
+                self.set_timer(index, &timer, attempt.ended, actions);
+            }
             TaskEvent::Answered { key, answer, by, question_hash, .. } => {
                 let record = self.open_step.answer(index, key, answer, by, question_hash);
                 actions.extend([record.into(), self.run_action(index)]);
@@ -432,6 +436,7 @@ impl Machine {
             state: Arc::clone(&self.state),
             answers: task.answers.clone(),
             memos: self.open_step.memos_of(index, &self.position.people.grants),
+            began: self.now,
         }
     }
 

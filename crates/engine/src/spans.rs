@@ -146,6 +146,10 @@ impl StepSpans {
                 warn!(attempt, wait_ms, kind = %failure.kind, "the attempt failed and is retried");
                 debug!(error = failure.message, "the failure");
             }
+            Outcome::TimerSet { key, wait_ms, .. } => {
+                span.record("outcome", "waiting");
+                info!(key, wait_ms, "waits for a time");
+            }
             Outcome::Aborted => {
                 span.record("outcome", "aborted");
                 warn!(ms, "aborted: a limit of the run is reached");

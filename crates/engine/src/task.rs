@@ -286,6 +286,7 @@ fn task_event(
     match result {
         Ok(command) => TaskEvent::Finished { task, command, attempt },
         Err(NodeError::Ask(question)) => TaskEvent::Asked { task, question: *question, attempt },
+        Err(NodeError::Wait(timer)) => TaskEvent::TimerSet { task, timer: *timer, attempt },
         Err(NodeError::Failed(failure)) => TaskEvent::Failed { task, failure: *failure, attempt },
     }
 }
@@ -327,6 +328,7 @@ impl ContextParts {
             attempt: task.attempt,
             visits: task.visits,
             max_visits,
+            began: task.began,
             timeout,
             idle_timeout,
             state: task.state,

@@ -210,7 +210,7 @@ impl Node for CachedNode {
             Err(error) => {
                 let why = match &error {
                     NodeError::Failed(failure) => failure.message.as_str(),
-                    NodeError::Ask(_) => "it depends on an answer",
+                    NodeError::Ask(_) | NodeError::Wait(_) => "it depends on an answer",
                 };
                 warn(&ctx, "the result is not cached, because its key cannot be computed", why)
                     .await;

@@ -52,7 +52,7 @@ impl CallableTool {
         let no_sandbox = |error| {
             let message = match error {
                 NodeError::Failed(failure) => failure.message,
-                NodeError::Ask(_) => "no sandbox".to_owned(),
+                NodeError::Ask(_) | NodeError::Wait(_) => "no sandbox".to_owned(),
             };
             ToolError::permanent(message)
         };

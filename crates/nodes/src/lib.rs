@@ -61,6 +61,7 @@ mod sandbox_command;
 mod sandboxed;
 mod set;
 mod tool;
+mod wait;
 mod write_files;
 
 use std::sync::{Arc, LazyLock};
@@ -82,7 +83,7 @@ use self::{
     agent::AgentKind, ask::AskKind, commit::CommitKind, compact::CompactKind, diff::DiffKind,
     discard::DiscardKind, merge::MergeKind, recall::RecallKind, remember::RememberKind,
     render::RenderKind, run::RunKind, run_tests::RunTestsKind, set::SetKind, tool::ToolKind,
-    write_files::WriteFilesKind,
+    wait::WaitKind, write_files::WriteFilesKind,
 };
 pub use self::{
     agent::{AgentMatchSettings, AgentSettings, Compaction},
@@ -106,6 +107,7 @@ pub use self::{
     },
     set::SetNode,
     tool::ToolSettings,
+    wait::{WaitEnd, WaitNode},
     write_files::{Destination, WriteFilesSettings},
 };
 
@@ -118,6 +120,7 @@ fn kinds() -> Vec<Arc<dyn Kind>> {
         Arc::new(RunTestsKind),
         Arc::new(ToolKind),
         Arc::new(AskKind),
+        Arc::new(WaitKind),
         Arc::new(SetKind),
         Arc::new(RenderKind),
         Arc::new(Map),

@@ -53,7 +53,8 @@ pub(super) fn warn_of_failures_that_never_occur(
                 !may_occur && (kind != ErrorKind::Timeout || !has_timeout)
             })
         };
-        let why = if is_pure(&*definition.settings) && failures.is_empty() {
+        let computes = is_pure(&*definition.settings) && node.section.get("wait").is_none();
+        let why = if computes && failures.is_empty() {
             "the node computes its fields at once, and never fails"
         } else {
             "the node never fails"

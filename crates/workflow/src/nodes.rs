@@ -119,7 +119,10 @@ impl WithoutEffect {
             Self { keys: keys(&["limits"]), reason: "the node only begins its items", help }
         } else if is_pure {
             let keys = keys(&["retry", "timeout", "limits"]);
-            Self { keys, reason: "the node computes its fields at once", help: "remove it" }
+            let computes = "the node computes its fields at once";
+            let reason =
+                if section.get("wait").is_some() { "the node only waits" } else { computes };
+            Self { keys, reason, help: "remove it" }
         } else if settings.models().is_none()
             && settings.programs().is_empty()
             && settings.needs_sandbox()

@@ -97,6 +97,7 @@ fn text_of(event: &Event, stamped: &RunEvent, caption: &Caption) -> String {
             let (error, wait) = (clean(error), duration(*wait_ms));
             format!("{node} attempt {attempt} failed: {error}; retries in {wait}")
         }
+        Event::TimerSet { node, wake, .. } => format!("{node} waits until {wake:.0}"),
         Event::TaskAborted { node, ms, .. } => {
             format!("{node} was aborted after {}: a limit of the run is reached", duration(*ms))
         }

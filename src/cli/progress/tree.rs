@@ -83,6 +83,9 @@ impl Tree {
                 let what = format!("{node} attempt {attempt}: {error}");
                 vec![format!("    {} {what}; again in {wait}", paint.loud("↻"))]
             }
+            Event::TimerSet { node, wake, .. } => {
+                vec![self.aside(&format!("{node} waits until {wake:.0}"))]
+            }
             Event::TaskAborted { task, node, ms, usage, .. } => {
                 let label = self.ended(*task, node);
                 let sign = paint.loud("✂");
@@ -220,6 +223,9 @@ impl Tree {
                 let (error, wait) = (clean(error), duration(*wait_ms));
                 let what = format!("{node} attempt {attempt}: {error}");
                 vec![format!("    {} {what}; again in {wait}", self.paint.loud("↻"))]
+            }
+            Event::TimerSet { node, wake, .. } => {
+                vec![self.aside(&format!("{node} waits until {wake:.0}"))]
             }
             Event::TaskEmitted { message, .. } => {
                 vec![format!("    {}", self.paint.loud(&format!("▲ {}", clean(message))))]

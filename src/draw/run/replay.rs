@@ -127,6 +127,7 @@ impl<'a> Replay<'a> {
                 Outcome::Undecided { .. }
                 | Outcome::Failed { .. }
                 | Outcome::Retrying { .. }
+                | Outcome::TimerSet { .. }
                 | Outcome::Aborted
                 | Outcome::MemoSaved { .. }
                 | Outcome::Asked { .. }

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -64,12 +65,15 @@ pub struct NodeContext {
     pub node: NodeName,
     /// The names of both when the task began, if the run was migrated to another workflow since.
     pub original: Option<OriginalTask>,
-    /// The attempt, from one. A failure and a wait of a nested run begin another one; a crash and an answer do not.
+    /// The attempt, from one. A failure and a wait of a nested run begin another one; a crash, an answer and the end
+    /// of a [wait](NodeContext::wait_for) do not.
     pub attempt: u32,
     /// How often each node has run since its count was last reset, including this visit.
     pub visits: Arc<Visits>,
     /// The bound of this node's visits.
     pub max_visits: Option<u32>,
+    /// When the attempt began, as the rules of the run know it: never before the end of a wait that it follows.
+    pub began: Timestamp,
     /// The longest duration of the attempt, if it is limited.
     pub timeout: Option<Duration>,
     /// The longest time of the attempt without a report or a heartbeat, if it is limited.

@@ -5,7 +5,7 @@ use std::{error::Error, fmt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Question;
+use super::{Question, Timer};
 
 /// Declares the kinds of failure: a sentence, the variant, the word in a workflow, the class of most failures of the
 /// kind, and whether a run that fails by it lacks something outside of the workflow.
@@ -150,6 +150,8 @@ pub struct Failure {
 pub enum NodeError {
     /// Not a failure: the node waits for an answer.
     Ask(Box<Question>),
+    /// Not a failure: the node waits for a time.
+    Wait(Box<Timer>),
     /// The node failed.
     Failed(Box<Failure>),
 }

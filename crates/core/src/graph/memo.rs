@@ -5,7 +5,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::{NodeContext, NodeError};
+use super::{NodeContext, NodeError, TIMER_MEMO};
 use crate::{
     event::Usage,
     state::{measure, measure_entry, to_json},
@@ -35,7 +35,7 @@ pub const NESTED_MEMO: &str = "nested run ";
 pub const GRANT_MEMO: &str = "grant ";
 
 /// The begins of names that a node cannot give to a memo.
-const RESERVED: [&str; 2] = [NESTED_MEMO, GRANT_MEMO];
+const RESERVED: [&str; 3] = [NESTED_MEMO, GRANT_MEMO, TIMER_MEMO];
 
 impl NodeContext {
     /// Runs a part of the work, or returns its saved result. The result is saved with the run

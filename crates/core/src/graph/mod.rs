@@ -21,6 +21,7 @@ mod route;
 mod saved_values;
 mod scope;
 mod spec;
+mod timer;
 mod trigger;
 mod visits;
 
@@ -53,6 +54,7 @@ pub use self::{
     saved_values::SavedValues,
     scope::Scope,
     spec::{AsFunction, AsNode, AsSpec, IntoNode},
+    timer::{TIMER_MEMO, Timer, TimerEnd},
     trigger::{Trigger, TriggerKind, with_cause},
     visits::Visits,
 };

@@ -187,7 +187,7 @@ impl fmt::Display for FunctionId {
 /// The side effects of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SideEffects {
-    /// None: it computes synchronously from its context, or asks a person.
+    /// None: it computes synchronously from its context, asks a person, or waits for a time.
     Nothing,
     /// Only calls of models.
     Models,

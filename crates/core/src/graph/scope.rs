@@ -389,6 +389,7 @@ mod tests {
             attempt: 1,
             visits: Arc::new([(name("review.lint"), 3)].into_iter().collect()),
             max_visits: None,
+            began: jiff::Timestamp::UNIX_EPOCH,
             timeout: None,
             idle_timeout: None,
             state: Arc::new(Schema::default().empty()),

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use jiff::{Span, SpanRelativeTo};
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, tz::TimeZone};
 use jsonschema::{PatternOptions, ValidationError, ValidationOptions, Validator};
 use serde_json::Value;
 
@@ -51,8 +51,22 @@ pub fn is_date(text: &str) -> bool {
 ///
 /// Months and years are refused: their length depends on their start.
 pub fn is_duration(text: &str) -> bool {
-    let span: Result<Span, _> = text.parse();
-    span.is_ok_and(|it| it.to_duration(SpanRelativeTo::days_are_24_hours()).is_ok())
+    duration_of(text).is_some()
+}
+
+/// Returns the duration of a text of the type `duration`.
+pub fn duration_of(text: &str) -> Option<SignedDuration> {
+    let span: Span = text.parse().ok()?;
+    span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()
+}
+
+/// Returns the moment of a text: the begin of a day in UTC, or a time with its offset, such as `2026-01-31T08:30:00Z`.
+pub fn moment_of(text: &str) -> Option<Timestamp> {
+    if !is_date(text) {
+        return text.parse().ok();
+    }
+    let day: jiff::civil::Date = text.parse().ok()?;
+    day.to_zoned(TimeZone::UTC).ok().map(|it| it.timestamp())
 }
 
 #[cfg(test)]

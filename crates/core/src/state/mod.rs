@@ -47,7 +47,7 @@ pub use self::{
 };
 pub use self::{
     contained::{contained, panic_text},
-    format::{is_date, is_duration, schema_problem, validator_for},
+    format::{duration_of, is_date, is_duration, moment_of, schema_problem, validator_for},
     json::{plain_text, read_json, read_json_bytes},
     measure::{FIELD_MEMORY, PART_MEMORY, RECORD_MEMORY, measure, text_memory},
     reducer::reserve,

@@ -74,6 +74,7 @@ impl JournalEntry {
                 Outcome::Undecided { goto, .. } => goto.chosen_mut(),
                 Outcome::Failed { .. }
                 | Outcome::Retrying { .. }
+                | Outcome::TimerSet { .. }
                 | Outcome::Aborted
                 | Outcome::MemoSaved { .. }
                 | Outcome::Asked { .. }

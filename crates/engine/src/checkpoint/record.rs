@@ -91,6 +91,15 @@ pub enum Outcome {
         /// The time when the delay ends, in any process.
         wake: Timestamp,
     },
+    /// Its node waits for a time, after which the same attempt continues.
+    TimerSet {
+        /// The key of the wait.
+        key: String,
+        /// The duration of the wait.
+        wait_ms: u64,
+        /// The time when it ends, in any process.
+        wake: Timestamp,
+    },
     /// An attempt was aborted because a limit of the run was reached. This is not a failure: the
     /// same attempt starts again when the run continues.
     Aborted,
@@ -150,6 +159,7 @@ impl Outcome {
             Self::Skipped { .. }
             | Self::Failed { .. }
             | Self::Retrying { .. }
+            | Self::TimerSet { .. }
             | Self::Aborted
             | Self::MemoSaved { .. }
             | Self::Asked { .. }
@@ -181,6 +191,7 @@ impl Outcome {
             Self::Undecided { .. }
             | Self::Failed { .. }
             | Self::Retrying { .. }
+            | Self::TimerSet { .. }
             | Self::Aborted
             | Self::MemoSaved { .. }
             | Self::Asked { .. }
@@ -195,6 +206,7 @@ impl Outcome {
             Self::Undecided { .. }
             | Self::Failed { .. }
             | Self::Retrying { .. }
+            | Self::TimerSet { .. }
             | Self::Aborted
             | Self::MemoSaved { .. }
             | Self::Asked { .. }
@@ -203,12 +215,12 @@ impl Outcome {
     }
 }
 
-/// Returns when a suspended run can continue by itself: the first end of a wait for the next attempt, or the first
-/// deadline of a question. `records` are those of the step after its position, oldest first.
+/// Returns when a suspended run can continue by itself: the first end of a wait, or the first deadline of a
+/// question. `records` are those of the step after its position, oldest first.
 pub fn next_due(records: &[TaskRecord]) -> Option<Timestamp> {
     let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
     let due = last.into_values().filter_map(|record| match &record.outcome {
-        Outcome::Retrying { wake, .. } => Some(*wake),
+        Outcome::Retrying { wake, .. } | Outcome::TimerSet { wake, .. } => Some(*wake),
         Outcome::Asked { question } => question.deadline,
         _ => None,
     });

@@ -1,11 +1,11 @@
-//! The wait before the next attempt at a task.
+//! The waits of a task: before its next attempt, or for a time.
 
 use std::time::Duration;
 
 use graphrun_core::graph::Backoff;
 use jiff::{SignedDuration, Timestamp};
 
-/// A wait before the next attempt at a task.
+/// A wait of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wait {
     /// When it is due to end.
@@ -20,6 +20,12 @@ impl Wait {
         let duration = SignedDuration::from_millis(i64::try_from(duration_ms).unwrap_or(i64::MAX));
         let wake = moment.checked_add(duration).unwrap_or(Timestamp::MAX);
         Self { wake, duration_ms }
+    }
+
+    /// Returns the wait from this moment until a time.
+    pub(super) fn until(wake: Timestamp, moment: Timestamp) -> Self {
+        let duration = Duration::try_from(wake.duration_since(moment)).unwrap_or_default();
+        Self { wake, duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX) }
     }
 
     /// Returns the rest of the wait. A clock that was set back makes it no longer.

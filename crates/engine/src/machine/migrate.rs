@@ -301,6 +301,7 @@ impl PositionMigration<'_> {
             }
             Outcome::Failed { .. }
             | Outcome::Retrying { .. }
+            | Outcome::TimerSet { .. }
             | Outcome::Aborted
             | Outcome::MemoSaved { .. } => old.outcome.clone(),
         };

@@ -213,7 +213,7 @@ impl OpenStep {
         self.tasks.iter().filter_map(TaskState::deadline).min()
     }
 
-    /// Returns the wait that ends first, if no task runs and at least one waits for its next attempt.
+    /// Returns the wait that ends first, if no task runs and at least one waits for a time or its next attempt.
     pub(super) fn next_wait(&self) -> Option<Wait> {
         let mut next = None;
         for task in &self.tasks {
@@ -247,7 +247,8 @@ impl OpenStep {
                 | TaskEvent::Failed { attempt, .. }
                 | TaskEvent::Aborted { attempt, .. }
                 | TaskEvent::MemoSaved { attempt, .. }
-                | TaskEvent::Asked { attempt, .. },
+                | TaskEvent::Asked { attempt, .. }
+                | TaskEvent::TimerSet { attempt, .. },
                 phase,
             ) => *phase == Phase::Running && attempt.number == task.attempt,
         }
@@ -426,7 +427,17 @@ impl OpenStep {
         let message = failure.message.clone();
         let record = self.make_record(index, Outcome::Retrying { failure, wait_ms, wake });
         self.tasks[index].attempt += 1;
-        self.set_phase(index, Phase::Sleeping { wait, failure: message });
+        self.set_phase(index, Phase::Sleeping { wait, failure: Some(message) });
+        record
+    }
+
+    /// Lets a task wait for a time. The same attempt continues after it.
+    pub(super) fn set_timer(&mut self, index: usize, key: &str, wait: Wait) -> TaskRecord {
+        let Wait { wake, duration_ms: wait_ms } = wait;
+        self.tasks[index].keep_timer(key, wait);
+        let outcome = Outcome::TimerSet { key: key.to_owned(), wait_ms, wake };
+        let record = self.make_record(index, outcome);
+        self.set_phase(index, Phase::Sleeping { wait, failure: None });
         record
     }
 

@@ -6,7 +6,8 @@ use graphrun_analysis::NodeIndex;
 use graphrun_core::{
     event::{Status, Usage},
     graph::{
-        Command, Failure, Input, OriginalTask, Question, RunFacts, SavedValues, Trigger, Visits,
+        Command, Failure, Input, OriginalTask, Question, RunFacts, SavedValues, Timer, Trigger,
+        Visits,
     },
     id::{NodeName, Step, TaskId},
     state::{State, StateError},
@@ -77,6 +78,15 @@ pub enum TaskEvent {
         /// The attempt.
         attempt: AttemptStats,
     },
+    /// Its node waits for a time.
+    TimerSet {
+        /// The task.
+        task: TaskId,
+        /// The wait.
+        timer: Timer,
+        /// The attempt.
+        attempt: AttemptStats,
+    },
     /// A person answered.
     Answered {
         /// The task.
@@ -95,7 +105,7 @@ pub enum TaskEvent {
         /// The task.
         task: TaskId,
     },
-    /// The wait before the next attempt is over.
+    /// Its wait, for the next attempt or for a time, is over.
     Woke {
         /// The task.
         task: TaskId,
@@ -191,6 +201,8 @@ pub struct Task {
     pub answers: SavedValues,
     /// Its memos: the saved results of parts of its work.
     pub memos: SavedValues,
+    /// The latest known time; it is not before the end of a wait that the task continues after.
+    pub began: Timestamp,
 }
 
 /// The saved run does not fit the graph.
@@ -241,7 +253,8 @@ impl TaskEvent {
             | Self::Failed { attempt, .. }
             | Self::Aborted { attempt, .. }
             | Self::MemoSaved { attempt, .. }
-            | Self::Asked { attempt, .. } => Some(attempt.ended),
+            | Self::Asked { attempt, .. }
+            | Self::TimerSet { attempt, .. } => Some(attempt.ended),
             Self::Woke { wake, .. } => Some(*wake),
             Self::Answered { .. } | Self::Expired { .. } => None,
         }
@@ -255,6 +268,7 @@ impl TaskEvent {
             | Self::Aborted { task, .. }
             | Self::MemoSaved { task, .. }
             | Self::Asked { task, .. }
+            | Self::TimerSet { task, .. }
             | Self::Answered { task, .. }
             | Self::Expired { task }
             | Self::Woke { task, .. } => *task,

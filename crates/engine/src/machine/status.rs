@@ -123,12 +123,12 @@ impl Machine {
         self.open_step.next_deadline()
     }
 
-    /// Returns the wait that ends first, if every task with work left waits for its next attempt.
+    /// Returns the wait that ends first, if every task with work left waits for a time or its next attempt.
     pub fn next_wait(&self) -> Option<Wait> {
         self.open_step.next_wait()
     }
 
-    /// Returns the status of a run whose step stays open: a task failed, or each waits for a person or its next attempt.
+    /// Returns the status of a run whose step stays open: a task failed, or each waits for a person, a time or its next attempt.
     pub fn open_status(&self) -> RunStatus {
         if let Some(reason) = self.open_step.failure() {
             return RunStatus { status: Status::Failed, reason: Some(reason) };
@@ -136,7 +136,8 @@ impl Machine {
         let waiting = self.open_step.tasks().iter().filter_map(|it| Some((it, it.wait()?)));
         let first =
             waiting.min_by_key(|(_, (wait, _))| wait.wake).map(|(task, (wait, failure))| {
-                format!("`{}` waits until {:.0}: {failure}", task.node, wait.wake)
+                let failure = failure.map(|it| format!(": {it}")).unwrap_or_default();
+                format!("`{}` waits until {:.0}{failure}", task.node, wait.wake)
             });
         let reasons: Vec<String> = first.into_iter().chain(self.unanswered()).collect();
         let reason = (!reasons.is_empty()).then(|| reasons.join("; "));

@@ -1,6 +1,6 @@
 //! What follows when a task has finished, failed or asked.
 
-use graphrun_core::graph::{Command, ErrorKind, Failure, Goto, Question, Transition};
+use graphrun_core::graph::{Command, ErrorKind, Failure, Goto, Question, Timer, Transition};
 use graphrun_core::id::ChannelName;
 use graphrun_core::state::Update;
 use jiff::Timestamp;
@@ -191,6 +191,19 @@ impl Machine {
             Ok(()) => actions.push(self.open_step.ask(index, question).into()),
             Err(failure) => self.handle_failure(index, failure, actions),
         }
+    }
+
+    /// Handles a wait of a node. Its end is saved, so that another process waits only for the rest of it.
+    pub(super) fn set_timer(
+        &mut self,
+        index: usize,
+        timer: &Timer,
+        ended: Timestamp,
+        actions: &mut Vec<Action>,
+    ) {
+        let (task, wait) = (self.open_step.id(index), Wait::until(timer.end.after(ended), ended));
+        let record = self.open_step.set_timer(index, &timer.key, wait);
+        actions.extend([record.into(), Action::Sleep { task, wait }]);
     }
 
     /// Fails a task whose question was not answered in time. If a nested run asked, the task runs again, so that the nested

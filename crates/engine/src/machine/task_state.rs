@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use graphrun_core::{
     event::Usage,
-    graph::{Failure, Goto, NESTED_MEMO, Question, SavedValues},
+    graph::{Failure, Goto, NESTED_MEMO, Question, SavedValues, TIMER_MEMO},
     id::{NodeName, TaskId},
     state::Update,
 };
@@ -58,8 +58,8 @@ pub(super) enum Phase {
     Running,
     /// It is an item of a map and waits for others.
     Blocked,
-    /// It waits for its next attempt, after this failure.
-    Sleeping { wait: Wait, failure: String },
+    /// It waits for its next attempt, after this failure, or for a time.
+    Sleeping { wait: Wait, failure: Option<String> },
     /// It waits for a person.
     Waiting(Box<Question>),
     /// It was aborted because a limit of the run is reached.
@@ -152,9 +152,14 @@ impl TaskState {
             Outcome::Retrying { failure, wait_ms, wake } => {
                 self.attempt = record.attempt.saturating_add(1);
                 self.retries.add(failure, *wait_ms, record.ms);
-                let failure = failure.message.clone();
+                let failure = Some(failure.message.clone());
                 let wait = Wait { wake: *wake, duration_ms: *wait_ms };
                 Phase::Sleeping { wait, failure }
+            }
+            Outcome::TimerSet { key, wait_ms, wake } => {
+                let wait = Wait { wake: *wake, duration_ms: *wait_ms };
+                self.keep_timer(key, wait);
+                Phase::Sleeping { wait, failure: None }
             }
             Outcome::Aborted | Outcome::MemoSaved { .. } => Phase::Running,
             Outcome::Asked { question } => {
@@ -184,10 +189,15 @@ impl TaskState {
         before_ms.saturating_add(self.total.ms)
     }
 
-    /// Returns the wait for the next attempt, and the failure before it.
-    pub(super) fn wait(&self) -> Option<(Wait, &str)> {
+    /// Notes when a wait of the node ends. The node finds it by its key.
+    pub(super) fn keep_timer(&mut self, key: &str, wait: Wait) {
+        self.memos.insert(format!("{TIMER_MEMO}{key}"), wait.wake.to_string().into());
+    }
+
+    /// Returns the wait of the task, and the failure before it, if it waits for its next attempt.
+    pub(super) fn wait(&self) -> Option<(Wait, Option<&str>)> {
         match &self.phase {
-            Phase::Sleeping { wait, failure } => Some((*wait, failure)),
+            Phase::Sleeping { wait, failure } => Some((*wait, failure.as_deref())),
             _ => None,
         }
     }

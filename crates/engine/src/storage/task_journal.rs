@@ -135,6 +135,7 @@ impl TaskJournal {
             let text = match error {
                 NodeError::Failed(failure) => failure.message,
                 NodeError::Ask(question) => question.prompt,
+                NodeError::Wait(timer) => timer.key,
             };
             CheckpointError::Storage { action: action(), source: text.into() }
         })?;

@@ -229,7 +229,7 @@ impl ChatModel for ProgramModel {
                 let (usage, cost_usd) = (TokenUsage::default(), None);
                 Err(ModelError::Program { failure, usage, cost_usd })
             }
-            Err(question @ NodeError::Ask(_)) => {
+            Err(question @ (NodeError::Ask(_) | NodeError::Wait(_))) => {
                 // The caller takes the question, and does not look at the error. It is not recorded, because the
                 // program did not run.
                 *self.end() = Some(question);

@@ -138,6 +138,10 @@ value_types! {
     pub PromptCache = {"enum": ["prompt"]};
     /// A span of time.
     pub Duration = {"type": "string", "examples": ["30s", "10m", "1h30m", "24h"]};
+    /// A span of time, or an expression for one.
+    pub WaitTime = {"type": "string", "examples": ["30s", "10m", "1h30m"], "x-refers": "expression"};
+    /// A day or a time, or an expression for one.
+    pub Moment = {"type": "string", "examples": ["2026-01-31", "2026-01-31T08:30:00Z"], "x-refers": "expression"};
     /// An amount of memory.
     pub Memory = {"type": "string", "pattern": "^\\+?[0-9]+[KMG]$", "examples": ["512M", "2G"]};
     /// A model as its provider calls it.
