@@ -228,12 +228,7 @@ impl Conversations {
         input: &Value,
         node: &str,
     ) -> Option<Result<Value, ToolError>> {
-        let text = self.recording.as_ref()?.tool_result(node, tool.name(), input)?;
-        if let Some(reason) = text.strip_prefix("error: ") {
-            return Some(Err(ToolError::permanent(reason)));
-        }
-        let values = [Value::from(text)].into_iter().chain(serde_json::from_str(text).ok());
-        values.into_iter().find(|it| misfit(tool, it).is_none()).map(Ok)
+        recorded_result(self.recording.as_ref()?, tool, input, node)
     }
 
     /// Returns descriptions of the calls that have no recorded result.
@@ -255,6 +250,21 @@ fn find<'c>(
     let is_of =
         |task: &String| key.strip_prefix(task.as_str()).is_some_and(|it| it.starts_with('/'));
     all.iter_mut().find(|(task, _)| is_of(task)).map(|(_, it)| it)
+}
+
+/// Returns the recorded result of a call, if there is one.
+pub(crate) fn recorded_result(
+    recording: &Replay,
+    tool: &dyn Tool,
+    input: &Value,
+    node: &str,
+) -> Option<Result<Value, ToolError>> {
+    let text = recording.tool_result(node, tool.name(), input)?;
+    if let Some(reason) = text.strip_prefix("error: ") {
+        return Some(Err(ToolError::permanent(reason)));
+    }
+    let values = [Value::from(text)].into_iter().chain(serde_json::from_str(text).ok());
+    values.into_iter().find(|it| misfit(tool, it).is_none()).map(Ok)
 }
 
 /// Returns why a result does not fit a tool.

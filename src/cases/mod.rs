@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 #[cfg(feature = "cli")]
-pub(crate) use self::{run::RecordedModels, saved::judge};
+pub(crate) use self::{agents::recorded_result, run::RecordedModels, saved::judge};
 pub use self::{
     coverage::{Coverage, Part, PartKind},
     explore::{DeadEnd, Effort, ExplorationResult, explore},

@@ -88,6 +88,7 @@ mod question_text;
 mod questions;
 mod recorded_mcp;
 mod recorded_memory;
+mod recorded_tools;
 mod refusals;
 mod report;
 mod report_files;

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, iter,
+    path::Path,
     sync::Arc,
 };
 
@@ -40,6 +41,16 @@ impl ConnectedModels {
     }
 }
 
+/// Reads a recording to replay.
+///
+/// # Errors
+///
+/// Fails when it cannot be read.
+pub(super) fn load_recording(path: &Path) -> Result<Replay, CliError> {
+    let replay = Replay::load(path);
+    replay.map_err(|error| CliError::usage("the recording cannot be replayed").because(error))
+}
+
 /// Connects every model that agents may use, and reports everything that is missing.
 ///
 /// An agent with several models needs one of them; the others are fallbacks.
@@ -54,8 +65,7 @@ pub(super) fn connect<'a>(
     settings: &Settings,
 ) -> Result<ConnectedModels, CliError> {
     if let Some(path) = &settings.options.replay {
-        let replay = Replay::load(path)
-            .map_err(|error| CliError::usage("the recording cannot be replayed").because(error))?;
+        let replay = load_recording(path)?;
         let source = Arc::new(RecordedModels::new(replay));
         return Ok(ConnectedModels { source, usable: BTreeSet::new() });
     }

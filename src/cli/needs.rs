@@ -28,6 +28,8 @@ pub(super) struct Needs<'w> {
     workflow: &'w Workflow,
     settings: &'w Settings,
     nodes: BTreeMap<NodeName, &'w NodeDefinition>,
+    /// Whether the tools of agents are called. A recording has the results of their calls.
+    is_live: bool,
     programs: Vec<&'w Program>,
     servers: Vec<Arc<McpServer>>,
 }
@@ -42,7 +44,7 @@ impl<'w> Needs<'w> {
         if !is_live {
             servers.clear();
         }
-        Self { path, workflow, settings, nodes, programs, servers }
+        Self { path, workflow, settings, nodes, is_live, programs, servers }
     }
 
     /// Checks that there is a sandbox, if a node needs one.
@@ -80,7 +82,15 @@ impl<'w> Needs<'w> {
     ///
     /// Fails with each that is not allowed.
     pub(super) fn check_requests(&self) -> Result<(), CliError> {
-        web::check(&self.web_access(), self.requests().into_iter(), self.path)
+        let tools = self.calling_nodes().flat_map(|it| it.settings.declared_tools());
+        let of_servers = web::of_servers(self.servers.iter().map(AsRef::as_ref));
+        web::check(&self.web_access(), web::of_tools(tools).chain(of_servers), self.path)
+    }
+
+    /// Returns the nodes that call their tools.
+    fn calling_nodes(&self) -> impl Iterator<Item = &NodeDefinition> {
+        let is_replayed = |it: &NodeDefinition| !self.is_live && it.settings.models().is_some();
+        self.nodes.values().copied().filter(move |it| !is_replayed(it))
     }
 
     /// Checks that the operator allows the hosts that sandboxes reach, and that the secrets of programs are set.
@@ -113,7 +123,7 @@ impl<'w> Needs<'w> {
 
     /// Returns the sandboxes of its nodes, programs and servers.
     pub(super) fn sandboxes(&self) -> Vec<&SandboxSettings> {
-        let of_nodes = self.nodes.values().flat_map(|it| it.settings.sandboxes());
+        let of_nodes = self.calling_nodes().flat_map(|it| it.settings.sandboxes());
         let of_programs = self.programs.iter().filter_map(|it| it.sandbox());
         let of_servers = self.servers.iter().filter_map(|it| it.sandbox());
         of_nodes.chain(of_programs.map(|it| &it.settings)).chain(of_servers).collect()

@@ -17,7 +17,7 @@ use super::{
     needs::{Needs, servers},
     network,
     options::Settings,
-    recorded_mcp, recorded_memory,
+    recorded_mcp, recorded_memory, recorded_tools,
     report_files::ReportFiles,
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     nodes::{self, Cache, ModelSource, Services},
     sandbox::{Replace, default_cache_dir},
     tool::McpCaller,
-    workflow::{self, LoadError, NodeDefinition, Workflow},
+    workflow::{self, LoadError, NodeDefinition, Workflow, case_file::unknown_nodes},
 };
 
 /// A loaded workflow with its warnings.
@@ -258,10 +258,17 @@ impl LoadedWorkflow {
             network: Arc::clone(&network),
             cache_dir: cache_dir(),
         })?;
-        let services = services(models, out.to_owned());
+        let mut services = services(models, out.to_owned());
+        let mut warnings = self.warnings;
+        if let Some(path) = &self.settings.options.replay {
+            let nodes = || self.workflow.nodes.keys();
+            let (recording, file) = (models::load_recording(path)?, path.to_string_lossy());
+            warnings.extend(unknown_nodes(&self.workflow.nested, nodes, &recording, &file));
+            services.tools = Some(recorded_tools::replayed(recording));
+        }
         let services =
             Services { prices, windows, replace, hosts, web, network, mcp, memory, ..services };
-        assemble(self.workflow, self.warnings, services, results)
+        assemble(self.workflow, warnings, services, results)
             .map_err(|diagnostics| CliError::invalid(&self.path, diagnostics))
     }
 }

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::error::CliError;
+use super::{error::CliError, models};
 use crate::{
     models::{RecordingFile, Replay},
     tool::{McpCaller, ServerTool, ToolContext, ToolError},
@@ -43,8 +43,7 @@ pub(super) fn recorded(
 ///
 /// Fails when the recording cannot be read.
 pub(super) fn replayed(path: &Path) -> Result<Arc<dyn McpCaller>, CliError> {
-    let replay = Replay::load(path)
-        .map_err(|error| CliError::usage("the recording cannot be replayed").because(error))?;
+    let replay = models::load_recording(path)?;
     Ok(Arc::new(ReplayedServers(replay)))
 }
 

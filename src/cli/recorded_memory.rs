@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::error::CliError;
+use super::{error::CliError, models};
 use crate::{
     memory::{Batch, Embedding, Entry, EntryId, Listing, Search, Store, StoreError},
     models::{RecordingFile, Replay},
@@ -43,8 +43,7 @@ pub(super) fn recorded(store: Arc<dyn Store>, path: &Path) -> Result<Arc<dyn Sto
 ///
 /// Fails when the recording cannot be read.
 pub(super) fn replayed(store: Arc<dyn Store>, path: &Path) -> Result<Arc<dyn Store>, CliError> {
-    let replay = Replay::load(path)
-        .map_err(|error| CliError::usage("the recording cannot be replayed").because(error))?;
+    let replay = models::load_recording(path)?;
     Ok(Arc::new(RecordedStore { store, recording: Recording::Read(replay) }))
 }
 

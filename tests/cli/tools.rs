@@ -1,6 +1,6 @@
-//! Agents with tools: the models are a recording, and the tools are real.
+//! Agents with tools: the models are a recording, and so are the results of tools that it has.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs};
 
 use serde_json::{Value, json};
 
@@ -35,6 +35,23 @@ fn check_answer(ended: &Ended) {
     let result = ended.json();
     assert_eq!(result["state"]["check"], json!({"verdict": "supported", "problems": []}));
     assert_eq!(result["state"]["answer"]["sources"][1]["path"], "LICENSE-APACHE");
+}
+
+#[test]
+fn a_replay_has_the_results_of_tools_and_names_unknown_nodes() {
+    let place = Place::new();
+    let at = |file: &str| format!("{}/tests/cases/{file}", env!("CARGO_MANIFEST_DIR"));
+    let recorded = fs::read_to_string(at("looked_up.jsonl")).unwrap();
+    let unknown = r#"{"v": 1, "node": "reprot", "when": {}, "reply": {"text": "x"}}"#;
+    fs::write(place.path("r.jsonl"), format!("{}\n{unknown}\n", recorded.trim_end())).unwrap();
+    let workflow = at("looked_up.yaml");
+    let args = ["execute", &workflow, "-i", "question=Bonn?", "--replay", "r.jsonl"];
+    let ended = place.run(args.into_iter().chain(["--output", "json"]));
+    // The host of the tool is neither allowed nor there.
+    assert_eq!((ended.code, &ended.json()["state"]["answer"]), (0, &"7 degrees.".into()));
+    let message = "line 3 of `r.jsonl` names `reprot`, which is no node";
+    assert!(ended.stderr.contains(message), "{ended}");
+    assert!(ended.stderr.contains("did you mean `report`?"), "{ended}");
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub use self::{
     access::{ComputedField, accesses, computed},
     beginning::Beginning,
     calls::{ScriptedAgent, ScriptedCall},
+    read::unknown_nodes,
     table::{Row, read_table},
 };
 use super::{

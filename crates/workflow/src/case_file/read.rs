@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Diagnostics},
+    diagnostic::{Diagnostic, Diagnostics, did_you_mean},
     graph::{Access, Graph},
     id::NodeName,
     state::{Type, Update},
@@ -227,17 +227,9 @@ impl Reading<'_> {
             .map_err(|error| format!("the recording `{}` cannot be replayed: {error}", word.text));
         match checked.and_then(|()| Replay::load(&path).map_err(|it| it.to_string())) {
             Ok(replay) => {
-                for (node, line) in replay.nodes() {
-                    if !has_node(&self.workflow.nested, self.graph.nodes.keys(), node) {
-                        let message = format!(
-                            "line {line} of `{}` names `{node}`, which is no node",
-                            word.text
-                        );
-                        let diagnostic = Diagnostic::warning("GR085", message);
-                        let diagnostic = diagnostic.at(self.report.span(&word.range), "never used");
-                        let help = "a node of a nested run is named behind the node that runs it: `each.write`";
-                        self.report.push(diagnostic.help(help));
-                    }
+                let nodes = || self.graph.nodes.keys();
+                for unknown in unknown_nodes(&self.workflow.nested, nodes, &replay, &word.text) {
+                    self.report.push(unknown.at(self.report.span(&word.range), "never used"));
                 }
                 Some(path)
             }
@@ -268,6 +260,28 @@ impl Reading<'_> {
         self.report.unknown("GR010", "node", word, self.graph.nodes.keys().map(NodeName::as_str));
         None
     }
+}
+
+/// Returns a warning for each node that a recording names and a workflow does not have. `file` is the name of the
+/// recording.
+pub fn unknown_nodes<'n, N: Iterator<Item = &'n NodeName>>(
+    nested: &BTreeMap<NodeName, Workflow>,
+    nodes: impl Fn() -> N,
+    replay: &Replay,
+    file: &str,
+) -> Vec<Diagnostic> {
+    let unknown = replay.nodes().into_iter().filter(|(node, _)| !has_node(nested, nodes(), node));
+    let warning = |(node, line): (&str, usize)| {
+        let message = format!("line {line} of `{file}` names `{node}`, which is no node");
+        let meant = did_you_mean(node, nodes().map(NodeName::as_str));
+        Diagnostic::warning("GR085", message).help(match meant {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => {
+                "a node of a nested run is named behind the node that runs it: `each.write`".into()
+            }
+        })
+    };
+    unknown.map(warning).collect()
 }
 
 /// Returns whether a name is that of a node, in the whole run or in the file of a nested run.

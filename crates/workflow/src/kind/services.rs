@@ -56,7 +56,7 @@ pub trait ModelSource: fmt::Debug + Send + Sync {
     }
 }
 
-/// Takes the place of tools, for tests.
+/// Takes the place of tools, for tests and for the replay of a recording.
 pub trait ToolSource: fmt::Debug + Send + Sync {
     /// Returns the tool that nodes call instead of this one. It needs no folder of the run.
     fn in_place_of(&self, tool: Arc<dyn Tool>) -> Arc<dyn Tool>;
