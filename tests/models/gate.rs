@@ -263,3 +263,65 @@ async fn a_hanging_probe_refuses_the_others_at_once() {
         assert!(error.retry_after().is_some_and(|it| it <= Duration::from_secs(5)), "{error:?}");
     }
 }
+
+/// Sends many requests at once, and returns how many reached the server.
+async fn count_sent(peer: &Peer, client: &ProviderClient, count: usize, is_repeat: bool) -> usize {
+    let before = peer.seen().len();
+    let asked = ChatRequest { is_repeat, ..request("Which colour?") };
+    join_all((0..count).map(|_| client.chat(&asked))).await;
+    peer.seen().len() - before
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeated_requests_are_a_fifth_of_the_others() {
+    let peer = Peer::start(|_| completion("Teal.")).await;
+    let client = peer.client();
+    // Ten at once, and two within the longest wait for a turn.
+    assert_eq!(count_sent(&peer, &client, 30, true).await, 12);
+    // Four seconds have passed, so the two are paid for.
+    assert_eq!(count_sent(&peer, &client, 25, false).await, 25);
+    assert_eq!(count_sent(&peer, &client, 30, true).await, 5 + 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_failures_in_half_a_minute_open_the_breaker() {
+    let count = AtomicUsize::new(0);
+    // Every second request fails, so never two in a row.
+    let peer = Peer::start(move |_| {
+        if count.fetch_add(1, Ordering::SeqCst) % 2 == 1 {
+            (StatusCode::BAD_GATEWAY, "no").into_response()
+        } else {
+            completion("Teal.")
+        }
+    })
+    .await;
+    let (client, asked) = (peer.client(), request("Which colour?"));
+    let is_unsent = async |count: usize| {
+        let mut last = false;
+        for _ in 0..count {
+            last = client.chat(&asked).await.is_err_and(|it| it.is_unsent());
+        }
+        last
+    };
+    assert!(!is_unsent(9).await, "nine are too few");
+    sleep(Duration::from_secs(31)).await;
+    assert!(!is_unsent(9).await, "the older ones are forgotten");
+    assert_eq!(peer.seen().len(), 18);
+    // The tenth succeeds or fails: after ten with five failures no other is sent.
+    assert!(is_unsent(3).await);
+    assert!(peer.seen().len() <= 20, "{} requests", peer.seen().len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn few_failures_among_many_requests_change_nothing() {
+    let count = AtomicUsize::new(0);
+    let peer = Peer::start(move |_| {
+        if count.fetch_add(1, Ordering::SeqCst) % 3 == 2 {
+            (StatusCode::BAD_GATEWAY, "no").into_response()
+        } else {
+            completion("Teal.")
+        }
+    })
+    .await;
+    assert_eq!(count_sent(&peer, &peer.client(), 60, false).await, 60);
+}

@@ -58,9 +58,9 @@ async fn a_rejected_form_is_replaced_by_the_next_and_not_tried_again() {
         _ => completion(r#"{"colour":"teal"}"#),
     })
     .await;
-    let client = peer.client();
+    // Another client of the same account knows it, too.
     for _ in 0..2 {
-        let reply = client.chat(&colour_request()).await.unwrap();
+        let reply = peer.client().chat(&colour_request()).await.unwrap();
         assert_eq!(reply.text, r#"{"colour":"teal"}"#);
     }
     assert_eq!(forms(&peer), ["json_schema", "json_object", "prompted", "prompted"]);

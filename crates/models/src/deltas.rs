@@ -34,7 +34,11 @@ pub trait AnswerReader: fmt::Debug + Send + Sync {
 /// A model that has its answer in pieces [sends](Self::send) each of them, and [ends](Self::end) the answer. A key that is
 /// split over several pieces is removed, too, so a piece may wait for the next one.
 #[derive(Clone, Debug, Default)]
-pub struct AnswerSink(Option<Arc<DeltaBuffer>>);
+pub struct AnswerSink {
+    buffer: Option<Arc<DeltaBuffer>>,
+    /// The number of blanks at the end of the text so far.
+    blanks: Arc<AtomicU64>,
+}
 
 #[derive(Debug)]
 struct DeltaBuffer {
@@ -54,12 +58,30 @@ impl AnswerSink {
     /// Creates the sink of one answer.
     pub fn to(reader: Arc<dyn AnswerReader>) -> Self {
         let (held, characters) = (Mutex::default(), AtomicU64::new(0));
-        Self(Some(Arc::new(DeltaBuffer { reader, held, characters })))
+        let buffer = Some(Arc::new(DeltaBuffer { reader, held, characters }));
+        Self { buffer, blanks: Arc::default() }
+    }
+
+    /// Returns the same sink for another request.
+    pub(crate) fn for_request(&self) -> Self {
+        Self { buffer: self.buffer.clone(), blanks: Arc::default() }
+    }
+
+    /// Returns the number of blanks at the end of the text so far.
+    pub(crate) fn blanks(&self) -> u64 {
+        self.blanks.load(Ordering::Relaxed)
     }
 
     /// Sends a piece of the answer.
     pub fn send(&self, part: MessagePart, text: &str) {
-        let Some(pending) = &self.0 else { return };
+        let end = text.trim_end();
+        let blanks = u64::try_from(text.len() - end.len()).unwrap_or(u64::MAX);
+        if part == MessagePart::Text && end.is_empty() {
+            self.blanks.fetch_add(blanks, Ordering::Relaxed);
+        } else {
+            self.blanks.store(blanks, Ordering::Relaxed);
+        }
+        let Some(pending) = &self.buffer else { return };
         pending.reader.heartbeat();
         let count = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
         pending.characters.fetch_add(count, Ordering::Relaxed);
@@ -86,12 +108,12 @@ impl AnswerSink {
 
     /// Returns the number of characters that were sent.
     pub fn characters(&self) -> u64 {
-        self.0.as_ref().map_or(0, |it| it.characters.load(Ordering::Relaxed))
+        self.buffer.as_ref().map_or(0, |it| it.characters.load(Ordering::Relaxed))
     }
 
     /// Sends the rest of the text. The answer is whole, or its model has failed.
     pub fn end(&self) {
-        if let Some(pending) = &self.0 {
+        if let Some(pending) = &self.buffer {
             pending.flush(&mut pending.held.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }

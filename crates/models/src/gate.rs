@@ -117,6 +117,7 @@ pub(super) struct Permit {
     gate: Arc<Gate>,
     began: Instant,
     is_probe: bool,
+    is_repeat: bool,
 }
 
 /// What a request has to do before it is sent.
@@ -178,7 +179,8 @@ impl Gate {
             let entry = self.state().enter(Instant::now(), &mut must_pay, tokens);
             match entry {
                 Entry::Go { is_probe } => {
-                    return Ok(Permit { gate: Arc::clone(self), began: Instant::now(), is_probe });
+                    let (gate, began) = (Arc::clone(self), Instant::now());
+                    return Ok(Permit { gate, began, is_probe, is_repeat });
                 }
                 Entry::WaitForChange => changed.await,
                 Entry::WaitFor(wait) => sleep(wait).await,
@@ -321,8 +323,9 @@ impl State {
         self.repeats = (self.repeats + more).min(REPEATS_AT_ONCE);
     }
 
-    /// Learns from the outcome of a request that began at this time.
-    fn learn(&mut self, outcome: Result<(), &ModelError>, began: Instant, is_probe: bool) {
+    /// Learns from the outcome of a request.
+    fn learn(&mut self, outcome: Result<(), &ModelError>, permit: &Permit) {
+        let Permit { began, is_probe, is_repeat, .. } = *permit;
         let now = Instant::now();
         let outcome = outcome.map_err(ModelError::reason);
         match outcome {
@@ -343,7 +346,8 @@ impl State {
             }
             Err(_) => {}
         }
-        if !is_probe {
+        // A request that repeats another one allows no further repetition.
+        if !is_probe && !is_repeat {
             self.allow_repeats(REPEATS_PER_REQUEST);
         }
         let failed = match outcome {
@@ -423,7 +427,7 @@ impl Breaker {
 impl Permit {
     /// Reports the outcome of the request to the gate.
     pub(super) fn learn<T>(self, outcome: Result<&T, &ModelError>) {
-        self.gate.state().learn(outcome.map(drop), self.began, self.is_probe);
+        self.gate.state().learn(outcome.map(drop), &self);
     }
 }
 

@@ -2,11 +2,10 @@
 //!
 //! One call is one request, with two exceptions: a form of structured output that the provider
 //! rejects is replaced by the next simpler one, and a parameter that it rejects by name is left out.
-//! Both are remembered. Retries are the engine's. All clients of a process send their requests through one gate for each model.
+//! The process remembers both. Retries are the engine's. All clients of a process send their requests through one gate for each model.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_openai::Client;
@@ -24,7 +23,7 @@ use super::error::ModelError;
 use super::failure::readable;
 use super::gate::Gate;
 use super::protocol::Wire;
-use super::provider::{OutputMode, Profile, Protocol};
+use super::provider::{Profile, Protocol};
 use super::refused::RefusedParameters;
 use super::secret::Secret;
 use super::shape::{Shape, unwrap_answer};
@@ -161,8 +160,6 @@ pub struct ProviderClient {
     pub(super) profile: Profile,
     /// The address and the hash of the key: the part of the name of its gates that is the same for all models.
     account: String,
-    /// The forms of output after rejections: the first form for later requests.
-    learnt: Mutex<BTreeMap<RequestKind, OutputMode>>,
 }
 
 // Implemented by hand: async-openai's `Debug` shows the address, which may contain a password.
@@ -211,7 +208,6 @@ impl ProviderClient {
             model,
             profile,
             account,
-            learnt: Mutex::default(),
         })
     }
 
@@ -314,16 +310,6 @@ impl ProviderClient {
         transport.post(request.build().map_err(|it| unexpected(&it))?).await
     }
 
-    fn mode(&self, asked: &RequestKind) -> OutputMode {
-        let learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
-        learnt.get(asked).copied().unwrap_or(self.profile.output)
-    }
-
-    fn learn(&self, asked: RequestKind, mode: OutputMode) {
-        let mut learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
-        learnt.insert(asked, mode);
-    }
-
     /// Returns the key as a header. A request in another form or without a parameter is another request, so it has
     /// another key. A key that is no valid header is replaced by its hash, which names the same request.
     fn idempotency_key(&self, key: &str, shape: &Shape<'_>) -> Option<HeaderValue> {
@@ -346,10 +332,10 @@ impl ChatModel for ProviderClient {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         self.profile.protocol.check_attachments(request)?;
         let model = request.model.as_deref().unwrap_or(&self.model);
-        let asked = RequestKind { model: model.to_owned(), with_tools: !request.tools.is_empty() };
-        let mut mode = self.mode(&asked);
         let (gate_name, gate) = (self.gate_name(model), self.gate(model));
         let mut refused = RefusedParameters::known(&gate_name);
+        let has_tools = !request.tools.is_empty();
+        let mut mode = refused.output(has_tools, self.profile.output);
         let mut has_entered = false;
         loop {
             // Each request enters by itself: one that was rejected for its form says that the provider is up.
@@ -381,7 +367,7 @@ impl ChatModel for ProviderClient {
                 "the provider rejects this form of output"
             );
             if rejection == Rejection::Form {
-                self.learn(asked.clone(), below);
+                refused.learn_output(&gate_name, has_tools, below);
             }
             mode = below;
         }
@@ -418,14 +404,6 @@ impl<'a> Address<'a> {
         let base_url = known.iter().find_map(|it| base_url.strip_suffix(it)).unwrap_or(base_url);
         Self { base_url, query }
     }
-}
-
-/// The properties of a request that decide which forms of output a provider accepts: some accept
-/// fewer beside tools.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct RequestKind {
-    model: String,
-    with_tools: bool,
 }
 
 /// The rejected part of a structured request.

@@ -1,5 +1,5 @@
-//! Parameters that a provider has rejected by name. The process remembers them for each account and model, so that
-//! each costs one request.
+//! Parameters that a provider has rejected by name, and rejected forms of structured output. The process remembers them
+//! for each account and model, so that each costs one request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::error::ModelError;
-use super::provider::{Parameter, Profile, Protocol, SystemRole, TokenLimit};
+use super::provider::{OutputMode, Parameter, Profile, Protocol, SystemRole, TokenLimit};
 
 /// The most models whose rejections are remembered. Beyond it, all are forgotten, and learnt again.
 const MODELS_MAX: usize = 1024;
@@ -43,6 +43,9 @@ pub(super) struct RefusedParameters {
     token_limits: BTreeSet<TokenLimit>,
     /// The roles of instructions.
     roles: BTreeSet<SystemRole>,
+    /// The form of output after rejections, for requests without tools and with them: some providers accept fewer forms
+    /// beside tools.
+    outputs: BTreeMap<bool, OutputMode>,
     /// The most tokens of an answer that it allows, if more were asked for.
     tokens_max: Option<u32>,
     /// Whether that number was learnt for the current request. A provider that names another one each time is asked once.
@@ -64,6 +67,17 @@ impl RefusedParameters {
     /// Returns the role of the instructions, or the next one that the provider accepts.
     pub(super) fn system_role(&self, first: SystemRole) -> SystemRole {
         if self.roles.contains(&first) { SystemRole::User } else { first }
+    }
+
+    /// Returns the form of output to begin with, if the table of the provider begins with this one.
+    pub(super) fn output(&self, has_tools: bool, first: OutputMode) -> OutputMode {
+        self.outputs.get(&has_tools).map_or(first, |learnt| first.max(*learnt))
+    }
+
+    /// Learns that the provider rejects all forms of output before this one.
+    pub(super) fn learn_output(&mut self, name: &str, has_tools: bool, output: OutputMode) {
+        self.outputs.insert(has_tools, output);
+        self.remember(name);
     }
 
     /// Returns the name of the token limit that the provider accepts, if any.
@@ -143,6 +157,9 @@ impl RefusedParameters {
         all.parameters.extend(&self.parameters);
         all.token_limits.extend(&self.token_limits);
         all.roles.extend(&self.roles);
+        for (has_tools, output) in &self.outputs {
+            all.outputs.insert(*has_tools, all.output(*has_tools, *output));
+        }
         all.tokens_max = [all.tokens_max, self.tokens_max].into_iter().flatten().min();
     }
 

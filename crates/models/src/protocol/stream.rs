@@ -19,6 +19,10 @@ use crate::{
 /// count towards the limit of a reply.
 const EVENT_OVERHEAD_BYTES: usize = 512;
 
+/// The most blanks at the end of an answer. Some models that are forced to write JSON write blanks until their limit of
+/// tokens.
+const BLANKS_MAX: u64 = 4096;
+
 /// Collects the events of a protocol's stream.
 pub(super) trait Fold: Send {
     /// Adds an event, and sends the text in it to `deltas`.
@@ -81,6 +85,7 @@ pub(crate) enum Pace {
 
 impl IncomingReply {
     pub(crate) fn new(protocol: Protocol, deltas: AnswerSink, bytes_max: usize) -> Self {
+        let deltas = deltas.for_request();
         Self { protocol, deltas, bytes_max, bytes: 0, form: Form::Unknown(Vec::new()) }
     }
 
@@ -123,6 +128,9 @@ impl IncomingReply {
                     has_data = true;
                     if events.is_over() {
                         break;
+                    }
+                    if self.deltas.blanks() > BLANKS_MAX {
+                        return Err(endless_blanks());
                     }
                 }
                 has_data
@@ -370,6 +378,11 @@ pub(super) fn add_counts(place: &mut Value, counts: Value) {
 /// Takes a number and its text.
 fn number_of(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
+}
+
+fn endless_blanks() -> ModelError {
+    let message = format!("the answer ends with more than {BLANKS_MAX} blanks");
+    ModelError::Transient { after: None, message }
 }
 
 fn garbage(data: &str) -> ModelError {
