@@ -83,6 +83,11 @@ impl Collector {
         requests.iter().filter(|it| it.path == path).cloned().collect()
     }
 
+    /// Returns how many requests had this path.
+    pub(crate) fn count_of(&self, path: &str) -> usize {
+        self.requests(path).len()
+    }
+
     fn traces(&self) -> impl Iterator<Item = ExportTraceServiceRequest> {
         let requests = self.requests("/v1/traces").into_iter();
         requests.map(|it| ExportTraceServiceRequest::decode(&it.body[..]).unwrap())

@@ -1,6 +1,13 @@
 //! Spans and metrics for a collector of OpenTelemetry.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, net::TcpListener, thread};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    net::TcpListener,
+    thread,
+    time::{Duration, Instant},
+};
 
 use graphrun::telemetry::Telemetry;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
@@ -214,6 +221,12 @@ async fn the_content_of_a_tool_call_is_that_of_its_span() {
             _ => assert_eq!(sent, (None, None)),
         }
         assert!(found.iter().any(|it| it.contains_key("error.type")), "there is no fez");
+        let ids: BTreeMap<&[u8], &str> =
+            spans.iter().map(|it| (&it.span_id[..], it.name.as_str())).collect();
+        for call in spans.iter().filter(|it| it.name == "execute_tool stock.count") {
+            let parent = ids.get(&call.parent_span_id[..]);
+            assert_eq!(parent, Some(&"invoke_agent answer"), "{}", tree(&spans));
+        }
     }
 }
 
@@ -384,4 +397,70 @@ fn nothing_is_sent_unless_an_address_is_set() {
     }
     let (heads, _) = collector.heads_and_bodies();
     assert_eq!(heads, "");
+}
+
+#[test]
+fn the_variables_of_the_sdk_have_their_effect() {
+    let run = |more: &[(&str, &str)]| {
+        let (place, collector) = (Place::new(), Collector::start(Answers::Ok));
+        let url = collector.url();
+        let ended = agent(&place, "So.", &[&[(ENDPOINT, &*url)], more].concat());
+        assert_eq!(ended.code, 0, "{ended}");
+        collector
+    };
+    let named = run(&[
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=other,deployment.environment.name=lab"),
+        ("OTEL_SERVICE_NAME", "otters"),
+    ]);
+    let resource = named.resource();
+    assert_eq!(resource["service.name"], "otters");
+    assert_eq!(resource["deployment.environment.name"], "lab");
+    let other = run(&[("OTEL_RESOURCE_ATTRIBUTES", "service.name=other")]);
+    assert_eq!(other.resource()["service.name"], "other");
+
+    let none = run(&[("OTEL_TRACES_SAMPLER", "always_off")]);
+    assert_eq!(none.spans(), []);
+    assert_eq!(series(&none.metrics(), "gen_ai.client.operation.duration")[0].count, 1);
+    let all = run(&[("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "1.0")]);
+    assert_eq!(all.spans().len(), 4);
+
+    let each = run(&[("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")]);
+    assert_eq!((each.spans().len(), each.count_of("/v1/traces")), (4, 4));
+}
+
+/// Metrics are sent during a run, not only at its end: the second answer comes after they have arrived.
+#[test]
+fn metrics_are_sent_at_the_interval_of_their_variable() {
+    let (place, collector) = (Place::new(), Collector::start(Answers::Ok));
+    let text = fs::read_to_string(workflow("agent")).unwrap();
+    let second =
+        "\n  again: { agent: writer, prompt: { text: Again }, writes: answer, then: end }\n";
+    let text = text.trim_end().strip_suffix("end").unwrap().to_owned() + "again" + second;
+    fs::write(place.path("twice.yaml"), text).unwrap();
+    let provider = TcpListener::bind(crate::support::new_loopback()).unwrap();
+    let url = format!("http://{}/v1", provider.local_addr().unwrap());
+    let endpoint = collector.url();
+    let ended = thread::scope(|threads| {
+        threads.spawn(|| {
+            answer_with(&mut provider.accept().unwrap().0, "One.");
+            let (mut call, _) = provider.accept().unwrap();
+            let begun = Instant::now();
+            while collector.count_of("/v1/metrics") == 0
+                && begun.elapsed() < Duration::from_secs(50)
+            {
+                thread::sleep(Duration::from_millis(10));
+            }
+            answer_with(&mut call, "Two.");
+        });
+        let variables = [
+            (ENDPOINT, endpoint.as_str()),
+            ("OPENAI_BASE_URL", &url),
+            ("OTEL_METRIC_EXPORT_INTERVAL", "20"),
+        ];
+        let args = ["execute", "twice.yaml", "-i", "brief=x", "--output", "json"];
+        Ended::of(place.command(args).envs(variables))
+    });
+    assert_eq!(ended.code, 0, "{ended}");
+    // Once for each interval with values, and at the end.
+    assert!(collector.count_of("/v1/metrics") > 1);
 }

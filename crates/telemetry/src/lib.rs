@@ -233,17 +233,18 @@ impl Telemetry {
 
 /// Returns the service, and what the variables say about it.
 fn resource(variable: &impl Fn(&str) -> Option<String>) -> Resource {
-    // The builder reads the variables, and a name that is set here would win.
-    let is_named = ["OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"]
-        .into_iter()
-        .filter_map(|it| Some((it, variable(it)?)))
-        .any(|(name, value)| match name {
-            "OTEL_SERVICE_NAME" => !value.is_empty(),
-            _ => value.split(',').any(|it| it.trim_start().starts_with("service.name=")),
-        });
     let version = KeyValue::new(SERVICE_VERSION, env!("CARGO_PKG_VERSION"));
     let builder = Resource::builder().with_attribute(version);
-    if is_named { builder.build() } else { builder.with_service_name(SERVICE).build() }
+    // The builder reads the variables, and a name that is set here wins. It prefers the attribute to the variable of the
+    // name, which the specification puts first.
+    let name = variable("OTEL_SERVICE_NAME").filter(|it| !it.is_empty());
+    let is_attribute = |it: &str| it.trim_start().starts_with("service.name=");
+    let attributes = variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+    match name {
+        Some(name) => builder.with_service_name(name).build(),
+        None if attributes.split(',').any(is_attribute) => builder.build(),
+        None => builder.with_service_name(SERVICE).build(),
+    }
 }
 
 fn tracer_provider(
