@@ -11,20 +11,22 @@ use graphrun::{
     nodes::{ModelSource, Services, factory},
     registry,
     storage::InMemoryStorage,
+    tool::{ToolContext, tool_fn},
     workflow,
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-const WORKFLOW: &str = r#"
-graphrun: 1
-name: colour
-state: { colour: string }
-output: colour
-models: { m: lab/small }
-agents: { painter: { model: m } }
-start: paint
-nodes:
-  paint: { agent: painter, prompt: { text: "Which colour?" }, writes: colour, retry: 2, then: end }
-"#;
+/// The workflow, with a type for the answer and further keys of the agent.
+fn workflow_text(answer: &str, agent: &str) -> String {
+    format!(
+        "graphrun: 1\nname: colour\ntypes: {{ Paint: {{ name: teal | dark_red, depth: int }} }}\n\
+         state: {{ colour: {answer} }}\noutput: colour\nmodels: {{ m: lab/small }}\n\
+         agents: {{ painter: {{ model: m{agent} }} }}\nstart: paint\nnodes:\n  \
+         paint: {{ agent: painter, prompt: {{ text: \"Which colour?\" }}, writes: colour, retry: 2, then: end }}\n"
+    )
+}
 
 /// A model under every name.
 #[derive(Debug)]
@@ -38,10 +40,38 @@ impl ModelSource for Only {
 
 /// Returns an engine of the workflow, and its storage. A failure that may pass has one more attempt.
 pub(crate) fn engine(client: ProviderClient) -> (Engine, Arc<InMemoryStorage>) {
+    engine_of(client, workflow_text("string", ""))
+}
+
+/// Returns an engine whose agent may call the tools `look` and `now`.
+pub(crate) fn engine_with_tools(client: ProviderClient) -> (Engine, Arc<InMemoryStorage>) {
+    engine_of(client, workflow_text("string", ", tools: [look, now]"))
+}
+
+/// Returns an engine whose agent answers with an object of a name and a depth.
+pub(crate) fn engine_with_type(client: ProviderClient) -> (Engine, Arc<InMemoryStorage>) {
+    engine_of(client, workflow_text("Paint", ""))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Place {
+    #[serde(default)]
+    at: Value,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct View {
+    at: Value,
+}
+
+fn engine_of(client: ProviderClient, text: String) -> (Engine, Arc<InMemoryStorage>) {
+    let look = |place: Place, _: ToolContext| async move { Ok(View { at: place.at }) };
+    let tools = ["look", "now"].map(|name| Arc::new(tool_fn(name, "Looks.", look)));
+    let registry = tools.into_iter().fold(registry(), |known, tool| known.tool(tool));
     let services = Services { models: Arc::new(Only(Arc::new(client))), ..Services::offline() };
-    let file = Arc::new(SourceFile { name: "colour.yaml".into(), text: WORKFLOW.to_owned() });
-    let (workflow, _) = workflow::parse(file, Path::new("."), &registry()).unwrap();
-    let graph = compile(workflow.into_graph(&factory(services, registry()))).unwrap();
+    let file = Arc::new(SourceFile { name: "colour.yaml".into(), text });
+    let (workflow, _) = workflow::parse(file, Path::new("."), &registry).unwrap();
+    let graph = compile(workflow.into_graph(&factory(services, registry))).unwrap();
     let storage = Arc::new(InMemoryStorage::default());
     let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     (engine, storage)

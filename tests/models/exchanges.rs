@@ -66,11 +66,16 @@ struct ExpectedReply {
 #[serde(deny_unknown_fields)]
 struct ExpectedError {
     error: String,
+    /// The variant of [`ModelError`].
+    class: String,
     retryable: bool,
     after_ms: Option<u64>,
-    tokens: Option<(u64, u64)>,
+    /// Of the request and of the reply. A failure before the answer costs none.
+    tokens: (u64, u64),
+    #[serde(default)]
+    estimated: bool,
     /// Words of the message.
-    says: Option<String>,
+    says: String,
 }
 
 impl Exchange {
@@ -159,12 +164,18 @@ fn check_error(case: &str, expected: &ExpectedError, error: &ModelError) {
     assert_eq!(error.kind().as_str(), expected.error, "{case}: {error}");
     assert_eq!(error.is_retryable(), expected.retryable, "{case}: {error}");
     assert_eq!(error.retry_after(), expected.after_ms.map(Duration::from_millis), "{case}");
-    check_tokens(case, expected.tokens, error.usage());
-    let message = error.to_string();
-    if let Some(words) = &expected.says {
-        assert!(message.contains(words), "{case}: {words:?} is not in {message:?}");
-    }
+    assert_eq!(class_of(error), expected.class, "{case}: {error}");
+    check_tokens(case, Some(expected.tokens), error.usage());
+    assert_eq!(error.usage().estimated, expected.estimated, "{case}");
+    let (message, words) = (error.to_string(), &expected.says);
+    assert!(message.contains(words), "{case}: {words:?} is not in {message:?}");
     assert!(message.chars().count() < 700, "{case}: {message:?} is too long to read");
+}
+
+/// Returns the name of the variant of an error, without its charge.
+fn class_of(error: &ModelError) -> String {
+    let error = serde_json::to_value(error.reason()).unwrap();
+    error.as_object().unwrap().keys().next().unwrap().clone()
 }
 
 fn check_tokens(case: &str, expected: Option<(u64, u64)>, usage: TokenUsage) {

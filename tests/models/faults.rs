@@ -14,7 +14,7 @@ use graphrun::models::{
 };
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::models::peer::{
     KEY, Peer, SHORT_TOTAL, client_of, client_with_limits, completion, hurried_client, request,
@@ -409,4 +409,23 @@ fn an_impossible_configuration_is_refused_before_its_use() {
             "{url}: {error}"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_not_accepted_is_given_up() {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(new_loopback()).unwrap();
+    // The listener accepts no connection, and a full queue takes no others.
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let waiting: Vec<_> = (0..8).map(|_| tokio::spawn(TcpStream::connect(address))).collect();
+    // Until the queue is full.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let began = tokio::time::Instant::now();
+    let client = client_of(&format!("http://{address}/v1"));
+    let error = client.chat(&request("Which colour?")).await.unwrap_err();
+    let after = ExchangeLimits::default().connect;
+    assert_eq!(*error.reason(), ModelError::Timeout { phase: Phase::Connect, after });
+    assert!(error.is_retryable() && began.elapsed() < after * 2, "{:?}", began.elapsed());
+    drop(waiting);
 }

@@ -16,7 +16,7 @@ use std::{
 use graphrun::{
     checkpoint::RunHistory as _,
     engine::RunEnd,
-    event::{Event, EventSink, Events, Status},
+    event::{Event, EventSink, Events, Report, Status},
     models::{Profile, Protocol},
 };
 use serde_json::{Value, json};
@@ -43,14 +43,53 @@ enum Fault {
     Stays(Vec<u8>),
     /// Sends the first part, and the second one every ten seconds.
     Drips(Vec<u8>, &'static str),
+    /// Sends this, and resets the connection.
+    Resets(Vec<u8>),
 }
 
 /// What becomes of a run.
 #[derive(Clone, Debug)]
 enum Class {
     Answer(String),
-    /// The kind of the failure, and whether the request is repeated.
-    Failure(&'static str, bool),
+    /// So many calls of tools, and then an answer.
+    Calls(usize),
+    Failure(Failure),
+}
+
+#[derive(Clone, Debug)]
+struct Failure {
+    /// The kind, as `catch` names it.
+    kind: &'static str,
+    /// The variant of the error.
+    class: String,
+    /// Words of the message.
+    says: String,
+    is_repeated: bool,
+}
+
+impl Failure {
+    /// Returns the words with which the messages of the class begin.
+    fn words_of_class(&self) -> &'static str {
+        match self.class.as_str() {
+            "rate_limited" => "the provider limits the rate of requests: ",
+            "overloaded" => "the provider is overloaded: ",
+            "transient" => "the provider is unreachable or returned an invalid response: ",
+            "timeout" => "no answer within ",
+            "auth" => "the provider refuses the credentials: ",
+            "quota" => "the account's quota is used up: ",
+            "context_overflow" => "the request is too long for the model: ",
+            "not_found" => "the provider finds no such model or address: ",
+            "bad_request" => "the provider rejects the request with status ",
+            "refused" => "the model refuses to answer: ",
+            "truncated" => "the answer was truncated after ",
+            "incomplete" => "the answer is not known to be whole: ",
+            "stream_truncated" => "the stream ended before the answer was whole, ",
+            "unknown_tool" => "the model called ",
+            "empty_response" => "the reply is empty",
+            "reply_too_large" => "the reply is larger than ",
+            other => panic!("{other}"),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -59,7 +98,9 @@ struct Row {
     protocol: Protocol,
     fault: Fault,
     class: Class,
-    /// The tokens of the request and of the reply, if the row has counts.
+    /// Whether the agent has the tools `look` and `now`.
+    has_tools: bool,
+    /// The tokens of the request and of the reply. Only answers may leave them out: they are estimated.
     tokens: Option<(u64, u64)>,
     bound: Duration,
 }
@@ -86,11 +127,12 @@ impl Server {
         let (requests, has_recovered) = <(Arc<AtomicUsize>, Arc<AtomicBool>)>::default();
         let (counted, recovered) = (Arc::clone(&requests), Arc::clone(&has_recovered));
         let (fault, good) = (row.fault.clone(), good_reply(row.protocol));
+        let recovers_at_once = matches!(row.class, Class::Calls(_));
         let task = tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let is_good = recovered.load(Ordering::SeqCst);
                 let fault = if is_good { Fault::Sends(good.clone()) } else { fault.clone() };
-                let counted = Arc::clone(&counted);
+                let (counted, recovered) = (Arc::clone(&counted), Arc::clone(&recovered));
                 tokio::spawn(async move {
                     let mut request = Vec::new();
                     while !is_whole(&request) {
@@ -99,6 +141,7 @@ impl Server {
                         }
                     }
                     counted.fetch_add(1, Ordering::SeqCst);
+                    recovered.fetch_or(recovers_at_once, Ordering::SeqCst);
                     drop(perform(fault, socket).await);
                 });
             }
@@ -124,6 +167,12 @@ async fn perform(fault: Fault, mut socket: TcpStream) -> std::io::Result<()> {
                 socket.write_all(again.as_bytes()).await?;
             }
         }
+        Fault::Resets(bytes) => {
+            socket.write_all(&bytes).await?;
+            // The client reads these bytes before the reset discards them.
+            sleep(Duration::from_secs(1)).await;
+            socket.set_zero_linger()
+        }
     }
 }
 
@@ -137,43 +186,54 @@ fn http(status: u16, headers: &BTreeMap<String, String>, body: &str) -> Vec<u8> 
 }
 
 fn good_reply(protocol: Protocol) -> Vec<u8> {
-    let body = match protocol {
+    http(200, &BTreeMap::new(), &reply_with(protocol, "Teal.").to_string())
+}
+
+/// Returns a whole reply with this text, as the provider sends it at once.
+pub(super) fn reply_with(protocol: Protocol, text: &str) -> Value {
+    match protocol {
         Protocol::Chat => json!({
-            "choices": [{"message": {"content": "Teal."}, "finish_reason": "stop"}],
+            "choices": [{"message": {"content": text}, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": 11, "completion_tokens": 7}
         }),
         Protocol::Responses => json!({
             "status": "completed",
-            "output": [{"type": "message", "content": [{"type": "output_text", "text": "Teal."}]}],
+            "output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}],
             "usage": {"input_tokens": 11, "output_tokens": 7}
         }),
         Protocol::Anthropic => json!({
-            "content": [{"type": "text", "text": "Teal."}],
+            "content": [{"type": "text", "text": text}],
             "stop_reason": "end_turn",
             "usage": {"input_tokens": 11, "output_tokens": 7}
         }),
         Protocol::Gemini => json!({
-            "candidates": [{"content": {"parts": [{"text": "Teal."}]}, "finishReason": "STOP"}],
+            "candidates": [{"content": {"parts": [{"text": text}]}, "finishReason": "STOP"}],
             "usageMetadata": {"promptTokenCount": 11, "candidatesTokenCount": 7}
         }),
-    };
-    http(200, &BTreeMap::new(), &body.to_string())
+    }
 }
 
-/// Returns the first event of a stream, with content.
-fn first_event(protocol: Protocol) -> String {
+/// Returns the event of a stream before the first piece of the answer, if the protocol has one.
+fn start_event(protocol: Protocol) -> String {
+    let block = json!({"type": "text", "text": ""});
+    let start = json!({"type": "content_block_start", "index": 0, "content_block": block});
+    if protocol == Protocol::Anthropic { format!("data: {start}\n\n") } else { String::new() }
+}
+
+/// Returns an event of a stream with a piece of the answer.
+fn event_with(protocol: Protocol, text: &str) -> String {
     let event = match protocol {
-        Protocol::Chat => json!({"choices": [{"index": 0, "delta": {"content": "Te"}}]}),
-        Protocol::Responses => json!({"type": "response.output_text.delta", "delta": "Te"}),
+        Protocol::Chat => json!({"choices": [{"index": 0, "delta": {"content": text}}]}),
+        Protocol::Responses => json!({"type": "response.output_text.delta", "delta": text}),
         Protocol::Anthropic => {
-            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Te"}})
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})
         }
-        Protocol::Gemini => json!({"candidates": [{"content": {"parts": [{"text": "Te"}]}}]}),
+        Protocol::Gemini => json!({"candidates": [{"content": {"parts": [{"text": text}]}}]}),
     };
     format!("data: {event}\n\n")
 }
 
-/// Returns a row for each reply of `exchanges/`, but calls, which an agent without tools does not ask for.
+/// Returns a row for each reply of `exchanges/`.
 fn rows_of_exchanges() -> Vec<Row> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/exchanges");
     let mut rows = Vec::new();
@@ -181,16 +241,15 @@ fn rows_of_exchanges() -> Vec<Row> {
         let path = entry.unwrap().path();
         let file: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         let expect = &file["expect"];
-        if !file["tools"].is_null() {
-            continue;
-        }
         let headers = file.get("headers").cloned().unwrap_or_else(|| json!({}));
         let headers: BTreeMap<String, String> = serde_json::from_value(headers).unwrap();
         let body = file["body"].as_str().map_or_else(|| file["body"].to_string(), str::to_owned);
         let status = u16::try_from(file["status"].as_u64().unwrap()).unwrap();
-        let class = match expect["error"].as_str() {
-            None => Class::Answer(expect["text"].as_str().unwrap().to_owned()),
-            Some(word) => {
+        let text = |name: &str| expect[name].as_str().unwrap().to_owned();
+        let class = match (expect["error"].as_str(), expect["calls"].as_array()) {
+            (None, None) => Class::Answer(text("text")),
+            (None, Some(calls)) => Class::Calls(calls.len()),
+            (Some(word), _) => {
                 let kind = match word {
                     "auth" | "quota" => "credentials",
                     "rate_limit" => "rate_limit",
@@ -200,7 +259,13 @@ fn rows_of_exchanges() -> Vec<Row> {
                     "provider" | "bad_request" => "provider",
                     other => panic!("{}: {other}", path.display()),
                 };
-                Class::Failure(kind, expect["retryable"].as_bool().unwrap())
+                let is_repeated = expect["retryable"].as_bool().unwrap();
+                Class::Failure(Failure {
+                    kind,
+                    class: text("class"),
+                    says: text("says"),
+                    is_repeated,
+                })
             }
         };
         let wait = Duration::from_millis(expect["after_ms"].as_u64().unwrap_or(0));
@@ -209,6 +274,7 @@ fn rows_of_exchanges() -> Vec<Row> {
             protocol: Protocol::parse(file["protocol"].as_str().unwrap_or("chat")).unwrap(),
             fault: Fault::Sends(http(status, &headers, &body.replace("{{key}}", KEY))),
             class,
+            has_tools: !file["tools"].is_null(),
             tokens: serde_json::from_value(expect["tokens"].clone()).unwrap(),
             // The longest wait between two attempts, with its jitter.
             bound: Duration::from_secs(35) + wait * 2,
@@ -217,62 +283,144 @@ fn rows_of_exchanges() -> Vec<Row> {
     rows
 }
 
+/// Returns a body of 190 KB that expands to 200 MB of zeros.
+fn gzip_bomb() -> Vec<u8> {
+    let start = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 0xff];
+    let block = [0xec, 0xc1, 1, 1, 0, 0, 0, 0x80, 0x90, 0xfe, 0xaf, 0xee, 8, 0x0a];
+    let end = [0x80, 0x93, 0, 0x43, 0xe0, 0x4d, 0xbe, 0, 0xc2, 0xeb, 0x0b];
+    [&start[..], &block, &[0; 194_386], &end].concat()
+}
+
+impl Row {
+    /// Returns a failure that costs nothing, with words of its message.
+    fn failing(protocol: Protocol, name: &str, fault: Fault, class: &str, says: &str) -> Self {
+        let kind = if class == "auth" { "credentials" } else { "provider" };
+        let is_repeated = !matches!(class, "auth" | "reply_too_large");
+        let (class, says) = (class.to_owned(), says.to_owned());
+        Self {
+            name: format!("{}_{name}", protocol.as_str()),
+            protocol,
+            fault,
+            class: Class::Failure(Failure { kind, class, says, is_repeated }),
+            has_tools: false,
+            tokens: Some((0, 0)),
+            bound: Duration::from_secs(35),
+        }
+    }
+
+    fn costing(self, input: u64, output: u64) -> Self {
+        Self { tokens: Some((input, output)), ..self }
+    }
+
+    fn within(self, seconds: u64) -> Self {
+        Self { bound: Duration::from_secs(seconds), ..self }
+    }
+}
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\n";
+
+/// The words of a request that has reached the end of the idle time, and of one that has reached that of the whole one.
+const IDLE: &str = "60 s while reading the reply";
+const WHOLE: &str = "600 s while reading the reply";
+
+fn sends(text: &str) -> Fault {
+    Fault::Sends(text.as_bytes().to_vec())
+}
+
+fn stays(text: &str) -> Fault {
+    Fault::Stays(text.as_bytes().to_vec())
+}
+
+fn drips(text: &str, again: &'static str) -> Fault {
+    Fault::Drips(text.as_bytes().to_vec(), again)
+}
+
+fn resets(text: &str) -> Fault {
+    Fault::Resets(text.as_bytes().to_vec())
+}
+
 fn rows_of_networks(protocol: Protocol) -> Vec<Row> {
-    let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n";
-    let json = format!("{head}content-type: application/json\r\n");
-    let events = format!("{head}content-type: text/event-stream\r\n\r\n");
-    let first = first_event(protocol);
-    let mut bomb = format!("{json}content-encoding: gzip\r\n\r\n").into_bytes();
-    bomb.extend([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]);
-    let bytes = |text: String| text.into_bytes();
-    let provider = Class::Failure("provider", true);
-    let rows = [
-        ("closes", Fault::Sends(Vec::new()), 35),
-        ("is_silent", Fault::Stays(Vec::new()), 1240),
-        ("sends_headers_only", Fault::Stays(bytes(events.clone())), 1240),
-        ("is_no_http", Fault::Sends(b"220 mail.example ESMTP\r\n".to_vec()), 35),
-        ("breaks_off", Fault::Sends(bytes(format!("{json}content-length: 500\r\n\r\n{{\"a"))), 35),
-        ("stalls", Fault::Stays(bytes(format!("{json}content-length: 500\r\n\r\n{{\"a"))), 160),
-        (
-            "drips",
-            Fault::Drips(bytes(format!("{json}content-length: 5000\r\n\r\n{{\"a")), " "),
-            1240,
-        ),
-        ("compresses", Fault::Sends(bomb), 35),
-        ("stream_closes", Fault::Sends(bytes(format!("{events}{first}"))), 35),
-        ("stream_stalls", Fault::Stays(bytes(format!("{events}{first}"))), 160),
-        ("stream_pings", Fault::Drips(bytes(format!("{events}{first}")), ": waiting\n\n"), 160),
-        ("stream_pings_only", Fault::Drips(bytes(events.clone()), ": waiting\n\n"), 1240),
-        ("stream_garbage", Fault::Stays(bytes(format!("{events}{first}data: oh\n\n"))), 35),
-    ];
-    let row = |(name, fault, bound)| Row {
-        name: format!("{}_{name}", protocol.as_str()),
-        protocol,
-        fault,
-        class: provider.clone(),
-        tokens: None,
-        bound: Duration::from_secs(bound),
+    let json = format!("{HEAD}content-type: application/json\r\n");
+    let part = format!("{json}content-length: 5000\r\n\r\n{{\"a");
+    let bomb = [json.as_bytes(), b"content-encoding: gzip\r\n\r\n", &gzip_bomb()].concat();
+    let error = json!({"error": {"message": format!("unknown key {KEY}")}});
+    let refusal = format!("HTTP/1.1 401 No\r\nconnection: close\r\n\r\n{error}");
+    let no_http = format!("220 {KEY} ESMTP\r\n");
+    // Longer than the limit of 16 MiB, after which a client reads no further.
+    let large = format!("{json}\r\n{}", " ".repeat(17 * 1024 * 1024));
+    let fails = |name: &str, fault: Fault, class: &str, says: &str| {
+        Row::failing(protocol, name, fault, class, says)
     };
-    let mut rows: Vec<Row> = rows.into_iter().map(row).collect();
-    let large = Fault::Sends(bytes(format!("{json}\r\n{}", " ".repeat(17 * 1024 * 1024))));
-    let class = Class::Failure("provider", false);
-    rows.push(Row { class, ..row(("sends_too_much", large, 35)) });
-    rows
+    let talk = "cannot talk to http://";
+    let mut other_bytes = good_reply(protocol);
+    let at = other_bytes.windows(5).position(|it| it == b"Teal.").unwrap();
+    other_bytes[at + 1] = 0xff;
+    let answer = Class::Answer("T\u{fffd}al.".to_owned());
+    let no_utf8 = fails("is_no_utf8", Fault::Sends(other_bytes), "", "").costing(11, 7);
+    vec![
+        fails("closes", sends(""), "transient", talk),
+        fails("resets", resets(""), "transient", talk).within(40),
+        fails("is_silent", stays(""), "timeout", "600 s while waiting for the reply").within(1240),
+        fails("is_no_http", sends(&no_http), "transient", talk),
+        fails("breaks_off", sends(&part), "transient", talk),
+        fails("breaks_off_reset", resets(&part), "transient", talk).within(40),
+        fails("stalls", stays(&part), "timeout", IDLE).within(160),
+        fails("drips", drips(&part, " "), "timeout", WHOLE).within(1240),
+        fails("compresses", Fault::Sends(bomb), "transient", "is not JSON"),
+        fails("sends_too_much", sends(&large), "reply_too_large", "16777216 bytes"),
+        fails("echoes_key", sends(&refusal), "auth", "unknown key [redacted]"),
+        Row { class: answer, ..no_utf8 },
+    ]
+}
+
+fn rows_of_streams(protocol: Protocol) -> Vec<Row> {
+    let events = format!("{HEAD}content-type: text/event-stream\r\n\r\n");
+    let begun = events.clone() + &start_event(protocol);
+    let first = begun.clone() + &event_with(protocol, "Te");
+    let blank = begun + &event_with(protocol, &" ".repeat(2_000)).repeat(3);
+    let garbage = format!("{first}data: oh {KEY}\n\n");
+    let error = json!({"error": {"message": format!("unknown key {KEY}")}});
+    let echo = format!("{first}data: {error}\n\n");
+    let fails = |name: &str, fault: Fault, class: &str, says: &str| {
+        Row::failing(protocol, &format!("stream_{name}"), fault, class, says)
+    };
+    // The cost of the request and of two characters, by their number.
+    let breaks = |name: &str, fault: Fault, class: &str, says: &str| {
+        fails(name, fault, class, says).costing(4, 1)
+    };
+    let (pings, truncated) = (": waiting\n\n", "stream_truncated");
+    vec![
+        fails("has_headers_only", stays(&events), "timeout", WHOLE).within(1240),
+        fails("is_empty", sends(&events), "empty_response", ""),
+        breaks("closes", sends(&first), truncated, "after 2 characters"),
+        breaks("resets", resets(&first), truncated, "after 2 characters").within(40),
+        breaks("stalls", stays(&first), "timeout", IDLE).within(160),
+        breaks("pings", drips(&first, pings), "timeout", IDLE).within(160),
+        fails("pings_only", drips(&events, pings), "timeout", WHOLE).within(1240),
+        fails("of_blanks", stays(&blank), "transient", "more than 4096 blanks").costing(4, 1_715),
+        breaks("garbage", stays(&garbage), "transient", "no JSON"),
+        breaks("echoes_key", sends(&echo), "transient", "unknown key [redacted]"),
+    ]
 }
 
 /// The events of a run until its end, in the form in which they are shown.
 struct Shown {
     text: String,
-    kinds: Vec<(String, bool)>,
+    /// The kind of each failure, whether its request was repeated, and its message.
+    failures: Vec<(String, bool, String)>,
+    calls: usize,
     tokens: (u64, u64),
 }
 
 async fn read(mut events: Events) -> Shown {
-    let mut shown = Shown { text: String::new(), kinds: Vec::new(), tokens: (0, 0) };
+    let mut shown = Shown { text: String::new(), failures: Vec::new(), calls: 0, tokens: (0, 0) };
     while let Some(event) = events.recv().await {
         shown.text += &serde_json::to_string(&event).unwrap();
         match event.event {
-            Event::TaskFailed { kind, attempt, .. } => shown.kinds.push((kind, attempt > 1)),
+            Event::TaskFailed { kind, attempt, error, .. } => {
+                shown.failures.push((kind, attempt > 1, error));
+            }
+            Event::TaskReported { report: Report::ToolCall { .. }, .. } => shown.calls += 1,
             Event::RunFinished { usage, .. } => {
                 shown.tokens = (usage.tokens.input_tokens, usage.tokens.output_tokens);
             }
@@ -291,7 +439,8 @@ async fn check(row: &Row) {
     let server = Server::start(row).await;
     let profile = Profile { protocol: row.protocol, ..Profile::default() };
     let client = client_with_limits(&server.base_url, profile, None);
-    let (engine, storage) = bench::engine(client);
+    let (engine, storage) =
+        if row.has_tools { bench::engine_with_tools(client) } else { bench::engine(client) };
     let start = Instant::now();
     let mut sink = EventSink::default();
     let events = sink.subscribe();
@@ -300,25 +449,35 @@ async fn check(row: &Row) {
     let elapsed = start.elapsed();
     assert!(elapsed <= row.bound, "{name}: {elapsed:?}");
     let requests = server.requests.load(Ordering::SeqCst);
-    let (expected, is_repeated) = match &row.class {
+    // The tokens of the good reply after calls.
+    let (expected, times, more) = match &row.class {
         Class::Answer(text) => {
             assert_eq!((end.status, colour(&end)), (Status::Done, Some(text.as_str())), "{name}");
-            (1, false)
+            (1, 1, (0, 0))
         }
-        Class::Failure(kind, is_repeated) => {
-            assert_eq!(shown.kinds, [((*kind).to_owned(), *is_repeated)], "{name}: {}", shown.text);
+        Class::Calls(count) => {
+            assert_eq!((end.status, colour(&end)), (Status::Done, Some("Teal.")), "{name}");
+            assert_eq!(shown.calls, *count, "{name}: {}", shown.text);
+            (2, 1, (11, 7))
+        }
+        Class::Failure(failure) => {
             assert_eq!(end.status, Status::Failed, "{name}");
-            (if *is_repeated { 2 } else { 1 }, *is_repeated)
+            let [(kind, is_repeated, message)] = &shown.failures[..] else {
+                panic!("{name}: {}", shown.text)
+            };
+            let found = (kind.as_str(), *is_repeated);
+            assert_eq!(found, (failure.kind, failure.is_repeated), "{name}: {message}");
+            for words in [failure.words_of_class(), &failure.says] {
+                assert!(message.contains(words), "{name}: {words:?} is not in {message:?}");
+            }
+            assert!(row.tokens.is_some(), "{name} has no tokens");
+            if failure.is_repeated { (2, 2, (0, 0)) } else { (1, 1, (0, 0)) }
         }
     };
     assert_eq!(requests, expected, "{name}: requests");
     if let Some((input, output)) = row.tokens {
-        let times = if is_repeated { 2 } else { 1 };
-        assert_eq!(
-            shown.tokens,
-            (input * times, output * times),
-            "{name}: each request costs once"
-        );
+        let tokens = (input * times + more.0, output * times + more.1);
+        assert_eq!(shown.tokens, tokens, "{name}: each request costs once");
     }
     let mut outputs = vec![format!("{} {end:?}", shown.text)];
     if matches!(row.class, Class::Failure(..)) {
@@ -342,8 +501,9 @@ async fn check(row: &Row) {
 async fn every_fault_has_its_class_its_costs_and_a_run_that_recovers() {
     let mut rows = rows_of_exchanges();
     rows.extend(Protocol::ALL.iter().flat_map(|it| rows_of_networks(*it)));
+    rows.extend(Protocol::ALL.iter().flat_map(|it| rows_of_streams(*it)));
     let faults = rows.iter().filter(|it| matches!(it.class, Class::Failure(..))).count();
-    assert!(faults >= 150, "only {faults} rows are faults");
+    assert!(faults >= 220, "only {faults} rows are faults");
     for row in &rows {
         check(row).await;
     }

@@ -19,3 +19,4 @@ mod silence;
 mod streams;
 mod structured;
 mod tools;
+mod typed;

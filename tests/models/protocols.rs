@@ -2,8 +2,8 @@
 
 use axum::response::{IntoResponse as _, Response};
 use graphrun::models::{
-    ChatModel as _, ChatRequest, Message, OutputSchema, Profile, Protocol, ProviderClient,
-    Providers, RequestSettings, ToolChoice, ToolSpec,
+    ChatModel as _, ChatRequest, Message, OutputSchema, Parameter, Profile, Protocol,
+    ProviderClient, ProviderSettings, Providers, RequestSettings, ToolChoice, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -39,6 +39,8 @@ fn whole() -> ChatRequest {
             effort: Some("low".into()),
             max_tokens: Some(50),
             cache_prompt: true,
+            headers: [("x-team".to_owned(), "a".to_owned())].into(),
+            extra_body: json!({"labels": {"team": "a"}}).as_object().unwrap().clone(),
             ..RequestSettings::default()
         },
         ..request("")
@@ -85,6 +87,7 @@ async fn conversation(
     let answer = client.chat(&second).await.unwrap();
     assert_eq!(answer.text, r#"{"colour":"teal"}"#);
     let seen = peer.seen();
+    assert!(seen.iter().all(|it| it.headers["x-team"] == "a"), "{seen:?}");
     let bodies = seen.iter().map(|it| it.body.clone()).collect();
     (peer, bodies)
 }
@@ -120,6 +123,7 @@ async fn anthropic_gets_blocks_and_its_signed_reasoning_back() {
         // The provider takes no temperature and no top_p beside thinking.
         "thinking": {"type": "adaptive"},
         "output_config": {"format": {"type": "json_schema", "schema": strict()}, "effort": "low"},
+        "labels": {"team": "a"},
         "stream": true
     });
     assert_eq!(bodies[0], expected);
@@ -165,6 +169,7 @@ async fn responses_get_items_and_their_encrypted_reasoning_back() {
         "include": ["reasoning.encrypted_content"],
         "reasoning": {"effort": "low"},
         "max_output_tokens": 50,
+        "labels": {"team": "a"},
         "stream": true
     });
     assert_eq!(bodies[0], expected, "a reasoning model takes no temperature");
@@ -206,7 +211,8 @@ async fn gemini_gets_parts_and_the_signature_of_a_call_back() {
             "stopSequences": ["END"],
             "thinkingConfig": {"thinkingLevel": "low"},
             "maxOutputTokens": 50
-        }
+        },
+        "labels": {"team": "a"}
     });
     assert_eq!(bodies[0], expected);
     let response = json!({"functionResponse": {"name": "fs_look", "response": {"result": "teal"}}});
@@ -412,5 +418,79 @@ async fn each_shipped_provider_is_sent_its_own_key_alone() {
             _ => ("authorization", bearer.as_str()),
         };
         assert_eq!(keys, [expected], "{name}");
+    }
+}
+
+/// Returns the request with each setting that a provider of this name is sent.
+async fn sent_to(providers: &Providers, model: &str) -> Value {
+    let peer = Peer::start(|_| reply(&json!({}))).await;
+    let (provider, _) = model.split_once('/').unwrap();
+    let address = Providers::address_variable(provider);
+    let variable = |name: &str| match name {
+        it if it == address => Some(peer.base_url.clone()),
+        it => it.contains("KEY").then(|| KEY.to_owned()),
+    };
+    let config = providers.config(model, &variable).unwrap();
+    let asked = ChatRequest { tool_choice: ToolChoice::Required, ..whole() };
+    // The empty reply is no answer.
+    ProviderClient::new(config).unwrap().chat(&asked).await.unwrap_err();
+    peer.seen().remove(0).body
+}
+
+#[tokio::test]
+async fn each_shipped_provider_is_sent_what_its_table_names() {
+    let mut providers = Providers::built_in().clone();
+    let settings = ProviderSettings {
+        key_variable: Some("LAB_KEY".into()),
+        unsupported: Some([Parameter::ToolChoice, Parameter::Seed].into()),
+        ..ProviderSettings::default()
+    };
+    providers.add("lab", settings);
+    let usual = [
+        "max_tokens",
+        "response_format/json_schema",
+        "seed",
+        "stop",
+        "stream_options",
+        "temperature",
+        "tool_choice",
+        "top_p",
+    ];
+    // The sent parameters that differ, each with the one in its place.
+    let most = ("max_tokens", Some("max_completion_tokens"));
+    let deviations = |model: &str| match model {
+        "openai/m" | "azure/m" | "groq/m" => vec![most],
+        "openai/gpt-5" => vec![most, ("temperature", None), ("top_p", None)],
+        "mistral/m" => vec![("seed", Some("random_seed")), ("stream_options", None)],
+        "deepseek/m" => {
+            vec![("response_format/json_schema", Some("response_format/json_object"))]
+        }
+        "xai/grok-4" => vec![("stop", None)],
+        "lab/m" => vec![("tool_choice", None), ("seed", None)],
+        _ => Vec::new(),
+    };
+    let names: Vec<String> = providers.names().map(|it| format!("{it}/m")).collect();
+    let others = ["openai/gpt-5", "xai/grok-4"].map(str::to_owned);
+    // Anthropic has no address with chat completions; its own requests have other tests.
+    for model in names.iter().chain(&others).filter(|it| !it.starts_with("anthropic/")) {
+        let body = sent_to(&providers, model).await;
+        let mut found: Vec<String> = [&usual[..], &["max_completion_tokens", "random_seed"]]
+            .concat()
+            .into_iter()
+            .filter(|it| body.get(*it).is_some())
+            .map(str::to_owned)
+            .collect();
+        let format = body["response_format"]["type"].as_str().unwrap();
+        found.push(format!("response_format/{format}"));
+        found.sort();
+        let deviations = deviations(model);
+        let mut expected: Vec<&str> = usual
+            .into_iter()
+            .filter_map(|name| {
+                deviations.iter().find(|it| it.0 == name).map_or(Some(name), |it| it.1)
+            })
+            .collect();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{model}");
     }
 }
