@@ -39,42 +39,52 @@ struct Contents {
     failed: Option<String>,
 }
 
+/// The result of a sweep.
+#[derive(Debug, Default)]
+pub struct Sweep {
+    /// How many replies of each protocol, form and class were read as they were written.
+    pub counts: BTreeMap<String, u32>,
+    /// The other replies, each with its file.
+    pub problems: Vec<String>,
+}
+
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let folder = std::env::args().nth(1).ok_or("name a folder of recorded exchanges")?;
+    let Sweep { counts, problems } = sweep(Path::new(&folder))?;
+    for (key, count) in &counts {
+        println!("{count:>5} {key}");
+    }
+    let total: u32 = counts.values().sum();
+    println!("{total} replies of {folder} as they were written, {} not", problems.len());
+    for problem in &problems {
+        println!("{problem}");
+    }
+    Ok(if problems.is_empty() && total > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reads all exchanges in a folder and the folders below.
+pub fn sweep(folder: &Path) -> Result<Sweep, Box<dyn Error>> {
     let mut files = Vec::new();
-    find_files(Path::new(&folder), &mut files)?;
+    find_files(folder, &mut files)?;
     files.sort();
-    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
-    let mut problems = Vec::new();
+    let mut sweep = Sweep::default();
     for path in files {
         let text = fs::read_to_string(&path)?;
         let values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
         let values: Vec<Value> = values.collect::<Result<_, _>>()?;
         for reply in values.iter().flat_map(replies) {
-            let name = path.strip_prefix(&folder).unwrap_or(&path).display();
+            let name = path.strip_prefix(folder).unwrap_or(&path).display();
             match judge(&reply) {
                 Ok(class) => {
                     let form = if is_stream(&reply.text) { "stream" } else { "whole" };
                     let key = format!("{:<10} {form:<7} {class}", reply.protocol.as_str());
-                    *counts.entry(key).or_default() += 1;
+                    *sweep.counts.entry(key).or_default() += 1;
                 }
-                Err(problem) => problems.push(format!("{name}: {problem}")),
+                Err(problem) => sweep.problems.push(format!("{name}: {problem}")),
             }
         }
     }
-    for (key, count) in &counts {
-        println!("{count:>5} {key}");
-    }
-    let total: u32 = counts.values().sum();
-    println!(
-        "{total} replies of {} as they were written, {} not",
-        Path::new(&folder).display(),
-        problems.len()
-    );
-    for problem in &problems {
-        println!("{problem}");
-    }
-    Ok(if problems.is_empty() && total > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(sweep)
 }
 
 /// Adds the files of exchanges in a folder and the folders below. Links are not followed.

@@ -27,6 +27,9 @@ mod streaming;
 #[path = "../examples/subgraph.rs"]
 mod subgraph;
 #[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
+#[path = "../examples/sweep_exchanges.rs"]
+mod sweep_exchanges;
+#[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
 #[path = "../examples/thread.rs"]
 mod thread;
 #[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
@@ -99,4 +102,47 @@ async fn human_in_the_loop_waits_refuses_and_continues() {
     the answer to `ship` does not fit: "perhaps" is not of type "boolean"
     shipped: Some(false)
     "#);
+}
+
+/// The exchanges in a form that its simple reader does not have.
+const UNCOMMON: [&str; 25] = [
+    "anthropic_context",
+    "cut_off_context_window",
+    "disguised_text_error_in_choice",
+    "no_content_harmony",
+    "ok_content_object",
+    "ok_harmony",
+    "ok_old_completion",
+    "ok_usage_other_names",
+    "ok_wrong_types",
+    "refusal_part",
+    "responses_commentary",
+    "responses_commentary_alone",
+    "responses_stream_no_output",
+    "stream_calls_no_index",
+    "stream_calls_old",
+    "stream_calls_repeated_at_end",
+    "stream_calls_same_index",
+    "stream_calls_same_index_no_ids",
+    "stream_calls_same_index_objects",
+    "stream_calls_same_index_pieces",
+    "stream_error_raw",
+    "stream_garbage",
+    "stream_garbage_line",
+    "stream_ok_crlf",
+    "stream_ok_old_completion",
+];
+
+#[test]
+fn sweep_exchanges_reads_the_replies_of_every_protocol() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/exchanges");
+    let sweep = sweep_exchanges::sweep(folder.as_ref()).unwrap();
+    let differing = sweep.problems.iter().map(|it| it.split(".json: ").next().unwrap());
+    assert_eq!(differing.collect::<Vec<_>>(), UNCOMMON, "{:?}", sweep.problems);
+    for protocol in ["chat", "responses", "anthropic", "gemini"] {
+        for end in ["whole   answer", "whole   error", "stream  answer", "stream  error"] {
+            let start = format!("{protocol:<10} {end}");
+            assert!(sweep.counts.keys().any(|it| it.starts_with(&start)), "{start}");
+        }
+    }
 }

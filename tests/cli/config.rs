@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{
     program::{Ended, Place, Running, workflow},
-    provider::answer,
+    provider::{answer, read_request, reply},
 };
 
 const PRICES: &str = "
@@ -229,4 +229,53 @@ fn a_plan_compares_tokens_and_cost_with_the_limits() {
     warning: the worst case exceeds `limits.usd`: after $10.00 a run stops, and can be resumed with a higher limit
     stderr:
     ");
+}
+
+#[test]
+fn reasoning_tokens_have_a_separate_price() {
+    let place = place(PRICES);
+    let entry = json!({"v": 1, "node": "write", "when": {"contains": ["x"]},
+        "reply": {"text": "42", "usage":
+            {"input_tokens": 3, "output_tokens": 4, "reasoning_output_tokens": 1}}});
+    fs::write(place.path("run.jsonl"), format!("{entry}\n")).unwrap();
+    let cost = || {
+        let args = ["execute", &workflow("agent"), "-i", "brief=x", "--replay", "run.jsonl"];
+        place.run([&args[..], &["--model", "openai/tiny", "--output", "json"]].concat()).json()["usage"]["cost_usd"].clone()
+    };
+    assert_eq!(cost(), json!(11.0));
+    let price = "reasoning_output_per_million = 5_000_000";
+    let prices = PRICES.replace("cached_input_per_million = 0", price);
+    fs::write(place.path("graphrun.toml"), prices).unwrap();
+    assert_eq!(cost(), json!(14.0));
+}
+
+#[test]
+fn a_stated_cost_is_before_the_price_and_all_counts_are_shown() {
+    let provider = TcpListener::bind(crate::support::new_loopback()).unwrap();
+    let address = provider.local_addr().unwrap();
+    let place =
+        trusted(place(&format!("base_url = \"http://{address}/v1\"\nmodel = \"tiny\"\n{PRICES}")));
+    let args = ["execute", &workflow("agent"), "-i", "brief=x", "--output", "json"];
+    let counts = json!({
+        "prompt_tokens": 9, "completion_tokens": 4,
+        "prompt_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 3},
+        "completion_tokens_details": {"reasoning_tokens": 1},
+    });
+    for (stated, expected) in [(None, 15.0), (Some(0.5), 0.5)] {
+        let mut usage = counts.clone();
+        if let Some(cost) = stated {
+            usage["cost"] = json!(cost);
+        }
+        let run = Running::of(place.command(args));
+        let (mut call, _) = provider.accept().unwrap();
+        read_request(&mut call);
+        let choice = json!({"message": {"content": "42"}, "finish_reason": "stop"});
+        reply(&mut call, &json!({"choices": [choice], "usage": usage}));
+        let (code, report) = run.end();
+        let usage = json!({
+            "input_tokens": 9, "cached_input_tokens": 2, "cache_write_input_tokens": 3,
+            "output_tokens": 4, "reasoning_output_tokens": 1, "calls": 1, "cost_usd": expected,
+        });
+        assert_eq!((code, &report["usage"]), (Some(0), &usage));
+    }
 }

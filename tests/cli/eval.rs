@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use crate::cli::{
     killed::killed,
     program::{Ended, Place, workflow},
-    provider::{answer, read_request},
+    provider::{answer, read_request, reply},
 };
 
 const TABLE: &str = r#"
@@ -375,4 +376,104 @@ fn an_evaluation_runs_offline_with_a_recording() {
     let replayed = place.run(args.iter().chain(&replay));
     assert_eq!(replayed.json()["models"][0]["passed"], 3, "{replayed}");
     assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+/// A workflow whose second agent judges the answer of the first one.
+const JUDGED: &str = r#"
+graphrun: 1
+name: judged
+types: { Grade: { score: float } }
+state: { brief: string, answer: string, grade: Grade }
+input: brief
+output: [answer, grade]
+models: { small: openai/gpt-5-mini }
+agents: { writer: { model: small }, judge: { model: small } }
+start: write
+nodes:
+  write: { agent: writer, prompt: { text: "Answer this: {{ brief }}" }, writes: answer, then: judge }
+  judge: { agent: judge, prompt: { text: "Grade this: {{ answer }}" }, writes: grade, then: end }
+"#;
+
+#[test]
+fn an_agent_judges_and_results_have_their_cost_and_time() {
+    let place = Place::new();
+    fs::write(place.path("judged.yaml"), JUDGED).unwrap();
+    fs::write(place.path("table.jsonl"), "{\"input\": {\"brief\": \"x\"}}\n").unwrap();
+    let usage = json!({"input_tokens": 4_000, "output_tokens": 500});
+    let entry = |node: &str, reply: (&str, Value)| {
+        let mut line =
+            json!({"v": 1, "node": node, "when": {"contains": [":"]}, "reply": {"usage": usage}});
+        line["reply"][reply.0] = reply.1;
+        format!("{line}\n")
+    };
+    let recording =
+        entry("write", ("text", json!("42"))) + &entry("judge", ("json", json!({"score": 0.75})));
+    fs::write(place.path("all.jsonl"), recording).unwrap();
+    let args = ["eval", "judged.yaml", "table.jsonl", "--repeat", "3", "--replay", "all.jsonl"];
+    let more = ["--score", "grade.score", "--output", "json"];
+    let ended = place.run(args.iter().chain(&more));
+    assert_eq!(ended.code, 0, "{ended}");
+    let report = ended.json();
+    let (results, model) = (report["results"].as_array().unwrap(), &report["models"][0]);
+    assert!(results.iter().all(|it| it["score"] == 0.75), "{report}");
+    assert_eq!(model["score_mean"], 0.75);
+    // 0.25 and 2 dollars for a million tokens, of two calls in each of three runs.
+    for (usage, runs) in [(&results[0]["usage"], 1.0), (&model["usage"], 3.0)] {
+        let cost = usage["cost_usd"].as_f64().unwrap();
+        assert!((cost - runs * 0.004).abs() < 1e-9, "{report}");
+    }
+    let mut times: Vec<u64> = results.iter().map(|it| it["ms"].as_u64().unwrap()).collect();
+    times.sort_unstable();
+    assert_eq!(model["ms_median"], times[1]);
+    let shown = place.run(args.iter().chain(&["--score", "grade.score"]));
+    assert!(shown.stdout.contains("$0.01") && shown.stdout.contains("a run"), "{shown}");
+}
+
+/// Starts a provider that answers when `width` requests wait for it, and returns how many waited at the first answer.
+fn waiting_provider(width: usize) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind(crate::support::new_loopback()).unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let (waiting, first) = <(Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
+    let result = Arc::clone(&first);
+    thread::spawn(move || {
+        for call in listener.incoming() {
+            let (waiting, first) = (Arc::clone(&waiting), Arc::clone(&first));
+            thread::spawn(move || {
+                let mut call = call.unwrap();
+                read_request(&mut call);
+                waiting.fetch_add(1, Ordering::SeqCst);
+                let begun = Instant::now();
+                while waiting.load(Ordering::SeqCst) < width
+                    && begun.elapsed() < Duration::from_secs(30)
+                {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                // Time for one more than allowed.
+                thread::sleep(Duration::from_millis(300));
+                let count = waiting.load(Ordering::SeqCst);
+                let _ = first.compare_exchange(0, count, Ordering::SeqCst, Ordering::SeqCst);
+                let choice = json!({"message": {"content": "42"}, "finish_reason": "stop"});
+                reply(&mut call, &json!({"choices": [choice]}));
+            });
+        }
+    });
+    (url, result)
+}
+
+#[test]
+fn runs_are_parallel_up_to_the_width_and_share_one_gate() {
+    let place = Place::new();
+    fs::copy(workflow("agent"), place.path("agent.yaml")).unwrap();
+    let row = |it: u8| json!({"input": {"brief": it.to_string()}}).to_string() + "\n";
+    fs::write(place.path("table.jsonl"), (0..16).map(row).collect::<String>()).unwrap();
+    // A new gate sends eight requests at once, also for sixteen runs.
+    for (jobs, expected) in [("3", 3), ("16", 8)] {
+        let (url, first) = waiting_provider(expected);
+        let args = ["eval", "agent.yaml", "table.jsonl", "--model", "ollama/x", "--jobs", jobs];
+        let results = format!("{jobs}.jsonl");
+        let args = args.iter().copied().chain(["--results", &results]);
+        let ended = place.run_with(args, [("OLLAMA_BASE_URL", &*url)]);
+        assert_eq!(ended.code, 0, "{ended}");
+        assert_eq!(first.load(Ordering::SeqCst), expected, "--jobs {jobs}");
+    }
 }

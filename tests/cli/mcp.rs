@@ -6,7 +6,7 @@ use graphrun::id::unique_id;
 use serde_json::{Value, json};
 
 use crate::cli::{
-    mcp_sandbox::check_end_with_graphrun,
+    mcp_sandbox::{assert_ends, check_end_with_graphrun},
     program::{Ended, Place},
 };
 
@@ -290,6 +290,31 @@ fn a_server_needs_the_operator_and_a_host_that_does_not_ask() {
         asks.code == 5 && asks.stderr.contains("write `approve = \"never\"` into `[hosts.here]`"),
         "{asks}"
     );
+    // With it, the server starts, and has its secret from the variables of graphrun.
+    let text = workflow("well").replace(
+        "tool: srv.add, args: { a: a, b: '2' }, writes: { sum: sum }",
+        "tool: srv.echo, args: { text: '\"hi\"' }, writes: reason",
+    );
+    fs::write(place.path("w.yaml"), text).unwrap();
+    fs::write(
+        folder.join("config.toml"),
+        "[hosts.here]\ncommands = [\"python3\"]\napprove = \"never\"\nsecrets = [\"SERVER_TOKEN\"]\n",
+    )
+    .unwrap();
+    let args = [&args[..], &["--output", "json"]].concat();
+    let runs = place.run_with(
+        args,
+        [("SERVER_TOKEN", "canary-of-mcp-71aa"), ("OTHER", "other"), ("XDG_CONFIG_HOME", &own)],
+    );
+    assert_eq!(runs.json()["state"]["reason"], "hi [redacted] -", "{runs}");
+}
+
+#[test]
+fn a_server_that_ignores_the_end_of_its_input_is_killed() {
+    let word = unique_id();
+    let place = locked(&format!("stay:{word}"));
+    assert_eq!(reason(&place), "none");
+    assert_ends(&word);
 }
 
 #[test]

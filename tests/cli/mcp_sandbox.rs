@@ -55,7 +55,7 @@ fn execute(place: &Place, more: &[&str]) -> Ended {
     place.run(args.iter().chain(more))
 }
 
-fn assert_ends(word: &str) {
+pub(super) fn assert_ends(word: &str) {
     let began = Instant::now();
     while !leftovers(word).is_empty() {
         assert!(began.elapsed() < PATIENCE, "a process with `{word}` is left");

@@ -5,7 +5,7 @@ use std::{
     net::TcpStream,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Reads a whole request, as a client accepts no reply before that, and answers it.
 pub(crate) fn answer(call: &mut TcpStream) {
@@ -15,11 +15,15 @@ pub(crate) fn answer(call: &mut TcpStream) {
 /// Reads a request, answers it with a text, and returns it.
 pub(crate) fn answer_with(call: &mut TcpStream, text: &str) -> String {
     let request = read_request(call);
-    let body = json!({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]});
+    reply(call, &json!({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}));
+    request
+}
+
+/// Answers a request that has been read.
+pub(crate) fn reply(call: &mut TcpStream, body: &Value) {
     let body = body.to_string();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
     write!(call, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
-    request
 }
 
 /// Reads a whole request, and returns its body.

@@ -139,15 +139,17 @@ async fn a_long_outage_leaves_a_run_that_can_be_resumed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_named_kind_is_caught_when_the_policy_is_used_up() {
-    let (provider, saved) = (Provider::down(), Saved::new());
-    let catch = vec![Catch { kind: Some(ErrorKind::Provider), to: Target::Node(name("flush")) }];
-    let end =
-        saved.start(&provider.engine(&saved, Policies { catch, ..Policies::default() })).await;
-    assert_eq!(
-        (end.status, notes(&end.state)),
-        (Status::Done, vec!["flush after: no capacity".to_owned()])
-    );
-    assert_eq!(provider.requests().len(), 6);
+    for kind in [ErrorKind::Provider, ErrorKind::RateLimit] {
+        let (provider, saved) = (Provider::failing(usize::MAX, kind, None), Saved::new());
+        let catch = vec![Catch { kind: Some(kind), to: Target::Node(name("flush")) }];
+        let end =
+            saved.start(&provider.engine(&saved, Policies { catch, ..Policies::default() })).await;
+        assert_eq!(
+            (end.status, notes(&end.state)),
+            (Status::Done, vec!["flush after: no capacity".to_owned()])
+        );
+        assert_eq!(provider.requests().len(), 6, "{kind:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

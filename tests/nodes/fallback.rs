@@ -170,6 +170,13 @@ async fn an_unknown_model_falls_back() {
     let both = models([("lab/a", vec![unknown]), ("lab/b", vec![says("teal")])]);
     let (ended, asked) = run(both, "").await;
     assert_eq!((ended.state("text"), asked), (&json!("teal"), vec!["lab/a", "lab/b"]));
+    let warnings = ended.events.iter().filter_map(|it| match &it.event {
+        Event::TaskReported { report: Report::Warning { message }, .. } => Some(message.as_str()),
+        _ => None,
+    });
+    let expected =
+        "lab/a: the provider finds no such model or address: no model a; falling back to lab/b";
+    assert_eq!(warnings.collect::<Vec<_>>(), [expected]);
 }
 
 #[tokio::test]

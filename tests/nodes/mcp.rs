@@ -32,6 +32,12 @@ async fn ask(behaviour: &str, model: &Scripted) -> Ended {
 
 /// The same for a server in `here` or in the sandbox `box`.
 async fn ask_in(place: &str, behaviour: &str, model: &Scripted) -> Ended {
+    let tools = "srv.echo, srv.add, srv.read_resource, srv.list_resources, srv.greet";
+    ask_with_tools(place, tools, behaviour, model).await
+}
+
+/// The same for an agent with these tools.
+async fn ask_with_tools(place: &str, tools: &str, behaviour: &str, model: &Scripted) -> Ended {
     let server = format!("{}/tests/cli/workflows/mcp_server.py", env!("CARGO_MANIFEST_DIR"));
     let code = fs::read_to_string(&server).unwrap();
     let (server, scripts) = match place {
@@ -40,7 +46,7 @@ async fn ask_in(place: &str, behaviour: &str, model: &Scripted) -> Ended {
     };
     let text = format!(
         "graphrun: 1\nname: w\nstate: {{ answer: string }}\nmodels: {{ m: x/1 }}\n\
-         agents: {{ a: {{ model: m, tools: [srv.echo, srv.add, srv.read_resource, srv.list_resources, srv.greet] }} }}\n\
+         agents: {{ a: {{ model: m, tools: [{tools}] }} }}\n\
          hosts: {{ here: {{ allow: [python3], approve: never, secrets: SERVER_TOKEN }} }}\n\
          sandboxes: {{ box: {{}} }}\n\
          mcp: {{ srv: {{ command: [python3, {server}, \"{behaviour}\"], in: {place}{scripts}, \
@@ -165,4 +171,17 @@ async fn a_server_ends_with_the_graph_that_started_it() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+#[tokio::test]
+async fn a_locked_tool_that_the_agent_does_not_have_is_never_called() {
+    let add = calls([call("1", "srv.add", r#"{"a": 1, "b": 2}"#)]);
+    let model = Scripted::new([add, echo("one"), says("done")]);
+    // The server counts its calls.
+    let ended = ask_with_tools("here", "srv.echo", "same", &model).await;
+    assert_eq!(ended.state("answer"), &json!("done"));
+    let asked = model.asked();
+    let results = told(&asked[2]);
+    assert!(results[0].starts_with("error: there is no `srv.add`"), "{results:?}");
+    assert_eq!(results[1], "one 1");
 }

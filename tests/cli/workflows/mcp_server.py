@@ -2,7 +2,7 @@
 
 The first argument is its behaviour. `well` answers as a server should; the others are what a bad server does. Behind a
 colon stands a note: `fork:WORD` has the word in its command line, by which its processes are found; `callout:HOST` asks for
-a connection. `once` changes its tools after the first call, and `same` reports a change after each call, without one.
+a connection; `stay:WORD` ignores the end of its input. `once` changes its tools after the first call, and `same` reports a change after each call, without one.
 """
 
 import json
@@ -161,6 +161,8 @@ def main():
             if is_call and behaviour in ("once", "same"):
                 send({"method": "notifications/tools/list_changed"})
             send({"id": message["id"], "result": result})
+    if behaviour == "stay":
+        time.sleep(600)
 
 
 if __name__ == "__main__":
