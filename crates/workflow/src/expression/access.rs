@@ -205,7 +205,9 @@ impl Looker<'_> {
             }
             NodeKind::Call(function, arguments) if function.is_default() => {
                 self.path(&arguments[0], false, true);
-                arguments.iter().for_each(|it| self.look(it, is_whole));
+                for argument in arguments {
+                    self.look(argument, is_whole);
+                }
             }
             NodeKind::Call(function, _) if function.gives_facts() && function.name != "visits" => {
                 self.set.reads_facts = true;
