@@ -288,7 +288,7 @@ fn gzip_bomb() -> Vec<u8> {
     let start = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 0xff];
     let block = [0xec, 0xc1, 1, 1, 0, 0, 0, 0x80, 0x90, 0xfe, 0xaf, 0xee, 8, 0x0a];
     let end = [0x80, 0x93, 0, 0x43, 0xe0, 0x4d, 0xbe, 0, 0xc2, 0xeb, 0x0b];
-    [&start[..], &block, &[0; 194_386], &end].concat()
+    [&start[..], &block, &vec![0; 194_386], &end].concat()
 }
 
 impl Row {

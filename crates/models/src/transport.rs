@@ -268,7 +268,7 @@ impl Transport {
     /// answer, and while it thinks without showing it, a model may be silent until the deadline.
     async fn read(&self, response: &mut Response, deadline: Instant) -> Result<Value, ModelError> {
         let ExchangeLimits { idle, total, reply_bytes_max, .. } = self.limits;
-        let mut incoming = IncomingReply::new(self.protocol, self.deltas.clone(), reply_bytes_max);
+        let mut incoming = IncomingReply::new(self.protocol, &self.deltas, reply_bytes_max);
         let mut last = Instant::now();
         loop {
             let limit = match incoming.pace() {

@@ -56,7 +56,7 @@ impl Protocol {
     /// # Ok::<_, graphrun_models::ModelError>(())
     /// ```
     pub fn read_text(self, text: &str) -> Result<ChatReply, ModelError> {
-        let mut incoming = IncomingReply::new(self, AnswerSink::default(), usize::MAX);
+        let mut incoming = IncomingReply::new(self, &AnswerSink::default(), usize::MAX);
         incoming.add(text.as_bytes())?;
         self.read_reply(&incoming.finish()?)
     }

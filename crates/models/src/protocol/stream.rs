@@ -84,7 +84,7 @@ pub(crate) enum Pace {
 }
 
 impl IncomingReply {
-    pub(crate) fn new(protocol: Protocol, deltas: AnswerSink, bytes_max: usize) -> Self {
+    pub(crate) fn new(protocol: Protocol, deltas: &AnswerSink, bytes_max: usize) -> Self {
         let deltas = deltas.for_request();
         Self { protocol, deltas, bytes_max, bytes: 0, form: Form::Unknown(Vec::new()) }
     }
