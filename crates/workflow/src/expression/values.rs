@@ -364,7 +364,10 @@ pub(super) fn int(value: &Value) -> Evaluated<Value> {
         }
         (_, Some(Numeric::Int(it))) => Ok(it.into()),
         #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
-        #[expect(clippy::cast_precision_loss, reason = "the bounds are powers of two, and not among the numbers, as in CEL")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "the bounds are powers of two, and not among the numbers, as in CEL"
+        )]
         (_, Some(Numeric::Float(it))) => {
             let is_inside = it > i64::MIN as f64 && it < -(i64::MIN as f64);
             is_inside.then(|| Value::from(it as i64)).ok_or(EvaluateError::Range("int"))
