@@ -140,7 +140,7 @@ pub(super) fn arrows(graph: &Graph) -> Vec<Arrow> {
             Edge::Route { from, route, .. } => {
                 arrows.extend(route.targets().iter().map(|target| {
                     Arrow::new(Some(from), target.to.clone(), Reason::Route(target.label.clone()))
-                }))
+                }));
             }
             Edge::May { from, to, .. } => {
                 arrows.extend(to.iter().map(|it| Arrow::new(Some(from), it.clone(), Reason::Goto)));

@@ -187,9 +187,9 @@ fn waiting(attempts: &Attempts) -> GraphBuilder {
         let attempts = attempts.clone();
         async move {
             attempts.note(&ctx);
-            ctx.wait_for("hour", Duration::from_hours(1))?;
+            ctx.wait_for("hour", Duration::from_secs(3_600))?;
             ctx.wait_until("past", Timestamp::UNIX_EPOCH)?;
-            ctx.wait_for("minute", Duration::from_mins(1))?;
+            ctx.wait_for("minute", Duration::from_secs(60))?;
             noted(format!("attempt {}", ctx.attempt))
         }
     });
@@ -243,7 +243,7 @@ async fn a_limit_that_ends_a_step_keeps_the_end_of_a_wait() {
     let limited = compiled(graph);
     let engine = saved.engine(&limited).with_clock(attempts.clock());
     assert_eq!(saved.start(&engine).await.status, Status::Limit);
-    let longer = Limits { time: Some(Duration::from_hours(1)), ..Limits::default() };
+    let longer = Limits { time: Some(Duration::from_secs(3_600)), ..Limits::default() };
     let end = saved.resume(&engine.with_limits(longer)).await.unwrap();
     assert_eq!(end.status, Status::Done, "{:?}", end.reason);
     let of_wait: Vec<_> = attempts.seen().into_iter().filter(|it| it.1 != 40).collect();

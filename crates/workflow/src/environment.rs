@@ -20,7 +20,7 @@ use super::{
     memory::{MEMORY, Tiers},
     prompt::{LoadedPrompt, PromptFiles, PromptScope},
     reader::{Data, SpannedText, Yaml},
-    report::{FINDINGS_MAX, Problem, Report},
+    report::{DIAGNOSTICS_MAX, Problem, Report},
     sections::Sections,
     structure::{ITEMS, Item, MapList, READS_OF_ITEMS, names_of_item, read_of_item},
     tool::{BUILT_IN, BuiltIn, ToolAction, ToolSignature, can_use},
@@ -352,7 +352,7 @@ fn check_in(report: &mut Report, loaded: &LoadedPrompt, scope: PromptScope<'_>) 
     // anyway.
     let (problems, facts) = loaded.prompt.check(scope);
     report.references.add_facts(&facts);
-    for problem in problems.into_iter().take(FINDINGS_MAX) {
+    for problem in problems.into_iter().take(DIAGNOSTICS_MAX) {
         let span = loaded.span(report, &problem);
         report.push_problem(problem, span);
     }

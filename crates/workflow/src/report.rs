@@ -12,7 +12,7 @@ use graphrun_guard::data_limit::DataLimitReached;
 use super::{references::References, written::AssignmentGap};
 
 /// The most diagnostics that are reported; a file with more mistakes is probably not a workflow.
-pub(super) const FINDINGS_MAX: usize = 500;
+pub(super) const DIAGNOSTICS_MAX: usize = 500;
 
 /// The diagnostics about one workflow file and its prompts.
 #[derive(Debug)]
@@ -154,7 +154,7 @@ impl Report {
 
     /// Returns whether further diagnostics are dropped.
     fn is_full(&self) -> bool {
-        self.reported.len() >= FINDINGS_MAX
+        self.reported.len() >= DIAGNOSTICS_MAX
     }
 
     pub(super) fn has_errors(&self) -> bool {
