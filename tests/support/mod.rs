@@ -84,7 +84,7 @@ pub(crate) fn child_test(module: &str, test: &str) -> Command {
     command
 }
 
-/// Copies this program to a path, where another user may start it. A process of its own does the copy: if this one
+/// Copies this program to a path, where another user may start it. A separate process does the copy: if this one
 /// held the file open, programs that other tests start at that moment would hold it too, and it could not be started.
 pub(crate) fn copy_own_program(to: &Path) {
     let own = env::current_exe().expect("this program has a path");
