@@ -76,6 +76,11 @@ const IN_OTHER_WORDS: &[(&str, &str, &str)] = &[
     ),
     ("edges", "nodes", "each node leads on itself: `then: NODE`"),
     ("else", "to", "the last case has no `when`: `{ to: NODE }`"),
+    (
+        "with",
+        "use",
+        "`use: { workflow: FILE, in: { … } }` has the inputs of the workflow, and `args` those of a tool",
+    ),
 ];
 
 /// A mapping whose keys are known.
