@@ -1,4 +1,6 @@
 //! The tools of the agents of a replayed run: a recorded result takes the place of its call.
+//!
+//! The built-in tools are called: they work on the files and the memory of the run, which later nodes read.
 
 use std::sync::Arc;
 
@@ -30,6 +32,10 @@ pub(super) fn replayed(recording: Replay) -> Arc<dyn ToolSource> {
 impl ToolSource for RecordedTools {
     fn in_place_of(&self, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
         Arc::new(RecordedTool { tool, recording: Arc::clone(&self.0) })
+    }
+
+    fn keeps_built_in(&self) -> bool {
+        true
     }
 }
 

@@ -176,8 +176,9 @@ impl Node for Agent {
         Span::current().record("agent", &self.definition.agent);
         let answer = self.answer_form(&ctx)?;
         // Tools that others take the place of need no folder, and a program opens its own.
-        let has_tools = self.services.tools.is_none() && self.program.is_none();
-        let folder = self.definition.folder.as_ref().filter(|_| has_tools);
+        let is_replaced = self.services.tools.as_ref().is_some_and(|it| !it.keeps_built_in());
+        let needs_folder = !is_replaced && self.program.is_none();
+        let folder = self.definition.folder.as_ref().filter(|_| needs_folder);
         let tools = ToolContext {
             cancel: ctx.cancel.token(),
             folder: tools_folder(&ctx, folder).await?,

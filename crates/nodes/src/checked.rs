@@ -64,6 +64,7 @@ impl CheckedTool {
         let ToolSources { root, tiers, declared } = sources;
         let declared = declared.iter().find(|it| it.signature.name == tool).cloned();
         let registered = ctx.registry.find_tool(tool);
+        let is_built_in = declared.is_none() && registered.is_none();
         let asks_no_model = declared.is_some() || registered.is_none();
         let approve = declared.as_ref().map_or(Approval::Never, |it| it.approve);
         let fingerprint = declared.as_ref().map_or(Value::Null, |it| it.fingerprint());
@@ -78,8 +79,8 @@ impl CheckedTool {
                     .help("register it with `Registry::tool`, in the program that loads the file")
             })?;
         let found = match &ctx.services.tools {
-            Some(source) => source.in_place_of(found),
-            None => found,
+            Some(source) if !is_built_in || !source.keeps_built_in() => source.in_place_of(found),
+            _ => found,
         };
         let checked = Self::new(found, asks_no_model);
         let checked = checked.map(|it| Self { approve, fingerprint, ..it });

@@ -60,6 +60,11 @@ pub trait ModelSource: fmt::Debug + Send + Sync {
 pub trait ToolSource: fmt::Debug + Send + Sync {
     /// Returns the tool that nodes call instead of this one. It needs no folder of the run.
     fn in_place_of(&self, tool: Arc<dyn Tool>) -> Arc<dyn Tool>;
+
+    /// Returns whether the built-in tools are called all the same, on the files and the memory of the run.
+    fn keeps_built_in(&self) -> bool {
+        false
+    }
 }
 
 /// The external services of nodes.
