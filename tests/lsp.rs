@@ -589,7 +589,6 @@ fn completion_offers_only_fitting_names() {
         offers(when, "review.verdict == §").split_once(" brief").unwrap().0,
         "\"approved\" \"rework\""
     );
-    assert_eq!(offers(when, "int(brief).§"), "orValue(");
     assert_eq!(offers(when, "review.verdict == \"re§"), "rework");
     assert_eq!(offers(when, "review.notes.exists(note, no§"), "note now(");
     assert_eq!(offers(when, "review.notes.exists(note, note.§"), "text level size() keys() merge(");
@@ -609,6 +608,10 @@ fn completion_offers_only_fitting_names() {
     assert_eq!(offers(prompt, "prompt: prompts/w§"), "prompts/write.md");
     assert_eq!(offers("    exhausted: fail\n", "    catch: { rate§"), "rate_limit");
     assert_eq!(offers("state:\n", "state: Te§\n"), "TeamState");
+    let optional =
+        team(when, "brief.§").replace("brief: { type: string,", "brief: { type: string?,");
+    let found = editor.completions(&optional);
+    assert!(found.contains(&"orValue(".to_owned()), "{found:?}");
 }
 
 #[test]
