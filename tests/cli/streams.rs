@@ -60,7 +60,7 @@ fn the_pieces_of_an_answer_are_lines_between_the_events() {
     assert_eq!(kept.iter().collect::<Vec<_>>(), shown);
 }
 
-/// Starts the program of its arguments in a terminal of a hundred columns, and copies what it writes there.
+/// Starts a program in a terminal of a hundred columns, and copies its output.
 const TERMINAL: &str = r#"
 import fcntl, os, pty, struct, sys, termios
 process, terminal = pty.fork()
