@@ -66,7 +66,11 @@ async fn every_attack_is_held() {
         let (sandbox, host, places) = (sandbox.clone(), Arc::clone(&host), Arc::clone(&places));
         running.spawn(async move {
             let _place = places.acquire_owned().await.unwrap();
-            let complaints = attack.run(&sandbox, &host).await;
+            let mut complaints = attack.run(&sandbox, &host).await;
+            // Another program may have had the processor meanwhile. An attack that outlives its limit does so again.
+            if !complaints.is_empty() && complaints.iter().all(|it| it.starts_with("took ")) {
+                complaints = attack.run(&sandbox, &host).await;
+            }
             complaints
                 .into_iter()
                 .map(|complaint| format!("{}: {complaint}", attack.name))
