@@ -63,11 +63,13 @@ impl AnswerSink {
     }
 
     /// Returns the same sink for another request.
+    #[cfg(feature = "openai")]
     pub(crate) fn for_request(&self) -> Self {
         Self { buffer: self.buffer.clone(), blanks: Arc::default() }
     }
 
     /// Returns the number of blanks at the end of the text so far.
+    #[cfg(feature = "openai")]
     pub(crate) fn blanks(&self) -> u64 {
         self.blanks.load(Ordering::Relaxed)
     }
