@@ -16,7 +16,7 @@ use crate::{
     models::{
         ChatModel, ChatReply, ChatRequest, EmbeddingModel, Finish, ModelError, Replay, ToolCall,
     },
-    nodes::{ModelSource, ToolSource},
+    nodes::{ModelSource, ToolResults},
     state::validator_for,
     tool::{Tool, ToolContext, ToolError},
     workflow::case_file::{ScriptedAgent, ScriptedCall},
@@ -187,7 +187,7 @@ impl Conversations {
     }
 
     /// Returns the scripted or recorded result of a call.
-    fn result(
+    fn known_result(
         &self,
         tool: &dyn Tool,
         input: &Value,
@@ -345,40 +345,14 @@ impl ChatModel for ScriptedModel {
     }
 }
 
-/// Tools with scripted results.
-#[derive(Debug)]
-pub(super) struct ScriptedTools(pub(super) Arc<Conversations>);
-
-impl ToolSource for ScriptedTools {
-    fn in_place_of(&self, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
-        Arc::new(ScriptedTool { tool, conversations: Arc::clone(&self.0) })
-    }
-}
-
-struct ScriptedTool {
-    tool: Arc<dyn Tool>,
-    conversations: Arc<Conversations>,
-}
-
-#[async_trait]
-impl Tool for ScriptedTool {
-    fn name(&self) -> &str {
-        self.tool.name()
-    }
-
-    fn description(&self) -> &str {
-        self.tool.description()
-    }
-
-    fn input_schema(&self) -> &Value {
-        self.tool.input_schema()
-    }
-
-    fn output_schema(&self) -> &Value {
-        self.tool.output_schema()
-    }
-
-    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<Value, ToolError> {
-        self.conversations.result(self.tool.as_ref(), &input, ctx)
+impl ToolResults for Conversations {
+    /// Every call has a result here: the scripted or recorded one, or an error.
+    fn result(
+        &self,
+        tool: &dyn Tool,
+        input: &Value,
+        ctx: &ToolContext,
+    ) -> Option<Result<Value, ToolError>> {
+        Some(self.known_result(tool, input, ctx))
     }
 }

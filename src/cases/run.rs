@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     Suite,
-    agents::{ScriptedModels, ScriptedTools},
+    agents::ScriptedModels,
     beginning::checkpoint,
     coverage::{Coverage, Trail},
     script::{Gap, Script},
@@ -25,7 +25,7 @@ use crate::{
     graph::{Graph, with_causes},
     id::{ChannelName, NodeName, RunId, Step, TaskId},
     models::{ChatModel, EmbeddingModel, EmbeddingReplay, ModelError, Replay},
-    nodes::{ModelSource, Services},
+    nodes::{ModelSource, Services, ToolResults},
     storage::InMemoryStorage,
     workflow::case_file::Case,
 };
@@ -108,10 +108,10 @@ impl Suite {
         let models = recording.map(|it| Arc::new(RecordedModels(it)) as Arc<dyn ModelSource>);
         let offline = Services::offline();
         let conversations = Arc::clone(&script.conversations);
-        let tools = Arc::new(ScriptedTools(Arc::clone(&conversations)));
         let others = models.unwrap_or(offline.models);
+        let tool_results = Some(Arc::clone(&conversations) as Arc<dyn ToolResults>);
         let models = Arc::new(ScriptedModels { conversations, others });
-        let services = Services { models, tools: Some(tools), ..offline };
+        let services = Services { models, tool_results, ..offline };
         let graph = self.compiled_with(services, |graph| {
             script.direct(graph);
             stop_the_clock(graph);

@@ -264,7 +264,7 @@ impl LoadedWorkflow {
             let nodes = || self.workflow.nodes.keys();
             let (recording, file) = (models::load_recording(path)?, path.to_string_lossy());
             warnings.extend(unknown_nodes(&self.workflow.nested, nodes, &recording, &file));
-            services.tools = Some(recorded_tools::replayed(recording));
+            services.tool_results = Some(recorded_tools::replayed(recording));
         }
         let services =
             Services { prices, windows, replace, hosts, web, network, mcp, memory, ..services };

@@ -175,8 +175,9 @@ impl Node for Agent {
         // The engine has made the span of the attempt, and has no name of an agent.
         Span::current().record("agent", &self.definition.agent);
         let answer = self.answer_form(&ctx)?;
-        // Tools that others take the place of need no folder, and a program opens its own.
-        let is_replaced = self.services.tools.as_ref().is_some_and(|it| !it.keeps_built_in());
+        // Tools that are not called need no folder, and a program opens its own.
+        let results = self.services.tool_results.as_ref();
+        let is_replaced = results.is_some_and(|it| !it.keeps_built_in());
         let needs_folder = !is_replaced && self.program.is_none();
         let folder = self.definition.folder.as_ref().filter(|_| needs_folder);
         let tools = ToolContext {

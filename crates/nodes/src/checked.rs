@@ -11,7 +11,7 @@ use graphrun_core::{
 use graphrun_guard::redact::redact;
 use graphrun_workflow::{
     Approval,
-    kind::MakeContext,
+    kind::{MakeContext, ToolResults},
     memory::Tiers,
     tool::{BuiltIn, DeclaredTool, Tool, ToolContext, ToolError},
 };
@@ -38,6 +38,8 @@ pub(super) struct CheckedTool {
     pub(super) approve: Approval,
     /// What the workflow declares about the tool; null for one that it does not declare.
     pub(super) fingerprint: Value,
+    /// The results in place of its calls.
+    results: Option<Arc<dyn ToolResults>>,
     input: Validator,
     output: Validator,
 }
@@ -78,12 +80,10 @@ impl CheckedTool {
                     .at(Some(ctx.span.clone()), "no such tool in Rust")
                     .help("register it with `Registry::tool`, in the program that loads the file")
             })?;
-        let found = match &ctx.services.tools {
-            Some(source) if !is_built_in || !source.keeps_built_in() => source.in_place_of(found),
-            _ => found,
-        };
+        let results = ctx.services.tool_results.clone();
+        let results = results.filter(|it| !is_built_in || !it.keeps_built_in());
         let checked = Self::new(found, asks_no_model);
-        let checked = checked.map(|it| Self { approve, fingerprint, ..it });
+        let checked = checked.map(|it| Self { approve, fingerprint, results, ..it });
         checked.map_err(|reason| {
             let message = format!("the tool `{tool}` of node `{node}` cannot be called: {reason}");
             Diagnostic::error("GR114", message)
@@ -100,7 +100,7 @@ impl CheckedTool {
         let input = compile("input", tool.input_schema())?;
         let output = compile("output", tool.output_schema())?;
         let (approve, fingerprint) = (Approval::Never, Value::Null);
-        Ok(Self { tool, asks_no_model, approve, fingerprint, input, output })
+        Ok(Self { tool, asks_no_model, approve, fingerprint, results: None, input, output })
     }
 
     /// Calls the tool, if the input fits.
@@ -125,9 +125,16 @@ impl CheckedTool {
 
     async fn call_within(&self, input: Value, tool_ctx: &ToolContext) -> Result<Value, ToolError> {
         check("the input", &self.input, &input)?;
+        let given = |it: &Arc<dyn ToolResults>| it.result(&*self.tool, &input, tool_ctx);
+        let given = self.results.as_ref().and_then(given);
         // A tool that panics ends its call, and not the conversation of a model with all its other calls.
-        let called =
-            AssertUnwindSafe(async { self.tool.call(input, tool_ctx).await }).catch_unwind();
+        let called = AssertUnwindSafe(async {
+            match given {
+                Some(result) => result,
+                None => self.tool.call(input, tool_ctx).await,
+            }
+        });
+        let called = called.catch_unwind();
         let output = called.await.map_err(|panic| {
             ToolError::permanent(format!("it panicked: {}", panic_text(panic.as_ref())))
         })??;

@@ -73,7 +73,7 @@ use graphrun_core::{
     id::NodeName,
 };
 use graphrun_engine::NestedGraph;
-pub use graphrun_workflow::kind::{ModelSource, Services, ToolSource};
+pub use graphrun_workflow::kind::{ModelSource, Services, ToolResults};
 use graphrun_workflow::{
     Custom, Map, NestedUse, NodeDefinition, NodeFactory, Parallel, Registry, Use,
     kind::{Kind, MakeContext},

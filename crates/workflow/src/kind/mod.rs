@@ -29,7 +29,7 @@ pub(crate) use self::keys::node_schema;
 pub use self::{
     keys::{KeyValue, Keys, RegisteredKind},
     reader::NodeReader,
-    services::{ModelSource, Services, ToolSource},
+    services::{ModelSource, Services, ToolResults},
 };
 use crate::{Expression, HostUse, Program, Registry, SandboxSettings, tool::DeclaredTool};
 pub use crate::{

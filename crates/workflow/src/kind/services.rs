@@ -56,10 +56,15 @@ pub trait ModelSource: fmt::Debug + Send + Sync {
     }
 }
 
-/// Takes the place of tools, for tests and for the replay of a recording.
-pub trait ToolSource: fmt::Debug + Send + Sync {
-    /// Returns the tool that nodes call instead of this one. It needs no folder of the run.
-    fn in_place_of(&self, tool: Arc<dyn Tool>) -> Arc<dyn Tool>;
+/// Results in place of calls of tools, for tests and for the replay of a recording.
+pub trait ToolResults: fmt::Debug + Send + Sync {
+    /// Returns the result of a call; with `None` the tool is called.
+    fn result(
+        &self,
+        tool: &dyn Tool,
+        input: &Value,
+        ctx: &ToolContext,
+    ) -> Option<Result<Value, ToolError>>;
 
     /// Returns whether the built-in tools are called all the same, on the files and the memory of the run.
     fn keeps_built_in(&self) -> bool {
@@ -72,8 +77,8 @@ pub trait ToolSource: fmt::Debug + Send + Sync {
 pub struct Services {
     /// The source of the models of agents.
     pub models: Arc<dyn ModelSource>,
-    /// What nodes call instead of their tools; `None`: the tools themselves.
-    pub tools: Option<Arc<dyn ToolSource>>,
+    /// The results in place of calls of tools; `None`: the tools are called.
+    pub tool_results: Option<Arc<dyn ToolResults>>,
     /// The prices of models, as far as they are known.
     pub prices: Arc<Prices>,
     /// The context windows of models, as far as they are known.
@@ -104,7 +109,7 @@ impl Services {
     pub fn offline() -> Self {
         Self {
             models: Arc::new(NoModels),
-            tools: None,
+            tool_results: None,
             prices: Arc::default(),
             windows: Arc::default(),
             estimates: Arc::default(),
