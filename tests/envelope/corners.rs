@@ -145,3 +145,18 @@ fn items_do_not_wait_where_their_node_does() {
         .edge("plan", "work");
     assert_eq!(most(map, &[("plan", &["last"], Spread::Items)], "last").0, 2);
 }
+
+#[test]
+fn a_used_up_bound_leads_on_without_a_step() {
+    let waits_once = Policies {
+        schedule: Schedule { defer: Some(Defer::Siblings), ..Schedule::default() },
+        ..bounded(1, "late", &[])
+    };
+    let failing = nodes(["plan", "stop", "late"])
+        .node("last", Decided.with_policies(waits_once))
+        .edge(START, "plan")
+        .edge("plan", "stop")
+        .edge("stop", "fail");
+    // An edge reserves the only visit of `last`; an item beside it goes on to `late` in the same step as `stop`.
+    assert_eq!(most(failing, &[("plan", &["last"], Spread::Items)], "late"), (1, 2));
+}

@@ -3,16 +3,18 @@
 //! **Example.** `start` leads to `work` and to `give_up`, and `give_up` leads to failure. The run fails after its second step, so
 //! `work` runs once, even if it is part of a loop with a bound of ten visits.
 
-use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
+use std::collections::{BTreeMap, VecDeque};
+
+use graphrun_core::{
+    graph::{Edge, Graph, Target},
+    id::NodeName,
+};
 
 use super::{
     Cause, choosing, failing,
     tokens::{Arrival, Tokens},
 };
-use graphrun_core::{
-    graph::{Edge, Graph, Target},
-    id::NodeName,
-};
+use crate::network::Digraph;
 
 /// The steps after which runs fail for certain.
 #[derive(Debug)]
@@ -42,17 +44,7 @@ impl CertainEnds {
         let digraph = tokens.rooted_digraph();
         for (from, left) in steps.into_iter().enumerate() {
             let Some(left) = left else { continue };
-            let mut distances: BTreeMap<usize, u64> = BTreeMap::from([(from, 0)]);
-            let mut open = VecDeque::from([from]);
-            while let Some(node) = open.pop_front() {
-                let distance = distances[&node] + 1;
-                for next in digraph.neighbors(node) {
-                    if let Entry::Vacant(unknown) = distances.entry(next) {
-                        unknown.insert(distance);
-                        open.push_back(next);
-                    }
-                }
-            }
+            let distances = distances(tokens, &digraph, from);
             let cause = match tokens.names.get(from) {
                 Some(name) => Cause::Visit(NodeName::clone(name)),
                 None => Cause::Start,
@@ -68,6 +60,31 @@ impl CertainEnds {
         }
         found
     }
+}
+
+/// Returns the fewest steps from a visit of a node to one of each node that it leads to.
+///
+/// A node whose bound is used up leads on at once, without a step. It may be used up before any visit: an edge to a deferred
+/// node reserves a visit, and items that reach the node beside it go on.
+fn distances(tokens: &Tokens<'_>, digraph: &Digraph, from: usize) -> BTreeMap<usize, u64> {
+    let mut distances: BTreeMap<usize, u64> = BTreeMap::from([(from, 0)]);
+    let mut open = VecDeque::from([from]);
+    while let Some(node) = open.pop_front() {
+        for next in digraph.neighbors(node) {
+            let takes_no_step = tokens.passages[next].from.contains(&Arrival::Overflow(node));
+            let distance = distances[&node] + u64::from(!takes_no_step);
+            if distances.get(&next).is_some_and(|known| *known <= distance) {
+                continue;
+            }
+            distances.insert(next, distance);
+            if takes_no_step {
+                open.push_front(next);
+            } else {
+                open.push_back(next);
+            }
+        }
+    }
+    distances
 }
 
 /// Returns the most steps of a run from a visit of each node on, its own step included, if the run fails for certain.
