@@ -5,7 +5,7 @@
 use std::{fs, process::Stdio};
 
 use crate::program::{Ended, Home, RUN, in_repository, recording_path, timeless};
-use crate::support::npm;
+use crate::support::packages;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -208,7 +208,7 @@ impl Aimock {
         fs::write(folder.path().join("team.json"), json!({"fixtures": fixtures}).to_string())
             .unwrap();
         let mut server =
-            Command::new(npm::installed("tests/aimock").join("node_modules/.bin/llmock"))
+            Command::new(packages::npm("tests/aimock").join("node_modules/.bin/llmock"))
                 .args(["--port", "0", "--strict", "--validate-on-load", "--log-level", "info"])
                 .arg("--fixtures")
                 .arg(folder.path())

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     cli::program::{Ended, Place},
-    support::npm,
+    support::packages,
 };
 
 fn execute(place: &Place, more: &[&str]) -> Ended {
@@ -28,7 +28,7 @@ fn check(place: &Place, allowed: &[&str], state: &serde_json::Value) {
 
 #[test]
 fn the_file_server_of_npm_writes_and_reads_on_a_host() {
-    let server = npm::installed("tests/mcp_servers")
+    let server = packages::npm("tests/mcp_servers")
         .join("node_modules/@modelcontextprotocol/server-filesystem/dist/index.js");
     let (place, server) = (Place::new(), server.display());
     fs::create_dir(place.path("data")).unwrap();

@@ -4,12 +4,17 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     fs,
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use graphrun::telemetry::Telemetry;
+use nix::{
+    sys::signal::{self, Signal},
+    unistd::Pid,
+};
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
 use serde_json::{Value, json};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -21,6 +26,7 @@ use crate::{
         provider::answer_with,
     },
     examples::agent_tool,
+    support::packages,
 };
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -79,7 +85,7 @@ fn the_run_of_the_team_is_one_trace_with_the_right_parents() {
     assert_eq!(ended.code, 0, "{ended}");
     assert!(!ended.stderr.contains("warning"), "{ended}");
     let spans = collector.spans();
-    insta::assert_snapshot!(tree(&spans));
+    insta::assert_snapshot!("trace_of_the_team", tree(&spans));
 
     let ids: BTreeMap<&[u8], &Span> = spans.iter().map(|it| (&it.span_id[..], it)).collect();
     assert_eq!(ids.len(), spans.len(), "each span is sent once");
@@ -103,6 +109,60 @@ fn the_run_of_the_team_is_one_trace_with_the_right_parents() {
     let resource = collector.resource();
     assert_eq!(resource["service.name"], "graphrun");
     assert_eq!(resource["service.version"], env!("CARGO_PKG_VERSION"));
+}
+
+/// A published collector, from `PyPI`.
+const ROTEL: &str = "rotel==0.0.1a15";
+
+#[test]
+fn a_published_collector_understands_the_trace() {
+    let place = Place::new();
+    let [http, grpc] = [(); 2].map(|()| TcpListener::bind(crate::support::new_loopback()).unwrap());
+    let [http, grpc] = [http, grpc].map(|it| it.local_addr().unwrap().to_string());
+    let log = place.path("rotel.log");
+    let mut rotel = Command::new(packages::pypi(ROTEL).join("rotel/rotel-agent"))
+        .args(["start", "--otlp-http-endpoint", &http, "--otlp-grpc-endpoint", &grpc])
+        .args(["--exporter", "blackhole", "--debug-log", "traces"])
+        .args(["--debug-log-verbosity", "detailed"])
+        .stdout(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    while TcpStream::connect(&http).is_err() {
+        assert!(rotel.try_wait().unwrap().is_none(), "it serves {http}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let ended = dev_team(&place, &[(ENDPOINT, &format!("http://{http}"))]);
+    // It writes what it has before it ends.
+    signal::kill(Pid::from_raw(rotel.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(rotel.wait().unwrap().success());
+    assert_eq!(ended.code, 0, "{ended}");
+    assert!(!ended.stderr.contains("warning"), "{ended}");
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("-> service.name: Str(graphrun)"), "{log}");
+    insta::assert_snapshot!("trace_of_the_team", tree(&logged_spans(&log)));
+}
+
+/// Reads what the collector writes about each span, in the order of their start.
+fn logged_spans(log: &str) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for line in log.lines() {
+        if line.starts_with("Span #") {
+            spans.push(Span::default());
+        }
+        let (Some(span), Some((key, value))) = (spans.last_mut(), line.split_once(':')) else {
+            continue;
+        };
+        let value = value.trim().to_owned();
+        match key.trim() {
+            "ID" => span.span_id = value.into_bytes(),
+            "Parent ID" => span.parent_span_id = value.into_bytes(),
+            "Name" => span.name = value,
+            "Start time" => span.start_time_unix_nano = value.parse().unwrap(),
+            _ => (),
+        }
+    }
+    spans.sort_by_key(|it| it.start_time_unix_nano);
+    spans
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 pub(crate) mod disturbed;
 pub(crate) mod git;
-pub(crate) mod npm;
+pub(crate) mod packages;
 pub(crate) mod postgres;
 pub(crate) mod ran;
 pub(crate) mod registry;

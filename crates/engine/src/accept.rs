@@ -71,8 +71,9 @@ impl AcceptedRun {
             Self::Ready(ready) => *ready,
             Self::Stopped(end) => return Ok(*end),
         };
-        let driver = Driver::new(engine, machine, journal, shutdown);
-        Box::pin(driver.drive(actions).instrument(span)).await
+        // A future that owned the driver would have room for it twice.
+        let mut driver = Box::new(Driver::new(engine, machine, journal, shutdown));
+        Box::pin(async move { driver.drive(actions).await }.instrument(span)).await
     }
 }
 

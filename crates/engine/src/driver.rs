@@ -54,7 +54,7 @@ pub(super) struct Driver<'a> {
     scheduler: Scheduler,
     budget: BudgetGate,
     journal: JournalWriter,
-    messages: mpsc::Receiver<AttemptMessage>,
+    messages: mpsc::Receiver<Box<AttemptMessage>>,
     /// The deadline of the next open question.
     question_deadline: Option<Instant>,
 }
@@ -120,7 +120,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Performs the actions of the rules until the run stops.
-    pub(super) async fn drive(mut self, first: Vec<Action>) -> Result<RunEnd, RunError> {
+    pub(super) async fn drive(&mut self, first: Vec<Action>) -> Result<RunEnd, RunError> {
         self.journal.stream_values(&self.machine, self.machine.committed_step());
         let end = match self.run_until_stop(first).await {
             Ok(status) => self.finish(status).await,
@@ -191,7 +191,7 @@ impl<'a> Driver<'a> {
                 () = until(question_deadline), if question_deadline.is_some() => {
                     Signal::QuestionExpired
                 }
-                Some(message) = self.messages.recv() => Signal::Message(message.into()),
+                Some(message) = self.messages.recv() => Signal::Message(message),
                 () = driver.call_ended.notified(), if awaits_calls => Signal::CallEnded,
                 Some(event) = self.scheduler.next_event() => Signal::Task(event),
             }
@@ -296,7 +296,7 @@ impl<'a> Driver<'a> {
         let redacted = redact_event(&mut event);
         // Messages that a node sent before it ended are processed before its end.
         while let Ok(message) = self.messages.try_recv() {
-            Box::pin(self.handle_message(message)).await?;
+            Box::pin(self.handle_message(*message)).await?;
         }
         for channel in redacted {
             let message = format!("a key in `{channel}` was removed; `{REDACTED}` stands for it");
@@ -403,7 +403,7 @@ impl<'a> Driver<'a> {
         let ended = self.scheduler.driver().take_ended_calls();
         // A call reports its usage before its permit is dropped.
         while let Ok(message) = self.messages.try_recv() {
-            self.handle_message(message).await?;
+            self.handle_message(*message).await?;
         }
         self.admit_calls().await?;
         self.journal.save().await?;
@@ -427,7 +427,7 @@ impl<'a> Driver<'a> {
             // among the messages.
             self.budget.end_reservations();
             while let Ok(message) = self.messages.try_recv() {
-                self.handle_message(message).await?;
+                self.handle_message(*message).await?;
             }
             let Some(call) = self.budget.admit_next_call(&self.machine, &driver) else {
                 return Ok(());

@@ -223,7 +223,7 @@ impl<K: LaunchKind> Launch<K> {
         let Self { engine, kind, events, shutdown, .. } = self;
         let sinks = sinks(&engine, events, Some(sender));
         let context = AcceptContext { engine: &engine, shutdown: &shutdown, sinks };
-        let accepted = kind.accept(context).await?;
+        let accepted = Box::pin(kind.accept(context)).await?;
         let id = accepted.run().clone();
         let watched = shutdown.clone();
         let task = tokio::spawn(async move { accepted.drive(&engine, &watched).await });
@@ -234,7 +234,9 @@ impl<K: LaunchKind> Launch<K> {
         let Self { engine, kind, events, shutdown, .. } = self;
         let sinks = sinks(&engine, events, None);
         let context = AcceptContext { engine: &engine, shutdown: &shutdown, sinks };
-        kind.accept(context).await?.drive(&engine, &shutdown).await
+        // The room that this needs is free again while the run is active.
+        let accepted = Box::pin(kind.accept(context)).await?;
+        accepted.drive(&engine, &shutdown).await
     }
 }
 

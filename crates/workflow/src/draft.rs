@@ -5,7 +5,7 @@
 //! flow. So policies and edges are read here, expressions and the keys of kinds in `nodes`.
 
 use std::{
-    borrow::Cow,
+    cell::LazyCell,
     collections::{BTreeMap, BTreeSet},
 };
 
@@ -96,7 +96,7 @@ impl<'y> WorkflowDraft<'y> {
         }
         let declarations = scope.declarations;
         let (mut drafts, mut edges) = (BTreeMap::new(), Edges::new(declarations, scope.schema));
-        let keys = node_keys(scope.registry);
+        let keys = LazyNodeKeys::new(Box::new(|| node_keys(scope.registry)));
         let mut errors_of_edges = 0;
         for entry in nodes.entries() {
             let key = entry.key.text.as_str();
@@ -177,7 +177,7 @@ impl<'y> NodeDraft<'y> {
         report: &mut Report,
         entry: &'y Entry,
         name: &NodeName,
-        keys: &[&str],
+        keys: &LazyNodeKeys<'_>,
         scope: PolicyScope<'y, '_>,
     ) -> Option<Self> {
         let section = node_section(report, entry, keys, scope.registry)?;
@@ -189,6 +189,9 @@ impl<'y> NodeDraft<'y> {
     }
 }
 
+/// The keys of the nodes of any kind, made when a node has a key that its own kind does not take.
+type LazyNodeKeys<'r> = LazyCell<Vec<&'r str>, Box<dyn FnOnce() -> Vec<&'r str> + 'r>>;
+
 /// Returns all keys that nodes of any kind take, in alphabetical order.
 fn node_keys(registry: &Registry) -> Vec<&str> {
     let own = registry.kinds().iter().flat_map(|it| it.own_keys().chain([it.key()]));
@@ -198,25 +201,32 @@ fn node_keys(registry: &Registry) -> Vec<&str> {
     keys
 }
 
-/// Reads the keys of a node.
+/// Reads the keys of a node. Those of all kinds are `all_keys`.
 fn node_section<'y>(
     report: &mut Report,
     entry: &'y Entry,
-    keys: &[&str],
+    all_keys: &LazyNodeKeys<'_>,
     registry: &Registry,
 ) -> Option<Section<'y>> {
     let its_kinds = || registry.kinds_of(&entry.value);
-    let mut known = Cow::Borrowed(keys);
-    let is_known = |it: &Entry| keys.binary_search(&it.key.text.as_str()).is_ok();
-    if !entry.value.entries().iter().all(is_known) {
-        // The key was probably meant for the kind of the node, and a help names only the first known ones.
-        let common = NodeKeys::keys();
-        known.to_mut().sort_by_key(|key| match common.contains(key) {
-            _ if its_kinds().any(|it| it.takes(key)) => 0,
-            true => 1,
-            false => 2,
-        });
-    }
+    let common = NodeKeys::keys();
+    let is_own = |key: &str| its_kinds().any(|it| it.takes(key));
+    let present: Vec<&str> = entry.value.entries().iter().map(|it| it.key.text.as_str()).collect();
+    let is_right = |key: &&str| common.contains(key) || is_own(key);
+    let known = if !present.is_empty() && present.iter().all(is_right) {
+        present
+    } else {
+        let mut known: Vec<&str> = all_keys.to_vec();
+        if !present.iter().all(|it| all_keys.binary_search(it).is_ok()) {
+            // The key was probably meant for the kind of the node, and a help names only the first known ones.
+            known.sort_by_key(|key| match common.contains(key) {
+                _ if is_own(key) => 0,
+                true => 1,
+                false => 2,
+            });
+        }
+        known
+    };
     let within = |key: &str| {
         its_kinds().find_map(|it| within_kind(it, key).or_else(|| arguments_of(it, key)))
     };

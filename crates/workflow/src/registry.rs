@@ -63,8 +63,8 @@ impl Registry {
     ///
     /// # Panics
     ///
-    /// Panics if the keys of the kind do not contain its own one, or contain one that all nodes
-    /// have.
+    /// Panics if the keys of the kind do not contain its own one, or contain one that all nodes have: in a debug build
+    /// here, else where the keys are first needed.
     #[must_use]
     pub fn kind(mut self, kind: Arc<dyn Kind>) -> Self {
         let kinds = &mut self.parts().kinds;

@@ -111,8 +111,8 @@ pub struct Cancel(Arc<SharedAttempt>);
 /// The connection of all attempts of a run to its driver.
 #[derive(Debug)]
 pub struct DriverLink {
-    /// The messages to the driver.
-    pub messages: mpsc::Sender<AttemptMessage>,
+    /// The messages to the driver. They are boxed because a channel keeps room for 32 of them in each run.
+    pub messages: mpsc::Sender<Box<AttemptMessage>>,
     /// Cancelled when the run should abort.
     pub cancel: CancellationToken,
     /// The readers of the pieces of models' answers, if there are any.
@@ -410,9 +410,9 @@ impl AttemptLink {
     async fn send(
         &self,
         content: MessageContent,
-    ) -> Result<(), mpsc::error::SendError<AttemptMessage>> {
+    ) -> Result<(), mpsc::error::SendError<Box<AttemptMessage>>> {
         let message = AttemptMessage { task: self.task, attempt: self.number, content };
-        self.driver.messages.send(message).await
+        self.driver.messages.send(Box::new(message)).await
     }
 }
 

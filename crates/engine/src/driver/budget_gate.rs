@@ -23,7 +23,8 @@ use crate::machine::Machine;
 /// The usage and the time limits of the running attempts.
 #[derive(Debug, Default)]
 pub(super) struct BudgetGate {
-    attempts: BTreeMap<TaskId, RunningAttempt>,
+    /// Boxed, because a map has room for several in each run.
+    attempts: BTreeMap<TaskId, Box<RunningAttempt>>,
     /// The calls that wait for calls in progress, with their tasks, oldest first.
     planned: VecDeque<(TaskId, PlannedCall)>,
     /// The least usage of each call in progress, as long as its permit is held.
@@ -52,7 +53,8 @@ impl BudgetGate {
 
     /// Adds an attempt; the token aborts it.
     pub(super) fn add_attempt(&mut self, task: TaskId, number: u32, abort: CancellationToken) {
-        self.attempts.insert(task, RunningAttempt { number, usage: Usage::default(), abort });
+        let attempt = RunningAttempt { number, usage: Usage::default(), abort };
+        self.attempts.insert(task, Box::new(attempt));
     }
 
     /// Removes an attempt that ended: the machine counts its usage from now on.

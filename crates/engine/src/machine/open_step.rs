@@ -106,6 +106,7 @@ impl OpenStep {
         };
         self.tasks.clear();
         self.grants.clear();
+        self.tasks.reserve_exact(position.frontier.len());
         self.tasks.extend(position.frontier.iter().map(task));
         (self.unsettled, self.busy) = (self.tasks.len(), self.tasks.len());
         (self.number, self.result_bytes) = (position.step.next(), 0);

@@ -32,9 +32,10 @@ const FORMS: &[(&str, &str)] = &[
         r#"(?:aws_secret_access_key|AWS_SECRET_ACCESS_KEY|[Ss]ecretAccessKey)["']?\s{0,4}[:=]\s{0,4}["']?(?<aws>[A-Za-z0-9/+]{40})"#,
         "an AWS secret key",
     ),
-    // A value in the place of a name, such as `$PASSWORD` or `{password}`, is no password.
+    // A value in the place of a name, such as `$PASSWORD` or `{password}`, is no password. Bounds on the lengths would make
+    // this pattern a hundred times as large, and the start of every program slower.
     (
-        r#"(?:https?|postgres(?:ql)?|mysql|mongodb(?:\+srv)?|rediss?|amqps?|ftps?)://[^\s:/@"'`]{0,64}:(?<url>[^\s:/@"'`${}<>\[\]]{8,128})@"#,
+        r#"(?:https?|postgres(?:ql)?|mysql|mongodb(?:\+srv)?|rediss?|amqps?|ftps?)://[^\s:/@"'`]*:(?<url>[^\s:/@"'`${}<>\[\]]{8,})@"#,
         "a password in a URL",
     ),
 ];

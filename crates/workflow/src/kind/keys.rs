@@ -4,7 +4,7 @@
 //! Schema of a node is the union of the keys of all kinds: one flat mapping, so that a language
 //! server marks the right key.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
@@ -18,6 +18,9 @@ pub struct Keys {
     properties: Map<String, Value>,
     required: Vec<String>,
 }
+
+/// The keys of a kind, made when they are first needed: few commands need those of all kinds, and no workflow does.
+type LazyKeys = LazyLock<Keys, Box<dyn FnOnce() -> Keys + Send>>;
 
 /// The form of the value of a kind's key, as far as an editor shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +37,7 @@ pub enum KeyValue {
 #[derive(Clone, Debug)]
 pub struct RegisteredKind {
     pub(crate) kind: Arc<dyn Kind>,
-    keys: Keys,
+    keys: Arc<LazyKeys>,
 }
 
 impl Keys {
@@ -68,14 +71,15 @@ impl Keys {
 impl RegisteredKind {
     /// # Panics
     ///
-    /// Panics if the keys of the kind do not contain its own one, or contain one that all nodes
-    /// have.
+    /// Panics if the keys of the kind do not contain its own one, or contain one that all nodes have: in a debug build
+    /// here, else where they are first needed.
     pub(crate) fn new(kind: Arc<dyn Kind>) -> Self {
-        let (key, keys) = (kind.key(), kind.keys());
-        assert!(keys.properties.contains_key(key), "the keys of the kind `{key}` include `{key}`");
-        let common = keys.names().find(|it| NodeKeys::keys().contains(it));
-        assert!(common.is_none(), "the kind `{key}` has the key {common:?} of every node");
-        Self { kind, keys }
+        let own = Arc::clone(&kind);
+        let keys: LazyKeys = LazyLock::new(Box::new(move || checked_keys(own.as_ref())));
+        if cfg!(debug_assertions) {
+            LazyLock::force(&keys);
+        }
+        Self { kind, keys: Arc::new(keys) }
     }
 
     /// Returns the key that makes a node one of this kind.
@@ -128,6 +132,14 @@ impl RegisteredKind {
             KeyValue::Other
         }
     }
+}
+
+fn checked_keys(kind: &dyn Kind) -> Keys {
+    let (key, keys) = (kind.key(), kind.keys());
+    assert!(keys.properties.contains_key(key), "the keys of the kind `{key}` include `{key}`");
+    let common = keys.names().find(|it| NodeKeys::keys().contains(it));
+    assert!(common.is_none(), "the kind `{key}` has the key {common:?} of every node");
+    keys
 }
 
 /// Adds the keys of all kinds to the schema of a node, which has the common keys.
