@@ -132,7 +132,7 @@ fn a_published_collector_understands_the_trace() {
         thread::sleep(Duration::from_millis(20));
     }
     let ended = dev_team(&place, &[(ENDPOINT, &format!("http://{http}"))]);
-    // It writes what it has before it ends.
+    // It writes the remaining spans before it ends.
     signal::kill(Pid::from_raw(rotel.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert!(rotel.wait().unwrap().success());
     assert_eq!(ended.code, 0, "{ended}");

@@ -157,6 +157,6 @@ fn a_used_up_bound_leads_on_without_a_step() {
         .edge(START, "plan")
         .edge("plan", "stop")
         .edge("stop", "fail");
-    // An edge reserves the only visit of `last`; an item beside it goes on to `late` in the same step as `stop`.
+    // An edge reserves the only visit of `last`, so an item that arrives in the same step leads to `late`, beside `stop`.
     assert_eq!(most(failing, &[("plan", &["last"], Spread::Items)], "late"), (1, 2));
 }

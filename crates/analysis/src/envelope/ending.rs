@@ -64,8 +64,8 @@ impl CertainEnds {
 
 /// Returns the fewest steps from a visit of a node to one of each node that it leads to.
 ///
-/// A node whose bound is used up leads on at once, without a step. It may be used up before any visit: an edge to a deferred
-/// node reserves a visit, and items that reach the node beside it go on.
+/// A node whose bound is used up leads on without a step. This may happen before its first visit: an edge to a deferred node
+/// reserves a visit, so an item that arrives in the same step finds the bound used up.
 fn distances(tokens: &Tokens<'_>, digraph: &Digraph, from: usize) -> BTreeMap<usize, u64> {
     let mut distances: BTreeMap<usize, u64> = BTreeMap::from([(from, 0)]);
     let mut open = VecDeque::from([from]);
