@@ -176,6 +176,7 @@ fn known_words_and_bounds_are_part_of_the_schema() {
     let validator = jsonschema::validator_for(&workflow::json_schema(&registry())).unwrap();
     let mut right = read(Path::new("graphs/dev_team.yaml"));
     right["limits"]["usd"] = json!(5);
+    right["limits"]["calls"] = json!(5);
     assert!(validator.is_valid(&right));
     let wrong = [
         ("/graphrun", json!(2)),
@@ -185,6 +186,7 @@ fn known_words_and_bounds_are_part_of_the_schema() {
         ("/sandboxes/python/network", json!("on")),
         ("/sandboxes/python/memory", json!("2 GB")),
         ("/limits/steps", json!(0)),
+        ("/limits/calls", json!(0)),
         ("/limits/tokens", json!("many")),
         ("/limits/usd", json!(-1)),
         ("/defaults/retry", json!(0)),

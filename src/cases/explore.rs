@@ -221,6 +221,7 @@ pub fn explore(
 fn unlimited(declared: &Limits) -> Limits {
     Limits {
         steps: UNREACHED_LIMIT,
+        calls: declared.calls.map(|it| it.max(UNREACHED_LIMIT)),
         tokens: declared.tokens.map(|it| it.max(UNREACHED_LIMIT)),
         usd: declared.usd.map(|it| it.max(UNREACHED_USD)),
         time: None,
@@ -326,8 +327,9 @@ impl Search<'_> {
             return (0, Usage::default());
         };
         let input_tokens = limits.tokens.unwrap_or_default();
+        let calls = limits.calls.unwrap_or_default();
         let ms = limits.time.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
-        let tokens = TokenUsage { input_tokens, ..TokenUsage::default() };
+        let tokens = TokenUsage { input_tokens, calls, ..TokenUsage::default() };
         (ms, Usage { tokens, cost_usd: limits.usd })
     }
 

@@ -63,6 +63,7 @@ const KEYS: &[Key] = &[
     Key { name: "base_url", variable: "OPENAI_BASE_URL", kind: ValueKind::Text, check: address, trust: Trust::Needed(KEYS_GO_THERE) },
     Key { name: "lease", variable: "GRAPHRUN_LEASE", kind: ValueKind::Text, check: |it| parse_duration(it).map(drop), trust: Trust::Harmless },
     Key { name: "limits.steps", variable: "GRAPHRUN_MAX_STEPS", kind: ValueKind::Number, check: |it| parse_count::<u64>(it).map(drop), trust: Trust::Limit(Amount::Number) },
+    Key { name: "limits.calls", variable: "GRAPHRUN_MAX_CALLS", kind: ValueKind::Number, check: |it| parse_count::<u64>(it).map(drop), trust: Trust::Limit(Amount::Number) },
     Key { name: "limits.tokens", variable: "GRAPHRUN_MAX_TOKENS", kind: ValueKind::Number, check: |it| parse_count::<u64>(it).map(drop), trust: Trust::Limit(Amount::Number) },
     Key { name: "limits.usd", variable: "GRAPHRUN_MAX_COST", kind: ValueKind::Number, check: |it| parse_dollars(it).map(drop), trust: Trust::Limit(Amount::Number) },
     Key { name: "limits.time", variable: "GRAPHRUN_TIMEOUT", kind: ValueKind::Text, check: |it| parse_duration(it).map(drop), trust: Trust::Limit(Amount::Time) },
@@ -142,6 +143,7 @@ impl Config {
         };
         UntrustedLimits {
             steps: place("limits.steps", options.max_steps.is_some()),
+            calls: place("limits.calls", options.max_calls.is_some()),
             tokens: place("limits.tokens", options.max_tokens.is_some()),
             usd: place("limits.usd", options.max_cost.is_some()),
             time: place("limits.time", options.timeout.is_some()),
@@ -168,6 +170,9 @@ impl Config {
             max_steps: options
                 .max_steps
                 .or_else(|| self.value("limits.steps", parse_count, &mut problems)),
+            max_calls: options
+                .max_calls
+                .or_else(|| self.value("limits.calls", parse_count, &mut problems)),
             max_tokens: options
                 .max_tokens
                 .or_else(|| self.value("limits.tokens", parse_count, &mut problems)),

@@ -32,7 +32,7 @@ Environment:
   RUST_LOG        what to log on stderr, unless `--log` is given
   OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS and others, TRACEPARENT
                   an OpenTelemetry collector for spans and metrics (docs/telemetry.md)
-  GRAPHRUN_MODEL, GRAPHRUN_MAX_STEPS, GRAPHRUN_MAX_TOKENS, GRAPHRUN_MAX_COST, GRAPHRUN_TIMEOUT
+  GRAPHRUN_MODEL, GRAPHRUN_MAX_STEPS, GRAPHRUN_MAX_CALLS, GRAPHRUN_MAX_TOKENS, GRAPHRUN_MAX_COST, GRAPHRUN_TIMEOUT
                   the values of the `execute` flags with these names, unless a flag is given
   GRAPHRUN_LIMIT_VALUE_DEPTH, GRAPHRUN_LIMIT_INPUT_BYTES and others
                   limits on the size of data (docs/configuration.md)

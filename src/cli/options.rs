@@ -82,6 +82,10 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count::<u64>)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_steps: Option<u64>,
+    /// Stop when models have answered this many calls
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count::<u64>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_calls: Option<u64>,
     /// Stop when models have taken this many tokens
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count::<u64>)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,6 +161,7 @@ pub(super) struct Settings {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UntrustedLimits {
     pub(super) steps: Option<String>,
+    pub(super) calls: Option<String>,
     pub(super) tokens: Option<String>,
     pub(super) usd: Option<String>,
     pub(super) time: Option<String>,
@@ -213,10 +218,11 @@ impl Settings {
     ///
     /// Fails with each of them and its position.
     pub(super) fn check_limits(&self, limits: &Limits) -> Result<(), CliError> {
-        let RunOptions { max_steps, max_tokens, max_cost, timeout, .. } = &self.options;
-        let UntrustedLimits { steps, tokens, usd, time } = &self.untrusted;
+        let RunOptions { max_steps, max_calls, max_tokens, max_cost, timeout, .. } = &self.options;
+        let UntrustedLimits { steps, calls, tokens, usd, time } = &self.untrusted;
         let checked = [
             (steps, "steps", max_steps.is_some_and(|it| it > limits.steps)),
+            (calls, "calls", max_calls.zip(limits.calls).is_some_and(|(it, own)| it > own)),
             (tokens, "tokens", max_tokens.zip(limits.tokens).is_some_and(|(it, own)| it > own)),
             (usd, "usd", max_cost.zip(limits.usd).is_some_and(|(it, own)| it > own)),
             (time, "time", timeout.zip(limits.time).is_some_and(|(it, own)| it > own)),
@@ -260,6 +266,7 @@ impl RunOptions {
             allow_network_private: [self.allow_network_private, those.allow_network_private]
                 .concat(),
             max_steps: self.max_steps.or(those.max_steps),
+            max_calls: self.max_calls.or(those.max_calls),
             max_tokens: self.max_tokens.or(those.max_tokens),
             max_cost: self.max_cost.or(those.max_cost),
             timeout: self.timeout.or(those.timeout),
@@ -311,6 +318,7 @@ impl RunOptions {
     /// Replaces the limits of the workflow by those of the command line.
     pub(super) fn limit(&self, limits: &mut Limits) {
         limits.steps = self.max_steps.unwrap_or(limits.steps);
+        limits.calls = self.max_calls.or(limits.calls);
         limits.tokens = self.max_tokens.or(limits.tokens);
         limits.usd = self.max_cost.or(limits.usd);
         limits.time = self.timeout.or(limits.time);

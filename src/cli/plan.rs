@@ -83,6 +83,7 @@ struct LargestNodes {
 #[derive(Debug, Serialize)]
 struct PlannedLimits {
     steps: u64,
+    calls: Option<u64>,
     tokens: Option<u64>,
     usd: Option<f64>,
     time_ms: Option<u64>,
@@ -200,7 +201,7 @@ impl Plan {
             self.nodes.iter().any(|it| it.is_per_item && it.time_ms_max != Some(0));
         let totals = [
             ("super-steps", number(self.steps_max), &largest.steps, Some(limits.steps.to_string())),
-            ("model calls", self.calls(), &largest.calls, None),
+            ("model calls", self.calls(), &largest.calls, limits.calls.map(number)),
             (
                 "tokens",
                 known(self.tokens_max.map(|it| all_items(large(it, tokens), has_items))),
@@ -336,6 +337,7 @@ impl PlannedLimits {
     fn new(limits: &Limits) -> Self {
         Self {
             steps: limits.steps,
+            calls: limits.calls,
             tokens: limits.tokens,
             usd: limits.usd,
             time_ms: limits.time.map(ms),

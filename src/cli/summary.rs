@@ -68,7 +68,7 @@ pub(super) fn draw(report: &RunReport, database: &Database, paint: Paint) -> Str
             rows.push(row(paint, "", format!("after {due:.0}, or by `graphrun resume --due`")));
         }
         if report.status == Status::Limit {
-            let how = "with a higher limit: --max-steps, --max-tokens, --max-cost or --timeout";
+            let how = "with a higher limit: --max-steps, --max-calls, --max-tokens, --max-cost or --timeout";
             rows.push(row(paint, "", how.to_owned()));
         }
     }

@@ -106,6 +106,34 @@ fn a_limit_of_cost_stops_a_run_wherever_it_is_written() {
 }
 
 #[test]
+fn a_limit_of_calls_stops_a_run_and_a_higher_one_resumes_it() {
+    let place = place("[limits]\ncalls = 9");
+    fs::write(place.path("twice.yaml"), TWICE.replace("usd: 10", "calls: 1")).unwrap();
+    let ended = replayed(&place, &["--max-calls", "1"]);
+    let report = ended.json();
+    assert_eq!((ended.code, &report["status"]), (4, &json!("limit")), "{ended}");
+    assert_eq!(report["reason"], "the limit of 1 model call is reached: the run has made 1");
+    let shown = place.run(["runs", "show", report["name"].as_str().unwrap()]);
+    assert!(shown.stdout.contains("--max-steps, --max-calls, --max-tokens,"), "{shown}");
+    let name = report["name"].as_str().unwrap();
+    let ended = place.run(["resume", name, "--max-calls", "2", "--output", "json"]);
+    assert_eq!((ended.code, &ended.json()["usage"]["calls"]), (0, &json!(2)), "{ended}");
+    let ended = replayed(&place, &["--max-calls", "0"]);
+    assert!(ended.code == 2 && ended.stderr.contains("--max-calls"), "{ended}");
+
+    let ended = replayed(&place, &[]);
+    assert!(ended.stderr.contains("`limits.calls` raises the limit of the workflow"), "{ended}");
+    // A plan has the settings of the file.
+    let plan = place.run(["plan", "twice.yaml"]).stdout;
+    for expected in [
+        "model calls  36  mostly `one`  limit: 9",
+        "the worst case exceeds `limits.calls`: after 9 model calls a run stops",
+    ] {
+        assert!(plan.contains(expected), "{plan}");
+    }
+}
+
+#[test]
 fn an_unenforceable_cost_limit_is_refused_before_the_run() {
     let place = place("db = \"sqlite:runs.db\"\n");
     let run = |args: &[&str]| {

@@ -1,4 +1,4 @@
-//! Limits of tokens and money: once a limit is reached, no model call begins, also in the middle of a step,
+//! Limits of calls, tokens and money: once a limit is reached, no model call begins, also in the middle of a step,
 //! and the paid results are kept.
 
 use std::{
@@ -65,22 +65,29 @@ fn tokens(tokens: u64) -> Limits {
     Limits { tokens: Some(tokens), ..Limits::default() }
 }
 
+fn at_most(calls: u64) -> Limits {
+    Limits { calls: Some(calls), ..Limits::default() }
+}
+
 fn made(calls: &Calls) -> Vec<String> {
     calls.lock().unwrap().clone()
 }
 
 #[tokio::test(start_paused = true)]
 async fn used_up_tokens_prevent_further_model_calls() {
-    for limits in [tokens(250), Limits { usd: Some(0.7), ..Limits::default() }] {
+    for (limits, reason) in [
+        (at_most(3), "the limit of 3 model calls is reached: the run has made 3"),
+        (tokens(250), "the limit of 250 tokens is reached: 300 are used"),
+        (
+            Limits { usd: Some(0.7), ..Limits::default() },
+            "the limit of 0.70 USD is reached: 0.75 are used",
+        ),
+    ] {
         let (calls, saved) = (Calls::default(), Saved::new());
         let graph = GraphBuilder::new::<Team>("one").node("agent", spends(5, &calls));
         let graph = compiled(graph.edge(START, "agent").edge("agent", "end"));
         let engine = |limits: &Limits| saved.engine(&graph).with_limits(limits.clone());
         let end = saved.start(&engine(&limits)).await;
-        let reason = match limits.tokens {
-            Some(_) => "the limit of 250 tokens is reached: 300 are used",
-            None => "the limit of 0.70 USD is reached: 0.75 are used",
-        };
         assert_eq!((end.status, end.reason.as_deref()), (Status::Limit, Some(reason)));
         assert_eq!(made(&calls), ["agent 1", "agent 2", "agent 3"]);
 
@@ -199,6 +206,87 @@ async fn a_call_that_does_not_fit_into_the_limit_is_not_made() {
             "the last one fits exactly"
         );
     }
+}
+
+/// Three nodes in parallel that plan calls of some seconds each.
+fn planners(calls: &Calls) -> GraphBuilder {
+    let plans = |seconds: u64| {
+        let calls = Arc::clone(calls);
+        node_fn(move |_: Nothing, ctx: NodeContext| {
+            let calls = Arc::clone(&calls);
+            async move {
+                let tokens = TokenUsage { calls: 1, ..TokenUsage::default() };
+                let usage = Usage { tokens, cost_usd: None };
+                for call in 1..=4 {
+                    let call = format!("{} {call}", ctx.node);
+                    let answer = async {
+                        let permit = ctx.within_budget_for(usage).await;
+                        calls.lock().unwrap().push(call.clone());
+                        sleep(Duration::from_secs(seconds)).await;
+                        ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
+                        drop(permit);
+                        Ok::<_, NodeError>(call.clone())
+                    };
+                    ctx.memo(&call, answer).await?;
+                }
+                noted(ctx.node.to_string())
+            }
+        })
+    };
+    let names = ["a", "b", "c"];
+    let graph = GraphBuilder::new::<Team>("planners");
+    let graph = names
+        .into_iter()
+        .zip([2, 3, 7])
+        .fold(graph, |graph, (name, seconds)| graph.node(name, plans(seconds)).edge(START, name));
+    let last = notes_its_way().without_models();
+    graph.node("last", last).edge(names, "last").edge("last", "end")
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_beyond_a_limit_of_calls_is_made() {
+    for limit in 1..=5 {
+        let (calls, saved) = (Calls::default(), Saved::new());
+        let graph = compiled(planners(&calls));
+        let engine = |limit| saved.engine(&graph).with_limits(at_most(limit));
+        let end = saved.start(&engine(limit)).await;
+        assert_eq!((end.status, made(&calls).len() as u64), (Status::Limit, limit));
+        let done = saved.resume(&engine(12)).await.unwrap();
+        assert_eq!((done.status, made(&calls).len()), (Status::Done, 12), "{:?}", done.reason);
+        assert_eq!(done.position.used.usage.tokens.calls, 12);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn used_up_calls_lead_to_exhausted_and_do_not_stop_free_nodes() {
+    let (calls, saved) = (Calls::default(), Saved::new());
+    let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..at_most(2) };
+    let graph = GraphBuilder::new::<Team>("one")
+        .node("free", notes_its_way().without_models())
+        .node("agent", spends(5, &calls))
+        .node("flush", spends(2, &calls))
+        .edge(START, "free")
+        .edge("free", "agent")
+        .edge("agent", "end")
+        .edge("flush", "end");
+    let end = saved.start(&saved.engine(&compiled(graph.limits(limits)))).await;
+    let reason = "the limit of 2 model calls is reached: the run has made 2";
+    assert_eq!((end.status, end.reason.as_deref()), (Status::Done, Some(reason)));
+    // The `exhausted` target may call models.
+    assert_eq!(made(&calls), ["agent 1", "agent 2", "flush 1", "flush 2"]);
+
+    let (calls, saved) = (Calls::default(), Saved::new());
+    let graph = GraphBuilder::new::<Team>("one")
+        .node("agent", spends(1, &calls))
+        .node("free", notes_its_way().without_models())
+        .node("more", spends(1, &calls))
+        .edge(START, "agent")
+        .edge("agent", "free")
+        .edge("free", "more")
+        .edge("more", "end");
+    let end = saved.start(&saved.engine(&compiled(graph)).with_limits(at_most(1))).await;
+    assert_eq!((end.status, made(&calls)), (Status::Limit, vec!["agent 1".to_owned()]));
+    assert_eq!(notes(&end.state), ["agent", "free"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -516,3 +516,18 @@ async fn a_model_asks_no_more_once_the_tokens_of_the_run_are_used_up() {
     assert_eq!((model.asked().len(), added.keys().len()), (2, 2));
     assert!(ended.told().contains("task.aborted"));
 }
+
+#[tokio::test]
+async fn a_repair_is_a_call_of_the_limit() {
+    let text = Adder::default().text().replace("start: a\n", "start: a\nlimits: { calls: 1 }\n");
+    let usage = TokenUsage { input_tokens: 10, calls: 1, ..TokenUsage::default() };
+    let answers = ["many", r#"{"sum": 7}"#];
+    let model = Scripted::new(
+        answers.map(|text| Ok(ChatReply { text: text.into(), usage, ..ChatReply::default() })),
+    );
+    let registry = Added::default().registry();
+    let ended = run_with(&text, json!({}), model.services(), registry).await;
+    assert_eq!(ended.end.status, Status::Limit, "{}", ended.reason());
+    assert_eq!(ended.reason(), "the limit of 1 model call is reached: the run has made 1");
+    assert_eq!(model.asked().len(), 1, "the repair is not asked for");
+}

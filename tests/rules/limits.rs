@@ -70,11 +70,14 @@ fn a_node_without_tokens_leads_to_its_exhausted_target() {
 
 #[test]
 fn each_limit_of_a_node_counts() {
+    let calls = NodeLimits { calls: Some(2), ..NodeLimits::default() };
     let usd = NodeLimits { usd: Some(0.5), ..NodeLimits::default() };
     let time = NodeLimits { time: Some(Duration::from_secs(2)), ..NodeLimits::default() };
-    for (limits, expected) in
-        [(usd, "`work` has used 0.50 of its 0.50 USD"), (time, "`work` has used 2s of its 2s")]
-    {
+    for (limits, expected) in [
+        (calls, "`work` has made 2 of its 2 model calls"),
+        (usd, "`work` has used 0.50 of its 0.50 USD"),
+        (time, "`work` has used 2s of its 2s"),
+    ] {
         let mut hand = looped(limits, Target::Fail);
         let ran = run(&mut hand, 1, 1_000);
         assert_eq!(nodes(&ran), ["work", "check", "work", "check"]);

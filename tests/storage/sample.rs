@@ -180,6 +180,7 @@ pub(crate) fn position(step: u64) -> Position {
             limit: Some("tokens".into()),
             exhausted_limits: Some(ExhaustedLimits {
                 steps: 9,
+                calls: Some(7),
                 tokens: Some(7),
                 usd: Some(0.3),
                 time_ms: Some(1),

@@ -53,7 +53,7 @@ impl<'a> Budget<'a> {
 
     /// Describes the first limit that applies and is reached.
     ///
-    /// A limit of tokens or money stops only work that may call models. A node that publishes the
+    /// A limit of calls, tokens or money stops only work that may call models. A node that publishes the
     /// finished work of a run costs none; stopping it would waste the work.
     pub(super) fn reached_limit(&self, may_call_models: impl FnOnce() -> bool) -> Option<String> {
         let steps_max = self.limits.steps;
@@ -73,7 +73,24 @@ impl<'a> Budget<'a> {
 
     /// Describes the first limit on model usage that applies and is reached.
     pub(super) fn reached_model_limit(&self) -> Option<String> {
-        self.reached_token_limit().or_else(|| self.reached_cost_limit())
+        self.reached_call_limit()
+            .or_else(|| self.reached_token_limit())
+            .or_else(|| self.reached_cost_limit())
+    }
+
+    fn reached_call_limit(&self) -> Option<String> {
+        let calls = self.limits.calls.filter(|_| self.applies(|it| it.calls))?;
+        let (made, next) = (self.usage.tokens.calls, self.next_call.tokens.calls);
+        let limit = count(calls, "model call");
+        // A call that fits no longer is one beyond the last, unless a node plans several at once.
+        if made >= calls {
+            return Some(format!("the limit of {limit} is reached: the run has made {made}"));
+        }
+        (made.saturating_add(next) > calls).then(|| {
+            format!(
+                "the limit of {limit} is reached: the run has made {made}, and its next work needs at least {next}"
+            )
+        })
     }
 
     fn reached_token_limit(&self) -> Option<String> {
@@ -134,6 +151,10 @@ pub(super) fn reached_by_node(
     NodeUsage { usage, elapsed_ms }: NodeUsage,
 ) -> Option<String> {
     let limits = policies.bounds.limits.as_ref()?;
+    if let Some(calls) = limits.calls.filter(|&it| usage.tokens.calls >= it) {
+        let calls = count(calls, "model call");
+        return Some(format!("`{name}` has made {} of its {calls}", usage.tokens.calls));
+    }
     if let Some(tokens) = limits.tokens.filter(|&it| usage.total_tokens() >= it) {
         return Some(format!("`{name}` has used {} of its {tokens} tokens", usage.total_tokens()));
     }

@@ -64,11 +64,12 @@ static FACTS: &[Fact] = &[
     },
     Fact {
         name: "remaining",
-        about: "The rest of the limits at the start of this step: `remaining.steps`, and `remaining.tokens` and `remaining.usd` if they are limited.",
+        about: "The rest of the limits at the start of this step: `remaining.steps`, and `remaining.calls`, `remaining.tokens` and `remaining.usd` if they are limited.",
         ty: remaining_type,
         value: |view| {
             let rest = view.facts.remaining;
             let mut remaining = Map::from_iter([("steps".to_owned(), whole(rest.steps))]);
+            remaining.extend(rest.calls.map(|it| ("calls".to_owned(), whole(it))));
             remaining.extend(rest.tokens.map(|it| ("tokens".to_owned(), whole(it))));
             remaining.extend(rest.usd.map(|it| ("usd".to_owned(), it.into())));
             remaining.into()
@@ -127,7 +128,12 @@ pub(crate) fn usage_type() -> Type {
 }
 
 fn remaining_type() -> Type {
-    let fields = [("steps", COUNT), ("tokens", COUNT.optional()), ("usd", COST.optional())];
+    let fields = [
+        ("steps", COUNT),
+        ("calls", COUNT.optional()),
+        ("tokens", COUNT.optional()),
+        ("usd", COST.optional()),
+    ];
     record("remaining", fields)
 }
 

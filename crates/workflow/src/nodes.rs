@@ -129,7 +129,8 @@ impl WithoutEffect {
         {
             let limits = section.get("limits").map(Yaml::entries).unwrap_or_default();
             let of_models = limits.iter().map(|it| &it.key);
-            let of_models = of_models.filter(|it| matches!(it.text.as_str(), "tokens" | "usd"));
+            let is_of_models = |it: &str| matches!(it, "calls" | "tokens" | "usd");
+            let of_models = of_models.filter(|it| is_of_models(&it.text));
             let keys = of_models.cloned().collect();
             Self { keys, reason: "the node asks no model", help: "remove it" }
         } else {

@@ -233,6 +233,7 @@ impl Report {
     fn node_limits(&mut self, yaml: &Yaml) -> Option<NodeLimits> {
         let section = Section::read::<NodeLimitsKeys>(self, yaml, "`limits`")?;
         Some(NodeLimits {
+            calls: section.get("calls").and_then(|it| self.count(it, "`calls`", 1)),
             tokens: section.get("tokens").and_then(|it| self.count(it, "`tokens`", 1)),
             usd: section.get("usd").and_then(|it| self.dollars(it)),
             time: section.get("time").and_then(|it| self.duration(it, "`time`")),

@@ -662,6 +662,7 @@ pub(super) fn read_limits(
     Limits {
         span: top.key("limits").and_then(|it| report.span(&it.range)),
         steps: steps.unwrap_or(usual.steps),
+        calls: section.get("calls").and_then(|it| report.count(it, "`calls`", 1)),
         tokens: section.get("tokens").and_then(|it| report.count(it, "`tokens`", 1)),
         usd: section.get("usd").and_then(|it| report.dollars(it)),
         time: section.get("time").and_then(|it| report.duration(it, "`time`")),

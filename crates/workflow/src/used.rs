@@ -96,6 +96,7 @@ impl Nesting {
 /// Which limits a run has in any case, because its file declares them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DeclaredLimits {
+    calls: bool,
     tokens: bool,
     usd: bool,
 }
@@ -113,7 +114,11 @@ impl DeclaredLimits {
     /// Returns that the facts of the limits are present, unless a field has their name.
     pub(super) fn known(self, schema: &Schema) -> impl Iterator<Item = KnownFact> {
         let is_fact = schema.channel("remaining").is_none();
-        let paths = [(self.tokens, "remaining.tokens"), (self.usd, "remaining.usd")];
+        let paths = [
+            (self.calls, "remaining.calls"),
+            (self.tokens, "remaining.tokens"),
+            (self.usd, "remaining.usd"),
+        ];
         let paths = paths.into_iter().filter(move |it| is_fact && it.0);
         paths.map(|it| KnownFact::Present(it.1.to_owned()))
     }
@@ -161,7 +166,11 @@ impl<'a> Chain<'a> {
         let declares =
             |key| top.get("limits").is_some_and(|it| it.get(key).is_some() || is_unclear(it));
         let outer = self.outer.filter(|it| it.takes_limited || top.get("limits").is_none());
-        let own = || DeclaredLimits { tokens: declares("tokens"), usd: declares("usd") };
+        let own = || DeclaredLimits {
+            calls: declares("calls"),
+            tokens: declares("tokens"),
+            usd: declares("usd"),
+        };
         outer.map_or_else(own, |it| it.limits)
     }
 

@@ -9,6 +9,7 @@ base_url = "http://box:1/v1"
 lease = "1m"
 [limits]
 steps = 7
+calls = 70
 tokens = 1_000
 usd = 2.5
 time = "45m"
@@ -58,7 +59,7 @@ fn a_flag_is_before_the_environment_and_that_before_the_file() {
     let flags = RunOptions { max_steps: Some(1), ..RunOptions::default() };
     let options = config.complete(&flags).unwrap();
     assert_eq!((options.max_steps, options.max_tokens), (Some(1), Some(9)));
-    assert_eq!(options.max_cost, Some(2.5));
+    assert_eq!((options.max_calls, options.max_cost), (Some(70), Some(2.5)));
     assert_eq!(options.timeout, Some(Duration::from_secs(2700)));
     assert_eq!(options.model.as_deref(), Some("ollama/q"));
 }
@@ -71,10 +72,11 @@ fn settings_are_shown_with_layers_and_without_passwords() {
     base_url = http://box:1/v1 (graphrun.toml:4:12)
     db = postgres://me:…@db/app (GRAPHRUN_DB)
     lease = 1m (graphrun.toml:5:9)
+    limits.calls = 70 (graphrun.toml:8:9)
     limits.steps = 7 (graphrun.toml:7:9)
-    limits.time = 45m (graphrun.toml:10:8)
-    limits.tokens = 1000 (graphrun.toml:8:10)
-    limits.usd = 2.5 (graphrun.toml:9:7)
+    limits.time = 45m (graphrun.toml:11:8)
+    limits.tokens = 1000 (graphrun.toml:9:10)
+    limits.usd = 2.5 (graphrun.toml:10:7)
     model = ollama/q (graphrun.toml:3:9)
     ");
 }
@@ -191,6 +193,8 @@ fn without_trust_a_file_sets_only_harmless_values() {
         ("lease = \"1m\"", false),
         ("limits = { steps = 5 }", false),
         ("limits = { steps = 6 }", true),
+        ("limits = { calls = 50 }", false),
+        ("limits = { calls = 51 }", true),
         ("limits = { tokens = 500 }", false),
         ("limits = { tokens = 501 }", true),
         ("limits = { usd = 1.5 }", false),
@@ -207,7 +211,7 @@ fn without_trust_a_file_sets_only_harmless_values() {
         ("providers.ollama = { base_url = \"http://thief/v1\" }", true),
         ("providers.ollama = { key_variable = \"OPENAI_API_KEY\" }", true),
     ] {
-        let own = "limits = { steps = 5, tokens = 500, usd = 1.5, time = \"1m\" }";
+        let own = "limits = { steps = 5, calls = 50, tokens = 500, usd = 1.5, time = \"1m\" }";
         let config = untrusted_config(setting, own, &[]);
         assert_eq!(!withheld(&config).is_empty(), needs_trust, "{setting}");
         let refused = config.check_trust(|_| true);
@@ -346,6 +350,7 @@ fn an_untrusted_file_only_lowers_the_limits_of_a_workflow() {
     for (text, flags, is_refused) in [
         ("limits = { steps = 10, tokens = 10, usd = 99, time = \"10s\" }", None, false),
         ("limits = { steps = 11 }", None, true),
+        ("limits = { calls = 11 }", None, true),
         ("limits = { tokens = 11 }", None, true),
         ("limits = { time = \"11s\" }", None, true),
         ("limits = { steps = 11 }", Some(50), false),

@@ -18,9 +18,12 @@ pub(super) fn of(plan: &Plan, graph: &Graph) -> Vec<String> {
         warnings
             .push(format!("the worst case exceeds `limits.{limit}`: after {after} a run {then}"));
     };
-    let Limits { steps, tokens: tokens_max, usd, time, .. } = &graph.limits;
+    let Limits { steps, calls, tokens: tokens_max, usd, time, .. } = &graph.limits;
     if plan.steps_max > *steps {
         warn("steps", count(*steps, "super-step"));
+    }
+    if let Some(limit) = calls.filter(|it| plan.calls_max > *it) {
+        warn("calls", count(limit, "model call"));
     }
     if let Some(limit) = tokens_max.filter(|it| plan.totals.tokens > *it) {
         warn("tokens", tokens(limit));
@@ -51,10 +54,12 @@ fn of_node(planned: &PlannedNode, graph: &Graph) -> Vec<String> {
             "the worst case of `{name}` exceeds its `limits.{limit}`: after {after} a run {then}"
         )
     };
+    let calls = limits.calls.filter(|it| planned.calls_max > Some(*it));
     let tokens_max = limits.tokens.filter(|it| planned.tokens_max > Some(*it));
     let usd = limits.usd.filter(|it| planned.cost_usd_max.is_some_and(|most| most > *it));
     let time = limits.time.map(ms).filter(|it| planned.time_ms_max > Some(*it));
     let warnings = [
+        calls.map(|it| warn("calls", count(it, "model call"))),
         tokens_max.map(|it| warn("tokens", tokens(it))),
         usd.map(|it| warn("usd", cost(Some(it)))),
         time.map(|it| warn("time", format!("{} of work", duration(it)))),

@@ -380,9 +380,9 @@ impl NodeContext {
         self.reporter.report(report).await;
     }
 
-    /// Waits until the run may use more tokens or money. Call it before each model call. It returns
+    /// Waits until the run may make more calls and use more tokens or money. Call it before each model call. It returns
     /// at once unless the [reported](Report::ModelCall) usage of all tasks of the run has reached
-    /// a limit of tokens or cost. In that case the driver aborts the task here, and the task starts
+    /// a limit of calls, tokens or cost. In that case the driver aborts the task here, and the task starts
     /// again once the run has a higher limit. Save results that must survive this as a
     /// [memo](NodeContext::memo).
     ///

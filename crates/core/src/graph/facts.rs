@@ -37,6 +37,8 @@ pub struct RunFacts {
 pub struct Remaining {
     /// Steps, with the current one.
     pub steps: u64,
+    /// Calls of models.
+    pub calls: Option<u64>,
     /// Tokens.
     pub tokens: Option<u64>,
     /// US dollars. Calls without a known price count as free, as they do for the limit.

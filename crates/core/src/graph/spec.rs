@@ -91,8 +91,8 @@ pub trait IntoNode<Marker>: Sized {
         self.set(|it| it.emits = Some(name.into()))
     }
 
-    /// Declares that the node calls no models, so a limit of tokens or money does not keep it from running, and the worst
-    /// case of a run counts no calls of it. A function without [`NodeContext`] needs no declaration.
+    /// Declares that the node calls no models, so a limit of calls, tokens or money does not keep it from running,
+    /// and the worst case of a run counts no calls of it. A function without [`NodeContext`] needs no declaration.
     fn without_models(self) -> NodeSpec {
         let spec = self.into_node();
         NodeSpec { node: Arc::new(WithoutModels(spec.node)), ..spec }

@@ -182,6 +182,9 @@ impl Conversation {
 pub struct ExhaustedLimits {
     /// Super-steps.
     pub steps: u64,
+    /// Calls of models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
     /// Tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
@@ -197,8 +200,8 @@ impl ExhaustedLimits {
     /// Returns the current limits, of which one is reached.
     pub(crate) fn of(limits: &Limits) -> Self {
         let ms = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
-        let Limits { steps, tokens, usd, time, .. } = limits;
-        Self { steps: *steps, tokens: *tokens, usd: *usd, time_ms: time.map(ms) }
+        let Limits { steps, calls, tokens, usd, time, .. } = limits;
+        Self { steps: *steps, calls: *calls, tokens: *tokens, usd: *usd, time_ms: time.map(ms) }
     }
 }
 

@@ -51,6 +51,7 @@ impl Machine {
         let (graph, used) = (self.graph.definition(), &self.position.used);
         let usage_of = |it: &NodeName| Some((it.clone(), used.node_usage.get(it)?.usage));
         let steps = self.limits.steps.saturating_sub(self.position.steps_of_turn());
+        let calls = self.limits.calls.map(|it| it.saturating_sub(used.usage.tokens.calls));
         let tokens = self.limits.tokens.map(|it| it.saturating_sub(used.usage.total_tokens()));
         // Calls without a known price do not count for the limit, either.
         let cost = used.usage.cost_usd.unwrap_or(0.0);
@@ -63,7 +64,7 @@ impl Machine {
         if !graph.facts.usage_of.is_empty() {
             facts.node_usage = graph.facts.usage_of.iter().filter_map(usage_of).collect();
         }
-        facts.remaining = Remaining { steps, tokens, usd };
+        facts.remaining = Remaining { steps, calls, tokens, usd };
     }
 
     /// Returns the facts for a task of the step.

@@ -90,7 +90,7 @@ fn facts() -> RunFacts {
         began: Some("2026-01-31T08:30:00Z".parse().unwrap()),
         usage: usage(1_200),
         node_usage: BTreeMap::from([(node("sse"), usage(700))]),
-        remaining: Remaining { steps: 8, tokens: Some(300), usd: None },
+        remaining: Remaining { steps: 8, calls: Some(2), tokens: Some(300), usd: None },
         item_index: None,
     }
 }
@@ -396,6 +396,7 @@ fn the_facts_of_a_run_are_values() {
         ("has(usage('sse').context_tokens) || has(usage.context_window)", "bool", json!(false)),
         ("usage('sse').tokens + usage('qa').tokens", "int", json!(700)),
         ("remaining.steps", "int", json!(8)),
+        ("has(remaining.calls) ? remaining.calls : 0", "int", json!(2)),
         (
             "has(remaining.tokens) && remaining.tokens < 500 && !has(remaining.usd)",
             "bool",

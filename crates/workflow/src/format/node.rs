@@ -106,6 +106,8 @@ pub(crate) struct CacheKeys {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(crate) struct NodeLimitsKeys {
+    /// Calls of models, with those of retries and repairs. A request without an answer does not count.
+    calls: Option<Positive>,
     /// Tokens of all its requests and replies.
     tokens: Option<Positive>,
     /// US dollars, as far as prices are known.

@@ -373,6 +373,8 @@ pub(crate) struct DependenciesKeys {
 pub(crate) struct LimitsKeys {
     /// Super-steps. Default: 100.
     steps: Option<Positive>,
+    /// Calls of models, with those of retries and repairs. A request without an answer does not count.
+    calls: Option<Positive>,
     /// Tokens of all requests and replies.
     tokens: Option<Positive>,
     /// US dollars, as far as prices are known.
