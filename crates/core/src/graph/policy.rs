@@ -129,7 +129,7 @@ impl Eq for ItemPolicy {}
 
 /// The limits for all visits of a node in a run together. Once one is reached, the node does not
 /// run again.
-#[derive(Clone, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeLimits {
     /// Answered [calls](crate::usage::TokenUsage::calls) of models, with those of retries and repairs.
     pub calls: Option<u64>,
@@ -139,19 +139,6 @@ pub struct NodeLimits {
     pub usd: Option<f64>,
     /// The durations of all its tasks, summed.
     pub time: Option<Duration>,
-}
-
-/// The form is part of what identifies the policies of a node, so limits without calls have the form of earlier
-/// versions.
-impl fmt::Debug for NodeLimits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { calls, tokens, usd, time } = self;
-        let mut form = f.debug_struct("NodeLimits");
-        if calls.is_some() {
-            form.field("calls", calls);
-        }
-        form.field("tokens", tokens).field("usd", usd).field("time", time).finish()
-    }
 }
 
 /// The nodes that run before a deferred node. It waits until none of them is left to run. Deferred
@@ -284,7 +271,7 @@ pub struct RetriedKinds {
 }
 
 /// The limits of a run. Reaching one is not a failure: the run can continue with a higher one.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// Super-steps.
     pub steps: u64,
@@ -302,21 +289,6 @@ pub struct Limits {
     pub concurrency: usize,
     /// The place of the limits in the file.
     pub span: Option<SourceSpan>,
-}
-
-/// The form is part of what identifies a graph, so limits without calls have the form of earlier versions.
-impl fmt::Debug for Limits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { steps, calls, tokens, usd, time, exhausted, concurrency, span } = self;
-        let mut form = f.debug_struct("Limits");
-        form.field("steps", steps);
-        if calls.is_some() {
-            form.field("calls", calls);
-        }
-        form.field("tokens", tokens).field("usd", usd).field("time", time);
-        form.field("exhausted", exhausted).field("concurrency", concurrency);
-        form.field("span", span).finish()
-    }
 }
 
 impl Default for Backoff {
@@ -430,23 +402,5 @@ impl Default for Limits {
             concurrency: 16,
             span: None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_without_calls_have_their_earlier_form() {
-        let limits = format!("{:?}", Limits::default());
-        assert_eq!(
-            limits,
-            "Limits { steps: 100, tokens: None, usd: None, time: None, exhausted: None, concurrency: 16, span: None }"
-        );
-        let limits = format!("{:?}", NodeLimits::default());
-        assert_eq!(limits, "NodeLimits { tokens: None, usd: None, time: None }");
-        let limits = format!("{:?}", NodeLimits { calls: Some(3), ..NodeLimits::default() });
-        assert!(limits.contains("calls: Some(3)"), "other limits have another form: {limits}");
     }
 }
