@@ -53,6 +53,11 @@ pub(crate) fn engine_with_type(client: ProviderClient) -> (Engine, Arc<InMemoryS
     engine_of(client, workflow_text("Paint", ""))
 }
 
+/// Returns an engine whose agent answers with an object of a name and a depth, and repairs no answer.
+pub(crate) fn engine_without_repairs(client: ProviderClient) -> (Engine, Arc<InMemoryStorage>) {
+    engine_of(client, workflow_text("Paint", "").replace("retry: 2", "retry: 2, repair: 0"))
+}
+
 #[derive(Deserialize, JsonSchema)]
 struct Place {
     #[serde(default)]

@@ -17,7 +17,7 @@ use graphrun::{
     checkpoint::RunHistory as _,
     engine::RunEnd,
     event::{Event, EventSink, Events, Report, Status},
-    models::{Profile, Protocol},
+    models::{OutputMode, Profile, Protocol},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -87,6 +87,7 @@ impl Failure {
             "unknown_tool" => "the model called ",
             "empty_response" => "the reply is empty",
             "reply_too_large" => "the reply is larger than ",
+            "misfit" => "the answer does not fit the request: ",
             other => panic!("{other}"),
         }
     }
@@ -100,6 +101,10 @@ struct Row {
     class: Class,
     /// Whether the agent has the tools `look` and `now`.
     has_tools: bool,
+    /// Whether the agent answers with an object, by the call of a tool.
+    answers_by_call: bool,
+    /// The requests of an attempt.
+    requests: usize,
     /// The tokens of the request and of the reply. Only answers may leave them out: they are estimated.
     tokens: Option<(u64, u64)>,
     bound: Duration,
@@ -126,7 +131,7 @@ impl Server {
         let base_url = format!("http://{}/{}/v1", listener.local_addr().unwrap(), row.name);
         let (requests, has_recovered) = <(Arc<AtomicUsize>, Arc<AtomicBool>)>::default();
         let (counted, recovered) = (Arc::clone(&requests), Arc::clone(&has_recovered));
-        let (fault, good) = (row.fault.clone(), good_reply(row.protocol));
+        let (fault, good) = (row.fault.clone(), row.good_reply());
         let recovers_at_once = matches!(row.class, Class::Calls(_));
         let task = tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
@@ -186,7 +191,11 @@ fn http(status: u16, headers: &BTreeMap<String, String>, body: &str) -> Vec<u8> 
 }
 
 fn good_reply(protocol: Protocol) -> Vec<u8> {
-    http(200, &BTreeMap::new(), &reply_with(protocol, "Teal.").to_string())
+    good_http(&reply_with(protocol, "Teal."))
+}
+
+fn good_http(body: &Value) -> Vec<u8> {
+    http(200, &BTreeMap::new(), &body.to_string())
 }
 
 /// Returns a whole reply with this text, as the provider sends it at once.
@@ -211,6 +220,34 @@ pub(super) fn reply_with(protocol: Protocol, text: &str) -> Value {
             "usageMetadata": {"promptTokenCount": 11, "candidatesTokenCount": 7}
         }),
     }
+}
+
+/// Returns a whole reply that calls a tool, as the provider sends it at once.
+pub(super) fn call_with(protocol: Protocol, name: &str, arguments: &Value) -> Value {
+    let mut reply = reply_with(protocol, "");
+    match protocol {
+        Protocol::Chat => {
+            let function = json!({"name": name, "arguments": arguments.to_string()});
+            let call = json!({"id": "c1", "type": "function", "function": function});
+            let message = json!({"content": null, "tool_calls": [call]});
+            reply["choices"] = json!([{"message": message, "finish_reason": "tool_calls"}]);
+        }
+        Protocol::Responses => {
+            let arguments = arguments.to_string();
+            let call = json!({"type": "function_call", "call_id": "c1", "name": name, "arguments": arguments});
+            reply["output"] = json!([call]);
+        }
+        Protocol::Anthropic => {
+            let call = json!({"type": "tool_use", "id": "c1", "name": name, "input": arguments});
+            reply["content"] = json!([call]);
+            reply["stop_reason"] = json!("tool_use");
+        }
+        Protocol::Gemini => {
+            let call = json!({"functionCall": {"name": name, "args": arguments}});
+            reply["candidates"][0]["content"]["parts"] = json!([call]);
+        }
+    }
+    reply
 }
 
 /// Returns the event of a stream before the first piece of the answer, if the protocol has one.
@@ -275,6 +312,8 @@ fn rows_of_exchanges() -> Vec<Row> {
             fault: Fault::Sends(http(status, &headers, &body.replace("{{key}}", KEY))),
             class,
             has_tools: !file["tools"].is_null(),
+            answers_by_call: false,
+            requests: 1,
             tokens: serde_json::from_value(expect["tokens"].clone()).unwrap(),
             // The longest wait between two attempts, with its jitter.
             bound: Duration::from_secs(35) + wait * 2,
@@ -303,9 +342,31 @@ impl Row {
             fault,
             class: Class::Failure(Failure { kind, class, says, is_repeated }),
             has_tools: false,
+            answers_by_call: false,
+            requests: 1,
             tokens: Some((0, 0)),
             bound: Duration::from_secs(35),
         }
+    }
+
+    /// Returns a row of an agent that answers by a call.
+    fn by_call(protocol: Protocol, name: &str, body: &Value, class: Class) -> Self {
+        let fault = Fault::Sends(good_http(body));
+        let row = Self::failing(protocol, &format!("call_{name}"), fault, "", "").costing(11, 7);
+        Self { class, answers_by_call: true, ..row }
+    }
+
+    /// Returns what the server sends once it has recovered.
+    fn good_reply(&self) -> Vec<u8> {
+        if self.answers_by_call {
+            return good_http(&call_with(self.protocol, "paint", &paint("teal")));
+        }
+        good_reply(self.protocol)
+    }
+
+    /// Returns the answer of a run whose server has recovered.
+    fn good_answer(&self) -> &'static str {
+        if self.answers_by_call { "teal" } else { "Teal." }
     }
 
     fn costing(self, input: u64, output: u64) -> Self {
@@ -403,6 +464,69 @@ fn rows_of_streams(protocol: Protocol) -> Vec<Row> {
     ]
 }
 
+fn paint(name: &str) -> Value {
+    json!({"name": name, "depth": 3})
+}
+
+/// Returns the rows of an agent that answers by the call of a tool.
+fn rows_of_calls(protocol: Protocol) -> Vec<Row> {
+    let teal = || Class::Answer("teal".to_owned());
+    let invalid = |class: &str, says: &str| {
+        let (class, says) = (class.to_owned(), says.to_owned());
+        Class::Failure(Failure { kind: "invalid_output", class, says, is_repeated: false })
+    };
+    let row = |name: &str, body: &Value, class| Row::by_call(protocol, name, body, class);
+    let called = |arguments: &Value| call_with(protocol, "paint", arguments);
+    let other = call_with(protocol, "draw", &paint("teal"));
+    let mut rows = vec![
+        row("answers", &called(&paint("teal")), teal()),
+        row("text", &reply_with(protocol, &paint("teal").to_string()), teal()),
+        row("misfits", &called(&paint(KEY)), invalid("misfit", "name")),
+        row("lacks", &called(&json!({"name": "teal"})), invalid("misfit", "depth")),
+        row("other_tool", &other, invalid("unknown_tool", "`draw`, a tool that does not exist")),
+    ];
+    if protocol != Protocol::Chat {
+        return rows;
+    }
+    // The arguments of the other protocols are JSON, or have the same reader.
+    let with_arguments = |arguments: &str, finish: &str| {
+        let mut body = called(&Value::Null);
+        body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = arguments.into();
+        body["choices"][0]["finish_reason"] = finish.into();
+        body
+    };
+    let fenced = format!("```json\n{}\n```", paint("teal"));
+    let mut beside = called(&paint("teal"));
+    beside["choices"][0]["message"]["content"] = "I call the tool.".into();
+    rows.extend([
+        row("fenced", &with_arguments(&fenced, "stop"), teal()),
+        row("beside_text", &beside, teal()),
+        row("no_json", &with_arguments("{oh", "tool_calls"), invalid("misfit", "JSON")),
+        row("nothing", &with_arguments("", "tool_calls"), invalid("misfit", "name")),
+        row("truncated", &with_arguments("{\"na", "length"), invalid("truncated", "")),
+    ]);
+    let failing = |name: &str, fault: Fault, class: &str, says: &str| Row {
+        answers_by_call: true,
+        ..Row::failing(protocol, &format!("call_{name}"), fault, class, says)
+    };
+    let error = json!({"error": {"message": format!("no tools for {KEY}")}}).to_string();
+    let refused = Fault::Sends(http(400, &BTreeMap::new(), &error));
+    let refused = failing("refused", refused, "bad_request", "no tools for [redacted]");
+    let Class::Failure(failure) = refused.class.clone() else { unreachable!("it fails") };
+    let class = Class::Failure(Failure { is_repeated: false, ..failure });
+    let call = json!({"index": 0, "id": "c1", "function": {"name": "paint", "arguments": "{\"na"}});
+    let event = json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]});
+    let cut = sends(&format!("{HEAD}content-type: text/event-stream\r\n\r\ndata: {event}\n\n"));
+    let overloaded = Fault::Sends(http(503, &BTreeMap::new(), &error));
+    rows.extend([
+        // The schema in the prompt is the last form.
+        Row { requests: 2, class, ..refused },
+        failing("overloaded", overloaded, "overloaded", "no tools for [redacted]"),
+        failing("stream_cut", cut, "stream_truncated", "").costing(4, 2),
+    ]);
+    rows
+}
+
 /// The events of a run until its end, in the form in which they are shown.
 struct Shown {
     text: String,
@@ -431,16 +555,21 @@ async fn read(mut events: Events) -> Shown {
 }
 
 fn colour(end: &RunEnd) -> Option<&str> {
-    end.state.get("colour").and_then(Value::as_str)
+    let colour = end.state.get("colour")?;
+    colour.get("name").unwrap_or(colour).as_str()
 }
 
 async fn check(row: &Row) {
     let name = &row.name;
     let server = Server::start(row).await;
-    let profile = Profile { protocol: row.protocol, ..Profile::default() };
+    let first = if row.answers_by_call { OutputMode::Tool } else { OutputMode::JsonSchema };
+    let profile = Profile { protocol: row.protocol, output: first, ..Profile::default() };
     let client = client_with_limits(&server.base_url, profile, None);
-    let (engine, storage) =
-        if row.has_tools { bench::engine_with_tools(client) } else { bench::engine(client) };
+    let (engine, storage) = match (row.has_tools, row.answers_by_call) {
+        (true, _) => bench::engine_with_tools(client),
+        (false, true) => bench::engine_without_repairs(client),
+        (false, false) => bench::engine(client),
+    };
     let start = Instant::now();
     let mut sink = EventSink::default();
     let events = sink.subscribe();
@@ -474,7 +603,7 @@ async fn check(row: &Row) {
             if failure.is_repeated { (2, 2, (0, 0)) } else { (1, 1, (0, 0)) }
         }
     };
-    assert_eq!(requests, expected, "{name}: requests");
+    assert_eq!(requests, expected * row.requests, "{name}: requests");
     if let Some((input, output)) = row.tokens {
         let tokens = (input * times + more.0, output * times + more.1);
         assert_eq!(shown.tokens, tokens, "{name}: each request costs once");
@@ -487,10 +616,14 @@ async fn check(row: &Row) {
         let retried = engine.retry(&end.run).with_events(sink);
         let (end, again) = tokio::join!(retried, read(events));
         let end = end.unwrap();
-        assert_eq!((end.status, colour(&end)), (Status::Done, Some("Teal.")), "{name} recovers");
+        assert_eq!(
+            (end.status, colour(&end)),
+            (Status::Done, Some(row.good_answer())),
+            "{name} recovers"
+        );
         let before = shown.tokens;
         assert_eq!(again.tokens, (before.0 + 11, before.1 + 7), "{name}: the costs of both");
-        assert_eq!(server.requests.load(Ordering::SeqCst), expected + 1, "{name}");
+        assert_eq!(server.requests.load(Ordering::SeqCst), requests + 1, "{name}");
         outputs.push(format!("{} {end:?}", again.text));
     }
     outputs.push(format!("{:?}", storage.journal(&end.run).await.unwrap()));
@@ -502,8 +635,9 @@ async fn every_fault_has_its_class_its_costs_and_a_run_that_recovers() {
     let mut rows = rows_of_exchanges();
     rows.extend(Protocol::ALL.iter().flat_map(|it| rows_of_networks(*it)));
     rows.extend(Protocol::ALL.iter().flat_map(|it| rows_of_streams(*it)));
+    rows.extend(Protocol::ALL.iter().flat_map(|it| rows_of_calls(*it)));
     let faults = rows.iter().filter(|it| matches!(it.class, Class::Failure(..))).count();
-    assert!(faults >= 220, "only {faults} rows are faults");
+    assert!(faults >= 235, "only {faults} rows are faults");
     for row in &rows {
         check(row).await;
     }

@@ -5,10 +5,11 @@
 //! may be missing, and arguments may be a text, an object or nothing.
 
 use std::collections::BTreeSet;
+use std::iter;
 
 use serde_json::{Value, json};
 
-use super::chat::{ChatReply, ChatRequest};
+use super::chat::{ChatReply, ChatRequest, Finish, OutputSchema};
 use super::error::ModelError;
 #[cfg(feature = "openai")]
 use super::structured::tool_schema;
@@ -69,6 +70,17 @@ impl<'a> OfferedTools<'a> {
         named.map_or_else(|| wire_name(tool), |(name, _)| name.clone())
     }
 
+    /// Returns the name under which a model can call the form of its answer like a tool. No offered tool has it.
+    pub(super) fn name_of_form(&self, output: &OutputSchema) -> String {
+        let name = wire_name(&output.name);
+        if self.find(&name).is_none() {
+            return name;
+        }
+        let others = (2..).map(|number| format!("answer_{number}"));
+        let mut others = iter::once("answer".to_owned()).chain(others);
+        others.find(|it| self.find(it).is_none()).unwrap_or(name)
+    }
+
     fn find(&self, wire_name: &str) -> Option<&'a ToolSpec> {
         // A model whose instructions mention `fs.read` may call it by that name.
         let is_meant =
@@ -116,17 +128,23 @@ fn read_function(function: &Value, id: Option<&Value>) -> Option<ToolCall> {
 pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<ChatReply, ModelError> {
     let offered = OfferedTools::of(&request.tools);
     let mut calls = std::mem::take(&mut reply.tool_calls);
-    if reply.finish.is_failed_generation() {
-        calls.extend(failed_call(&reply.text, &offered));
-    }
     // A model that was given a form of answer may call it like a tool.
-    let form = request.output.as_ref().map(|it| wire_name(&it.name));
-    let is_answer =
-        |call: &ToolCall| offered.find(&call.name).is_none() && form.as_ref() == Some(&call.name);
-    if let Some(answer) = calls.iter().find(|it| is_answer(it)) {
-        if reply.text.trim().is_empty() {
-            let blank = answer.arguments.trim().is_empty();
-            reply.text = if blank { "{}".to_owned() } else { answer.arguments.clone() };
+    let form = request.output.as_ref().map(|it| offered.name_of_form(it));
+    if reply.finish.is_failed_generation() {
+        calls.extend(failed_call(&reply.text, |name| {
+            form.as_deref() == Some(name) || offered.find(name).is_some()
+        }));
+    }
+    if let Some(answer) = calls.iter().find(|it| form.as_ref() == Some(&it.name)) {
+        let is_blank = answer.arguments.trim().is_empty();
+        // A text beside the call is no part of the answer, unless the call is empty.
+        if !is_blank {
+            reply.text.clone_from(&answer.arguments);
+        } else if reply.text.trim().is_empty() {
+            "{}".clone_into(&mut reply.text);
+        }
+        if reply.finish.is_failed_generation() {
+            reply.finish = Finish::ToolCalls;
         }
         return Ok(reply);
     }
@@ -154,10 +172,10 @@ pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<Chat
 }
 
 /// Returns a call of a tool that the provider itself has checked and rejected (Groq does).
-fn failed_call(text: &str, offered: &OfferedTools<'_>) -> Option<ToolCall> {
+fn failed_call(text: &str, is_known: impl FnOnce(&str) -> bool) -> Option<ToolCall> {
     let call: Value = serde_json::from_str(text).ok()?;
     let call = read_function(&call, None)?;
-    offered.find(&call.name).is_some().then_some(call)
+    is_known(&call.name).then_some(call)
 }
 
 #[cfg(test)]
@@ -230,7 +248,20 @@ mod tests {
         for tools in [&[][..], &["now"]] {
             let asked = ChatRequest { output: Some(form.clone()), ..request(tools) };
             assert_eq!(settle(reply(&called), &asked).unwrap().text, "{\"a\": 1}");
+            let beside = ChatReply { text: "I call it.".into(), ..reply(&called) };
+            assert_eq!(settle(beside, &asked).unwrap().text, "{\"a\": 1}");
+            // Groq checks the call itself.
+            let text = r#"{"name": "json", "arguments": {"a": 1}}"#.into();
+            let finish = Finish::failed_generation();
+            let rejected = settle(ChatReply { text, finish, ..ChatReply::default() }, &asked);
+            let rejected = rejected.unwrap();
+            assert_eq!((rejected.text.as_str(), rejected.finish), ("{\"a\":1}", Finish::ToolCalls));
         }
+        // A tool of the same name is called by its name, and the form by another one.
+        let asked = ChatRequest { output: Some(form.clone()), ..request(&["json", "answer"]) };
+        assert_eq!(settle(reply(&called), &asked).unwrap().tool_calls.len(), 1);
+        let called = json!({"function_call": {"name": "answer_2", "arguments": "{\"a\": 1}"}});
+        assert_eq!(settle(reply(&called), &asked).unwrap().text, "{\"a\": 1}");
         let other = json!({"function_call": {"name": "other", "arguments": "{\"a\": 1}"}});
         let asked = ChatRequest { output: Some(form), ..request(&[]) };
         assert!(settle(reply(&other), &asked).is_err());

@@ -23,7 +23,7 @@ use super::error::ModelError;
 use super::failure::readable;
 use super::gate::Gate;
 use super::protocol::Wire;
-use super::provider::{Profile, Protocol};
+use super::provider::{OutputMode, Profile, Protocol};
 use super::refused::RefusedParameters;
 use super::secret::Secret;
 use super::shape::{Shape, unwrap_answer};
@@ -211,7 +211,7 @@ impl ProviderClient {
         })
     }
 
-    /// Makes one request.
+    /// Makes one request, and returns the reply as the provider sent it.
     async fn attempt(
         &self,
         request: &ChatRequest,
@@ -238,15 +238,6 @@ impl ProviderClient {
             reply.usage = estimated;
         } else if reply.usage.output_tokens == 0 && estimated.output_tokens > 0 {
             (reply.usage.output_tokens, reply.usage.estimated) = (estimated.output_tokens, true);
-        }
-        let mut reply = settle(reply, request)?;
-        if let Some(output) = &request.output
-            && reply.tool_calls.is_empty()
-        {
-            reply.text = unwrap_answer(reply.text, output);
-        }
-        if reply.model.is_empty() {
-            shape.model.clone_into(&mut reply.model);
         }
         Ok(reply)
     }
@@ -345,8 +336,16 @@ impl ChatModel for ProviderClient {
             has_entered = true;
             request.admission.admit().await;
             let shape = Shape { model, profile: &self.profile, mode, refused: &refused };
-            let wire = self.profile.protocol.shape(request, &shape);
-            let done = self.attempt(request, &shape, &wire, &gate).await;
+            let formed = shape.formed(request);
+            let wire = self.profile.protocol.shape(&formed, &shape);
+            let replied = self.attempt(request, &shape, &wire, &gate).await;
+            let is_offered = formed.tools.len() > request.tools.len();
+            if is_offered && replied.as_ref().is_ok_and(is_text) {
+                // The provider ignores the tools, or the model does. The text may be an answer all the same.
+                tracing::info!(model, "the model does not call the tool for its answer");
+                refused.learn_output(&gate_name, has_tools, OutputMode::Prompted);
+            }
+            let done = replied.and_then(|reply| finish(reply, request, model));
             permit.learn(done.as_ref());
             let error = match done {
                 Err(error) => error,
@@ -357,7 +356,7 @@ impl ChatModel for ProviderClient {
                 continue;
             }
             let below = mode.below().filter(|_| request.output.is_some());
-            let (Some(below), Some(rejection)) = (below, Rejection::of(&error)) else {
+            let (Some(below), Some(rejection)) = (below, Rejection::of(&error, mode)) else {
                 return Err(error);
             };
             tracing::info!(
@@ -416,11 +415,15 @@ enum Rejection {
 }
 
 impl Rejection {
-    fn of(error: &ModelError) -> Option<Self> {
-        let ModelError::BadRequest { status: 400 | 422, message } = error.reason() else {
-            return None;
+    fn of(error: &ModelError, mode: OutputMode) -> Option<Self> {
+        let message = match error.reason() {
+            ModelError::BadRequest { status: 400 | 422, message } => message,
+            // A gateway finds no endpoint with tools.
+            ModelError::NotFound { message } if mode == OutputMode::Tool => message,
+            _ => return None,
         };
         let message = message.to_lowercase();
+        let of_tools: &[&str] = if mode == OutputMode::Tool { &["tool", "function"] } else { &[] };
         let names_it = [
             "response_format",
             "response format",
@@ -441,8 +444,30 @@ impl Rejection {
         let is_schema =
             ["schema for response_format", "invalid schema", "schema is too", "grammar"];
         let has = |words: &[&str]| words.iter().any(|it| message.contains(it));
-        if has(&is_schema) { Some(Self::Schema) } else { has(&names_it).then_some(Self::Form) }
+        if has(&is_schema) {
+            return Some(Self::Schema);
+        }
+        (has(&names_it) || has(of_tools)).then_some(Self::Form)
     }
+}
+
+/// Returns the reply that the caller gets: tools have the names of the request, and an answer is as it was asked for.
+fn finish(reply: ChatReply, request: &ChatRequest, model: &str) -> Result<ChatReply, ModelError> {
+    let mut reply = settle(reply, request)?;
+    if let Some(output) = &request.output
+        && reply.tool_calls.is_empty()
+    {
+        reply.text = unwrap_answer(reply.text, output);
+    }
+    if reply.model.is_empty() {
+        model.clone_into(&mut reply.model);
+    }
+    Ok(reply)
+}
+
+/// Returns whether a reply calls no tool, also not in a way that the provider rejects.
+fn is_text(reply: &ChatReply) -> bool {
+    reply.tool_calls.is_empty() && !reply.finish.is_failed_generation()
 }
 
 /// Returns an error of building a request. The transport reports its own.

@@ -1,5 +1,7 @@
 //! Shapes a request for a provider: the inverse of the reader.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::attachment::{Attachment, AttachmentKind};
@@ -8,10 +10,14 @@ use super::chat::{ChatRequest, Message, OutputSchema, Role};
 use super::provider::{OutputMode, Parameter, Profile, SystemRole};
 use super::refused::RefusedParameters;
 use super::structured::{answer_instruction, answer_schema, strict_schema};
-use super::tools::{ToolCall, ToolChoice};
+use super::tools::{ToolCall, ToolChoice, ToolSpec};
 
 /// The key for an answer that is no object: providers force objects only.
 const WRAPPER: &str = "answer";
+
+/// The purpose of the tool that takes the answer, as a model reads it.
+const ANSWER_TOOL: &str =
+    "Takes your complete answer as its arguments. Call it once, when you need no other tool.";
 
 /// The form of a request: everything that depends on the provider.
 pub(super) struct Shape<'a> {
@@ -22,6 +28,38 @@ pub(super) struct Shape<'a> {
 }
 
 impl Shape<'_> {
+    /// Returns the request as its protocol gets it. An answer in the form of a call is one more tool there.
+    pub(super) fn formed<'r>(&self, request: &'r ChatRequest) -> Cow<'r, ChatRequest> {
+        match &request.output {
+            Some(output) if self.mode == OutputMode::Tool => {
+                Cow::Owned(self.with_answer_tool(request, output))
+            }
+            _ => Cow::Borrowed(request),
+        }
+    }
+
+    /// Adds the tool that takes the answer, and forces the model to call it, or another tool if it may.
+    fn with_answer_tool(&self, request: &ChatRequest, output: &OutputSchema) -> ChatRequest {
+        let request = ChatRequest { output: None, ..request.clone() };
+        let is_forced = self.sends(Parameter::ToolChoice);
+        if is_forced && request.tool_choice.is_forced() {
+            // The model must call one of its own tools first. A later request offers the tool for the answer.
+            return request;
+        }
+        let ChatRequest { mut messages, mut tools, tool_choice, .. } = request.clone();
+        let name = OfferedTools::of(&tools).name_of_form(output);
+        if !is_forced {
+            let instruction = format!("Give your answer by a call of the tool `{name}`.");
+            add_to_instructions(&mut messages, &instruction);
+        }
+        let may_call_others = !tools.is_empty() && tool_choice.allows_calls();
+        let tool_choice =
+            if may_call_others { ToolChoice::Required } else { ToolChoice::Tool(name.clone()) };
+        let description = ANSWER_TOOL.to_owned();
+        tools.push(ToolSpec { name, description, schema: wire_schema(output) });
+        ChatRequest { messages, tools, tool_choice, ..request }
+    }
+
     pub(super) fn sends(&self, parameter: Parameter) -> bool {
         !self.refused.has(parameter) && self.profile.supports(self.model, parameter)
     }
@@ -64,7 +102,8 @@ pub(super) fn shape_request(request: &ChatRequest, shape: &Shape<'_>) -> Value {
                 body.insert("response_format".into(), json!({"type": mode.as_str()}));
                 add_instruction(&mut messages, &schema);
             }
-            OutputMode::Prompted => add_instruction(&mut messages, &schema),
+            // A request in the form of a call has no form here.
+            OutputMode::Tool | OutputMode::Prompted => add_instruction(&mut messages, &schema),
         }
     }
     let offered = OfferedTools::of(&request.tools);
@@ -253,11 +292,14 @@ fn is_object(schema: &Value) -> bool {
 }
 
 pub(super) fn add_instruction(messages: &mut Vec<Message>, schema: &Value) {
-    let instruction = answer_instruction(schema);
+    add_to_instructions(messages, &answer_instruction(schema));
+}
+
+fn add_to_instructions(messages: &mut Vec<Message>, instruction: &str) {
     match messages.iter_mut().find(|message| message.role == Role::System) {
         Some(system) => {
             system.content.push_str("\n\n");
-            system.content.push_str(&instruction);
+            system.content.push_str(instruction);
         }
         None => messages.insert(0, Message::system(instruction)),
     }

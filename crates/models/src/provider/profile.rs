@@ -142,6 +142,8 @@ named! {
         JsonSchema = "json_schema",
         /// The provider forces JSON; the schema is in the prompt.
         JsonObject = "json_object",
+        /// The answer is a call of a tool that takes the schema.
+        Tool = "tool",
         /// The schema is in the prompt, and nothing is forced.
         Prompted = "prompted",
     }
@@ -152,7 +154,8 @@ impl OutputMode {
     pub fn below(self) -> Option<Self> {
         match self {
             Self::JsonSchema => Some(Self::JsonObject),
-            Self::JsonObject => Some(Self::Prompted),
+            Self::JsonObject => Some(Self::Tool),
+            Self::Tool => Some(Self::Prompted),
             Self::Prompted => None,
         }
     }
