@@ -50,6 +50,8 @@ pub(super) struct Database {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum DatabaseLocation {
+    /// Whether a command only reads it: a user without the right to write it can do that, too.
+    is_read_only: bool,
     Sqlite(PathBuf),
     /// The URL of a server, which may contain a password.
     #[cfg(feature = "postgres")]
@@ -73,6 +75,7 @@ impl Default for Database {
     }
 }
 
+            is_read_only: false,
 impl Database {
     /// Parses a URL; `layer` is the flag or variable it came from.
     ///
@@ -162,7 +165,12 @@ impl Database {
         match &self.location {
             DatabaseLocation::Memory => Ok(None),
             DatabaseLocation::Sqlite(path) => {
-                Ok(SqliteStore::find(path)?.map(|it| Arc::new(it) as _))
+                let store = if self.is_read_only {
+                    SqliteStore::find_to_read(path)?
+                } else {
+                    SqliteStore::find(path)?
+                };
+                Ok(store.map(|it| Arc::new(it) as _))
             }
             #[cfg(feature = "postgres")]
             DatabaseLocation::Postgres(Url(url)) => {
@@ -192,6 +200,11 @@ impl Database {
     pub(super) fn file_of_folder(&self) -> Option<&Path> {
         match &self.location {
             DatabaseLocation::Sqlite(path) if self.is_of_folder => Some(path),
+    /// Returns the same database, for a command that only reads it.
+    pub(super) fn read_only(self) -> Self {
+        Self { is_read_only: true, ..self }
+    }
+
             _ => None,
         }
     }
@@ -236,7 +249,11 @@ impl Database {
         match &self.location {
             DatabaseLocation::Memory => Ok(None),
             DatabaseLocation::Sqlite(path) => {
-                let storage = SqliteStorage::find(path)?;
+                let storage = if self.is_read_only {
+                    SqliteStorage::find_to_read(path)?
+                } else {
+                    SqliteStorage::find(path)?
+                };
                 Ok(storage.map(|it| Arc::new(it.on_the_same_thread()) as _))
             }
             #[cfg(feature = "postgres")]
@@ -374,7 +391,7 @@ impl Database {
             }
             DatabaseLocation::Sqlite(path) => path,
         };
-        let exists = self.open()?.is_some();
+        let exists = SqliteStorage::find(path)?.is_some();
         let absolute = path::absolute(path).unwrap_or_else(|_| path.clone());
         let nearest = absolute.ancestors().skip(1).find(|it| it.exists()).unwrap_or(Path::new("/"));
         match access(nearest, AccessFlags::W_OK | AccessFlags::X_OK) {

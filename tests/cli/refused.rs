@@ -217,15 +217,56 @@ fn a_proof_without_a_database_is_exit_6() {
 }
 
 #[test]
-fn a_database_on_a_read_only_file_system_is_named_as_such() {
+fn a_read_only_database_is_read_and_never_written() {
     let place = Place::new();
-    place.execute("two_steps");
-    let program = place.command(["runs", "list"]);
-    let mut command = Command::new("bwrap");
-    command.args(["--dev-bind", "/", "/", "--ro-bind"]).args([place.path(""), place.path("")]);
-    command.arg(program.get_program()).args(program.get_args()).current_dir(place.path(""));
-    let ended = Ended::of(&mut command);
-    assert!(ended.code == 5 && ended.stderr.contains("its file system is read-only"), "{ended}");
+    let run_read_only = |args: &str| {
+        let program = place.command(args.split(' '));
+        let mut command = Command::new("bwrap");
+        command.args(["--dev-bind", "/", "/", "--ro-bind"]).args([place.path(""), place.path("")]);
+        command.arg(program.get_program()).args(program.get_args()).current_dir(place.path(""));
+        command.env_clear().envs(program.get_envs().filter_map(|(name, it)| Some((name, it?))));
+        Ended::of(&mut command)
+    };
+    for name in ["asks", "two_steps"] {
+        fs::copy(workflow(name), place.path(&format!("{name}.yaml"))).unwrap();
+    }
+    let execute = "execute two_steps.yaml -i brief=x --out /tmp";
+    let new = run_read_only(execute);
+    let why = "its file system is read-only; copy it to another one, or give another path";
+    let said = format!(".graphrun/runs.db cannot be used: {why}");
+    assert!(new.code == 5 && new.stderr.contains(&said), "{new}");
+    let asked = place.run(["execute", "asks.yaml", "-i", "brief=x", "--run-id", "run-1"]);
+    assert_eq!(asked.code, 3, "{asked}");
+    for args in [
+        "runs list",
+        "runs show run-1",
+        "runs state run-1",
+        "runs events run-1",
+        "runs history run-1",
+        "runs export run-1",
+        "runs diff run-1@0 run-1@0",
+        "runs verify",
+        "runs prune --older-than 1d --dry-run",
+        "graph asks.yaml --run run-1",
+    ] {
+        let ended = run_read_only(args);
+        assert_eq!(ended.code, 0, "{args}: {ended}");
+    }
+    for args in [
+        execute,
+        "resume run-1",
+        "resume run-1 --answer help=\"stop\"",
+        "fork run-1@0",
+        "runs rm run-1",
+        "runs prune --older-than 1d",
+    ] {
+        let ended = run_read_only(args);
+        assert!(ended.code == 5 && ended.stderr.contains(&said), "{args}: {ended}");
+    }
+    let doctor = run_read_only("doctor");
+    assert!(doctor.stdout.contains(why), "{doctor}");
+    let answered = place.run(["resume", "run-1", "--answer", "help=\"stop\""]);
+    assert_eq!(answered.code, 0, "nothing is lost: {answered}");
 }
 
 #[test]
