@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, ffi::OsStr, fs, os::unix::ffi::OsStrExt as _, process::Command};
 
-use crate::cli::program::{Ended, Place, workflow};
+use crate::cli::{
+    killed::killed,
+    program::{Ended, Place, Running, workflow},
+};
 
 #[test]
 fn wrong_usage_is_reported_on_stderr_with_exit_2() {
@@ -142,6 +145,68 @@ fn a_second_run_under_the_same_id_is_exit_2() {
     let said = format!("there is a run `{name}` already");
     assert!(refused.code == 2 && refused.stderr.contains(&said), "{refused}");
 }
+
+/// The command for the existing run depends on its status, and the new workflow does not matter.
+#[test]
+fn an_id_in_use_is_refused_with_the_command_for_its_run() {
+    let place = Place::new();
+    for (name, code, command) in [
+        ("two_steps", 0, "see its result with: graphrun runs show run-"),
+        ("asks", 3, "continue it with: graphrun resume run-"),
+        ("fails", 1, "see why it failed with: graphrun runs show run-"),
+    ] {
+        let id = format!("run-{name}");
+        let begun = place.run(["execute", &workflow(name), "-i", "brief=x", "--run-id", &id]);
+        assert_eq!(begun.code, code, "{begun}");
+        let before = place.run(["runs", "export", &id]).stdout;
+        for again in ["two_steps", "asks"] {
+            let args = ["execute", &workflow(again), "-i", "brief=y", "--run-id", &id];
+            let refused = place.run(args.into_iter().chain(["--out", "new"]));
+            let said = format!("error: there is a run `{id}` already, of `{name}` (");
+            assert!(refused.code == 2 && refused.stderr.starts_with(&said), "{refused}");
+            assert!(refused.stderr.contains(&format!("{command}{name}")), "{refused}");
+            assert!(refused.stderr.contains("choose another id, or omit it"), "{refused}");
+        }
+        assert_eq!(place.run(["runs", "export", &id]).stdout, before, "nothing has changed");
+    }
+    assert!(!place.path("new").exists());
+}
+
+/// A run of another process, and one whose process has died.
+#[test]
+fn a_run_of_another_process_is_refused_with_its_owner() {
+    let place = Place::new();
+    fs::write(place.path("w.yaml"), WAITS).unwrap();
+    let execute = ["execute", "w.yaml", "--run-id", "run-1"];
+    let mut running = Running::of(place.command(execute));
+    running.wait_for("waits until");
+    let again = place.run(execute);
+    assert!(again.code == 2 && again.stderr.contains("`w` (running)"), "{again}");
+    assert!(again.stderr.contains("progress with: graphrun runs show run-1"), "{again}");
+    let owner = format!("run `run-1` is owned by process {} on ", running.id());
+    let stop = format!("(`kill {}` on ", running.id());
+    for args in [&["resume", "run-1"][..], &["runs", "rm", "run-1"]] {
+        let refused = place.run(args);
+        assert!(refused.code == 6 && refused.stderr.contains(&owner), "{refused}");
+        let (_, since) = refused.stderr.split_once(" since 20").unwrap();
+        assert!(since.contains("Z; its lease expires at 20"), "{refused}");
+        assert!(refused.stderr.contains(&stop), "{refused}");
+    }
+    let execute = ["execute", "w.yaml", "--run-id", "run-2"];
+    killed(&place, &execute, "task.before_run=abort");
+    let again = place.run(execute);
+    assert!(again.code == 2 && again.stderr.contains("with: graphrun resume run-2"), "{again}");
+}
+
+const WAITS: &str = r#"
+graphrun: 1
+name: w
+state: { done: bool? }
+start: a
+nodes:
+  a: { wait: 60s, then: b }
+  b: { set: { done: "true" }, then: end }
+"#;
 
 #[test]
 fn an_unknown_run_is_exit_6_with_and_without_a_database() {
