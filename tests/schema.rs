@@ -330,6 +330,7 @@ fn events() -> Vec<Event> {
     let tokens =
         TokenUsage { calls: 1, cached_input_tokens: 1, estimated: true, ..TokenUsage::default() };
     let (usage, none) = (Usage { tokens, cost_usd: Some(0.5) }, Usage::default());
+    let wake = Timestamp::UNIX_EPOCH;
     let reports = [
         Report::ModelCall { model: text(), usage, ms: 1 },
         Report::ToolCall { tool: text(), input: text(), ms: 1, error: Some(text()) },
@@ -378,7 +379,7 @@ fn events() -> Vec<Event> {
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: None },
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: Some(2) },
         Event::TaskRetrying { task, node: node(), attempt: 1, error: text(), wait_ms: 1 },
-        Event::TimerSet { task, node: node(), key: text(), wake: Timestamp::UNIX_EPOCH },
+        Event::TimerSet { task, node: node(), key: text(), wake, reason: None },
         Event::MemoSaved { task, node: node(), name: text() },
         Event::TaskAborted { task, node: node(), attempt: 1, ms: 1, usage },
         Event::TaskFinished {

@@ -1,6 +1,7 @@
 //! The database for runs, as `--db` names it.
 
 use std::{
+    borrow::Cow,
     fmt,
     fs::File,
     io,
@@ -34,6 +35,9 @@ pub(super) const MEMORY_DEFAULT: &str = ".graphrun/memory.db";
 const ELSEWHERE: &str =
     "change to the folder where the run was started, or name its database with `--db`";
 
+/// What to do if the id of a new run is in use.
+pub(super) const OTHER_ID: &str = "choose another id, or omit it: graphrun then makes one";
+
 /// A database, as the user named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Database {
@@ -46,6 +50,8 @@ pub(super) struct Database {
     permissions: Vec<Permission>,
     /// Whether the folder, not the user, chose the path: the file may have come with the folder.
     is_of_folder: bool,
+    /// Whether a command only reads it: a user without the right to write it can do that, too.
+    is_read_only: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +75,7 @@ impl Default for Database {
             memory_flag: None,
             permissions: Vec::new(),
             is_of_folder: true,
+            is_read_only: false,
         }
     }
 }
@@ -162,7 +169,12 @@ impl Database {
         match &self.location {
             DatabaseLocation::Memory => Ok(None),
             DatabaseLocation::Sqlite(path) => {
-                Ok(SqliteStore::find(path)?.map(|it| Arc::new(it) as _))
+                let store = if self.is_read_only {
+                    SqliteStore::find_to_read(path)?
+                } else {
+                    SqliteStore::find(path)?
+                };
+                Ok(store.map(|it| Arc::new(it) as _))
             }
             #[cfg(feature = "postgres")]
             DatabaseLocation::Postgres(Url(url)) => {
@@ -186,6 +198,11 @@ impl Database {
     /// Returns the same database, named by the environment or a file: later commands need no flag.
     pub(super) fn implied(self, is_of_folder: bool) -> Self {
         Self { flag: None, is_of_folder, ..self }
+    }
+
+    /// Returns the same database, for a command that only reads it.
+    pub(super) fn read_only(self) -> Self {
+        Self { is_read_only: true, ..self }
     }
 
     /// Returns the path, if the folder chose it and not the user.
@@ -236,7 +253,11 @@ impl Database {
         match &self.location {
             DatabaseLocation::Memory => Ok(None),
             DatabaseLocation::Sqlite(path) => {
-                let storage = SqliteStorage::find(path)?;
+                let storage = if self.is_read_only {
+                    SqliteStorage::find_to_read(path)?
+                } else {
+                    SqliteStorage::find(path)?
+                };
                 Ok(storage.map(|it| Arc::new(it.on_the_same_thread()) as _))
             }
             #[cfg(feature = "postgres")]
@@ -374,7 +395,7 @@ impl Database {
             }
             DatabaseLocation::Sqlite(path) => path,
         };
-        let exists = self.open()?.is_some();
+        let exists = SqliteStorage::find(path)?.is_some();
         let absolute = path::absolute(path).unwrap_or_else(|_| path.clone());
         let nearest = absolute.ancestors().skip(1).find(|it| it.exists()).unwrap_or(Path::new("/"));
         match access(nearest, AccessFlags::W_OK | AccessFlags::X_OK) {
@@ -473,30 +494,33 @@ impl From<CheckpointError> for CliError {
             | CheckpointError::Full { .. }
             | CheckpointError::Storage { .. } => Exit::Unusable,
         };
-        let help = match &error {
-            CheckpointError::UnknownRun(_) => "`graphrun runs list` lists all runs",
-            CheckpointError::AmbiguousRun { .. } => "write more of the id",
-            CheckpointError::UnknownStep { .. } => "`graphrun runs history` lists its steps",
-            CheckpointError::Exists(_) => "choose another id, or omit it: graphrun then makes one",
-            CheckpointError::Owned { .. } => {
-                "wait until the run stops, or stop that process; `graphrun runs show` prints its \
-                 progress"
-            }
+        let help: Cow<'_, str> = match &error {
+            CheckpointError::Owned { run, lease } => format!(
+                "wait until the run stops, or stop that process (`kill {}` on {}); `graphrun runs show {run}` prints its \
+                 progress",
+                lease.owner.pid, lease.owner.host
+            )
+            .into(),
+            CheckpointError::UnknownRun(_) => "`graphrun runs list` lists all runs".into(),
+            CheckpointError::AmbiguousRun { .. } => "write more of the id".into(),
+            CheckpointError::UnknownStep { .. } => "`graphrun runs history` lists its steps".into(),
+            CheckpointError::Exists(_) => OTHER_ID.into(),
             CheckpointError::Full { .. } => {
-                "free some space on the disk of the database, and try again"
+                "free some space on the disk of the database, and try again".into()
             }
             CheckpointError::Overtaken { .. } => {
-                "another process continues this run; `graphrun runs show` prints its progress"
+                "another process continues this run; `graphrun runs show` prints its progress".into()
             }
             // The errors below already contain this.
             CheckpointError::Damaged { .. }
             | CheckpointError::Ended { .. }
             | CheckpointError::Unusable { .. }
-            | CheckpointError::Storage { .. } => "",
+            | CheckpointError::Storage { .. } => "".into(),
         };
         let is_elsewhere =
             matches!(error, CheckpointError::Owned { .. } | CheckpointError::Overtaken { .. });
         let message = error.to_string();
+        let help = help.into_owned();
         let wrapped = match error {
             CheckpointError::Damaged { source, .. }
             | CheckpointError::Overtaken { source, .. }

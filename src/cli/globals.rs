@@ -208,6 +208,11 @@ impl Globals {
     ///
     /// Fails when the flag, or else the environment or the file, names an unsupported database.
     pub(super) fn database_to_read(&self) -> Result<Database, CliError> {
+        self.named_database().map(Database::read_only)
+    }
+
+    /// Returns the database that is named, as [`database_to_read`](Self::database_to_read) does, without a check.
+    fn named_database(&self) -> Result<Database, CliError> {
         let database = match &self.db {
             Some(url) => Database::parse(url, "--db")?,
             None => match self.config_for(|it| it.name == "db")?.get("db") {
@@ -224,6 +229,11 @@ impl Globals {
     ///
     /// Fails when the flag, or else the environment or the file, names an unsupported database.
     pub(super) fn memory_to_read(&self) -> Result<Database, CliError> {
+        self.named_memory().map(Database::read_only)
+    }
+
+    /// Returns the memory that is named, as [`memory_to_read`](Self::memory_to_read) does, without a check.
+    fn named_memory(&self) -> Result<Database, CliError> {
         if let Some(url) = &self.memory {
             return Database::parse(url, "--memory");
         }
@@ -239,7 +249,7 @@ impl Globals {
     ///
     /// Fails as [`memory_to_read`](Self::memory_to_read) does, and when the memory of the folder is not the user's.
     pub(super) fn memory(&self) -> Result<Database, CliError> {
-        let memory = self.memory_to_read()?;
+        let memory = self.named_memory()?;
         if let Some(path) = memory.file_of_folder()
             && let Some(untrusted) = UntrustedFile::find(path)?
             && !(self.can_ask()
@@ -257,7 +267,7 @@ impl Globals {
     /// Fails as [`database_to_read`](Self::database_to_read) does, and when the database of the
     /// folder is not the user's.
     pub(super) fn database(&self) -> Result<Database, CliError> {
-        let database = self.database_to_read()?;
+        let database = self.named_database()?;
         if let Some(path) = database.file_of_folder()
             && let Some(untrusted) = UntrustedFile::find(path)?
             && !(self.can_ask() && trust::ask_about_database(path, untrusted, DatabaseKind::Runs)?)

@@ -8,12 +8,23 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    database::Database, dependencies, diagnostics::print_warnings, drive::Run, error::CliError,
-    globals::Globals, names, options::RunOptions, origin::Origin, prepare::LoadedWorkflow,
-    run_folders, words::shell_word,
+    database::{Database, OTHER_ID},
+    dependencies,
+    diagnostics::print_warnings,
+    drive::Run,
+    error::CliError,
+    globals::Globals,
+    names,
+    options::RunOptions,
+    origin::Origin,
+    prepare::LoadedWorkflow,
+    run_folders,
+    runs::process_gone,
+    words::shell_word,
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
+    event::Status,
     id::RunId,
     nodes::ModelSource,
     state::Update,
@@ -112,6 +123,9 @@ impl NewRunArgs {
         checkpointer: &dyn Checkpointer,
     ) -> Result<(Origin, RunInfo), CliError> {
         let NewOrigin { path, workflow, options, thread, input } = new;
+        if let (Some(id), None) = (&self.run_id, thread) {
+            require_free(id, database, checkpointer).await?;
+        }
         let name = match thread {
             Some(thread) => match checkpointer.find(thread).await {
                 Ok(found) => return known(found.info, workflow, options),
@@ -179,6 +193,47 @@ fn default_out(name: &str) -> Result<PathBuf, CliError> {
         .with_help("name a folder for the files of the run with `--out`"));
     }
     Ok(parent.join(name))
+}
+
+/// Fails if a run has this id, or has it as its name, before anything is prepared for a new one. The error has the command
+/// for the run that exists.
+async fn require_free(
+    id: &RunId,
+    database: &Database,
+    checkpointer: &dyn Checkpointer,
+) -> Result<(), CliError> {
+    let found = match checkpointer.find(id.as_str()).await {
+        Ok(found) => found,
+        // The creation of the run fails if it exists and is damaged.
+        Err(
+            CheckpointError::UnknownRun(_)
+            | CheckpointError::AmbiguousRun { .. }
+            | CheckpointError::Damaged { .. },
+        ) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let info = &found.info;
+    // Other ids may begin with this one.
+    if info.id != *id && info.name != id.as_str() {
+        return Ok(());
+    }
+    let is_owned = found.status == Status::Running && process_gone(&found).is_none();
+    // A route has ended it, so nothing is left to continue.
+    let is_over = found.status == Status::Failed
+        && checkpointer.load(&info.id).await?.position.frontier.is_empty();
+    let (verb, what) = match found.status {
+        Status::Done => ("runs show", "see its result"),
+        Status::Failed if is_over => ("runs show", "see why it failed"),
+        Status::Running if is_owned => ("runs show", "see its progress"),
+        _ => ("resume", "continue it"),
+    };
+    let (status, workflow) = (found.status.as_str(), &info.workflow);
+    let message = format!("there is a run `{id}` already, of `{workflow}` ({status})");
+    let database = database.clone().with_permissions_of(info);
+    let command = database.command(verb, id.as_str());
+    let help = command.map(|it| format!("{what} with: {it}"));
+    let error = CliError::usage(message);
+    Err(help.into_iter().fold(error, CliError::with_help).with_help(OTHER_ID))
 }
 
 /// Returns an unused name. If another process takes it meanwhile, the creation of the run fails.

@@ -28,8 +28,8 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        AskedQuestion, JournalEntry, OpenQuestion, SavedRun, asked_questions, open_questions,
-        replaceable_questions,
+        AskedQuestion, GraphOutline, JournalEntry, OpenQuestion, SavedRun, asked_questions,
+        open_questions, replaceable_questions,
     },
     engine::Answers,
 };
@@ -144,7 +144,10 @@ impl ResumedRun<'_> {
             let services = loaded.services(models, &database, globals)?;
             let reports = loaded.reports(&origin.out);
             let graph = loaded.compile(services, &origin.out).map_err(broken)?;
-            print_warnings(graph.warnings(), globals.stderr);
+            // The command that started the run has printed the warnings of an unchanged workflow.
+            if info.graph.as_deref() != Some(&GraphOutline::of(&graph)) {
+                print_warnings(graph.warnings(), globals.stderr);
+            }
             let pauses = origin.options.pauses(&graph);
             let engine = globals.engine(graph, checkpointer.clone())?;
             let engine = engine.with_wait_max(origin.options.wait_max());

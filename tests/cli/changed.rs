@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::program::{Ended, Place};
 
@@ -124,11 +124,7 @@ const MUTATIONS: &[(&[Replaced], i32, &str)] = &[
     (&[("  verdict:", "  extra: int?\n  verdict:")], 3, "the field `extra` (int?) is new"),
     (&[("set: { draft: brief }", "set: { draft: draft }")], 3, "`done` (set) does something else"),
     (&[("rework: plan", "rework: end")], 3, "`done` leads to"),
-    (
-        &[("max_visits: 3", "max_visits: 5")],
-        3,
-        "the conditions under which `plan` runs have changed",
-    ),
+    (&[("max_visits: 3", "max_visits: 5")], 3, "the policies of `plan` have changed"),
     (&[("steps: 90", "steps: 50")], 3, "the limits have changed"),
     (&[("name: board", "about: The same, with a comment.\nname: board")], 3, ""),
 ];
@@ -388,4 +384,100 @@ fn an_open_question_follows_the_type_of_its_field() {
         pauses_and_changes(&place, &[("approved | rejected", "approved | rejected | later")]);
     let ended = place.run(["resume", &name, "--answer", "ask1=approved"]);
     assert_eq!(ended.code, 0, "all answers fit: {ended}");
+}
+
+/// A workflow that asks before it works, with settings of each kind.
+const SETTINGS: &str = r#"graphrun: 1
+name: settings
+state: { brief: string, go: string?, answer: string?, listing: string? }
+input: [brief]
+output: [answer]
+models: { small: openai/gpt-5-mini }
+agents: { writer: { model: small, system: { text: "Be kind." } } }
+hosts: { here: { allow: echo, approve: each } }
+sandboxes: { box: { time: 10s } }
+limits: { time: 20m }
+start: ask
+nodes:
+  ask: { ask: "Continue?", writes: go, then: write }
+  write: { agent: writer, prompt: { text: "Write {{ brief }}" }, writes: answer, timeout: 1m, retry: 3, repair: 1, then: greet }
+  greet: { run: [echo, hi], in: here, writes: { listing: stdout }, then: list }
+  list: { run: [ls], in: box, writes: { listing: stdout }, then: end }
+"#;
+
+/// Changes of settings, each with what the event names; an empty text where no event follows.
+const SETTING_CHANGES: [(&str, &str, &str); 13] = [
+    ("Be kind.", "Be brief.", "`write` (agent) does something else"),
+    ("Write {{", "Compose {{", "`write` (agent) does something else"),
+    ("gpt-5-mini", "gpt-5", "`write` (agent) does something else"),
+    ("[echo, hi]", "[echo, hello]", "`greet` (run) does something else"),
+    ("time: 10s", "time: 11s", "`list` (run) does something else"),
+    ("timeout: 1m", "timeout: 2m", "the policies of `write` have changed"),
+    ("retry: 3", "retry: 4", "the policies of `write` have changed"),
+    ("then: greet", "max_visits: 2, then: greet", "the policies of `write` have changed"),
+    ("time: 20m", "time: 30m", "the limits have changed"),
+    ("repair: 1", "repair: 2", ""),
+    ("allow: echo, approve: each", "allow: [echo, ls], approve: never", ""),
+    ("output: [answer]", "output: [answer, listing]", ""),
+    ("name: settings", "name: others", ""),
+];
+
+/// `docs/durability.md` lists the settings that are compared.
+#[test]
+fn changed_settings_are_named_or_documented_as_not_compared() {
+    let place = Place::new();
+    for (old, new, what) in SETTING_CHANGES {
+        fs::write(place.path("w.yaml"), SETTINGS).unwrap();
+        let key = [("OPENAI_API_KEY", "sk-test")];
+        let begin = ["execute", "w.yaml", "-i", "brief=x", "--allow-host", "here", "--run-id", "r"];
+        let begun = place.run_with(begin, key);
+        assert_eq!(begun.code, 3, "{begun}");
+        assert!(SETTINGS.contains(old), "{old}");
+        fs::write(place.path("w.yaml"), SETTINGS.replace(old, new)).unwrap();
+        let resumed = place.run_with(["resume", "r", "--allow-host", "here"], key);
+        let events = place.run(["runs", "events", "r", "--output", "jsonl"]).stdout;
+        let events = events.lines().map(|it| serde_json::from_str::<Value>(it).unwrap());
+        let changes: Vec<_> = events.filter(|it| it["type"] == "workflow.changed").collect();
+        if what.is_empty() {
+            assert!(changes.is_empty(), "{old}: {changes:?}");
+            assert!(!resumed.stderr.contains("has changed"), "{old}: {resumed}");
+        } else {
+            assert_eq!(changes[0]["changes"], json!([what]), "{old}: {resumed}");
+            assert!(told(&resumed).contains(what), "{old}: {resumed}");
+        }
+        assert_eq!(place.run(["runs", "rm", "r"]).code, 0);
+    }
+}
+
+/// Nothing reads the input, which is a warning.
+const WITH_WARNING: &str = r#"graphrun: 1
+name: warned
+state: { brief: string, go: string }
+input: [brief]
+output: [go]
+start: ask
+nodes:
+  ask: { ask: "Continue?", writes: go, then: end }
+"#;
+
+/// The command that starts a run prints the warnings of the checks before the first event. `resume` prints them for another
+/// version of the workflow.
+#[test]
+fn warnings_are_printed_once_for_each_version() {
+    let place = Place::new();
+    fs::write(place.path("w.yaml"), WITH_WARNING).unwrap();
+    let begin = ["execute", "w.yaml", "-i", "brief=x", "--run-id", "r", "--output", "jsonl"];
+    let begun = place.run(begin);
+    assert_eq!(begun.code, 3, "{begun}");
+    assert_eq!(begun.stderr.matches("GR018\n").count(), 1, "{begun}");
+    let (before, _) = begun.stderr.split_once(" run ").unwrap();
+    assert!(before.contains("GR018"), "before the first event: {begun}");
+    assert!(!begun.stdout.contains("GR018"), "{begun}");
+    let again = place.run(["resume", "r"]);
+    assert!(again.code == 3 && !again.stderr.contains("GR018"), "{again}");
+    fs::write(place.path("w.yaml"), WITH_WARNING.replace("start:", "limits: { steps: 9 }\nstart:"))
+        .unwrap();
+    let changed = place.run(["resume", "r"]);
+    assert!(changed.code == 3 && changed.stderr.contains("the limits have changed"), "{changed}");
+    assert_eq!(changed.stderr.matches("GR018\n").count(), 1, "{changed}");
 }

@@ -75,9 +75,11 @@ fn a_second_owner_is_refused_with_the_name_of_the_first() {
     let listed = place.run(["runs", "list", "--output", "json"]);
     let name = listed.json()[0]["name"].as_str().unwrap().to_owned();
     let owner = listed.json()[0]["owner"].as_str().unwrap().to_owned();
-    assert_eq!(owner.split('@').next(), Some(first.id().to_string().as_str()));
+    let (pid, host) = owner.split_once('@').unwrap();
+    assert_eq!(pid, first.id().to_string());
     let other = place.run(["resume", &name, "--replay", "/dev/null"]);
-    assert!(other.code == 6 && other.stderr.contains(&format!("owned by {owner}")), "{other}");
+    let said = format!("owned by process {pid} on {host} since ");
+    assert!(other.code == 6 && other.stderr.contains(&said), "{other}");
     answer(&mut call);
     assert_eq!(first.end().0, Some(0));
 }

@@ -209,7 +209,10 @@ fn a_run_at_work_is_not_migrated_and_its_owner_is_named() {
     let list = place.run(["runs", "list", "--output", "json"]).json();
     let refused = migrate(&place, &name(&list[0]), &workflow("agent"), &[]);
     assert_eq!(refused.code, 6, "{refused}");
-    assert!(refused.stderr.contains(&format!("owned by {}@", running.id())), "{refused}");
+    assert!(
+        refused.stderr.contains(&format!("owned by process {} on ", running.id())),
+        "{refused}"
+    );
 }
 
 #[test]

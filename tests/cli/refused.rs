@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, ffi::OsStr, fs, os::unix::ffi::OsStrExt as _, process::Command};
 
-use crate::cli::program::{Ended, Place, workflow};
+use crate::cli::{
+    killed::killed,
+    program::{Ended, Place, Running, workflow},
+};
 
 #[test]
 fn wrong_usage_is_reported_on_stderr_with_exit_2() {
@@ -143,6 +146,68 @@ fn a_second_run_under_the_same_id_is_exit_2() {
     assert!(refused.code == 2 && refused.stderr.contains(&said), "{refused}");
 }
 
+/// The command for the existing run depends on its status, and the new workflow does not matter.
+#[test]
+fn an_id_in_use_is_refused_with_the_command_for_its_run() {
+    let place = Place::new();
+    for (name, code, command) in [
+        ("two_steps", 0, "see its result with: graphrun runs show run-"),
+        ("asks", 3, "continue it with: graphrun resume run-"),
+        ("fails", 1, "see why it failed with: graphrun runs show run-"),
+    ] {
+        let id = format!("run-{name}");
+        let begun = place.run(["execute", &workflow(name), "-i", "brief=x", "--run-id", &id]);
+        assert_eq!(begun.code, code, "{begun}");
+        let before = place.run(["runs", "export", &id]).stdout;
+        for again in ["two_steps", "asks"] {
+            let args = ["execute", &workflow(again), "-i", "brief=y", "--run-id", &id];
+            let refused = place.run(args.into_iter().chain(["--out", "new"]));
+            let said = format!("error: there is a run `{id}` already, of `{name}` (");
+            assert!(refused.code == 2 && refused.stderr.starts_with(&said), "{refused}");
+            assert!(refused.stderr.contains(&format!("{command}{name}")), "{refused}");
+            assert!(refused.stderr.contains("choose another id, or omit it"), "{refused}");
+        }
+        assert_eq!(place.run(["runs", "export", &id]).stdout, before, "nothing has changed");
+    }
+    assert!(!place.path("new").exists());
+}
+
+/// A run of another process, and one whose process has died.
+#[test]
+fn a_run_of_another_process_is_refused_with_its_owner() {
+    let place = Place::new();
+    fs::write(place.path("w.yaml"), WAITS).unwrap();
+    let execute = ["execute", "w.yaml", "--run-id", "run-1"];
+    let mut running = Running::of(place.command(execute));
+    running.wait_for("waits until");
+    let again = place.run(execute);
+    assert!(again.code == 2 && again.stderr.contains("`w` (running)"), "{again}");
+    assert!(again.stderr.contains("progress with: graphrun runs show run-1"), "{again}");
+    let owner = format!("run `run-1` is owned by process {} on ", running.id());
+    let stop = format!("(`kill {}` on ", running.id());
+    for args in [&["resume", "run-1"][..], &["runs", "rm", "run-1"]] {
+        let refused = place.run(args);
+        assert!(refused.code == 6 && refused.stderr.contains(&owner), "{refused}");
+        let (_, since) = refused.stderr.split_once(" since 20").unwrap();
+        assert!(since.contains("Z; its lease expires at 20"), "{refused}");
+        assert!(refused.stderr.contains(&stop), "{refused}");
+    }
+    let execute = ["execute", "w.yaml", "--run-id", "run-2"];
+    killed(&place, &execute, "task.before_run=abort");
+    let again = place.run(execute);
+    assert!(again.code == 2 && again.stderr.contains("with: graphrun resume run-2"), "{again}");
+}
+
+const WAITS: &str = r#"
+graphrun: 1
+name: w
+state: { done: bool? }
+start: a
+nodes:
+  a: { wait: 60s, then: b }
+  b: { set: { done: "true" }, then: end }
+"#;
+
 #[test]
 fn an_unknown_run_is_exit_6_with_and_without_a_database() {
     let place = Place::new();
@@ -217,15 +282,56 @@ fn a_proof_without_a_database_is_exit_6() {
 }
 
 #[test]
-fn a_database_on_a_read_only_file_system_is_named_as_such() {
+fn a_read_only_database_is_read_and_never_written() {
     let place = Place::new();
-    place.execute("two_steps");
-    let program = place.command(["runs", "list"]);
-    let mut command = Command::new("bwrap");
-    command.args(["--dev-bind", "/", "/", "--ro-bind"]).args([place.path(""), place.path("")]);
-    command.arg(program.get_program()).args(program.get_args()).current_dir(place.path(""));
-    let ended = Ended::of(&mut command);
-    assert!(ended.code == 5 && ended.stderr.contains("its file system is read-only"), "{ended}");
+    let run_read_only = |args: &str| {
+        let program = place.command(args.split(' '));
+        let mut command = Command::new("bwrap");
+        command.args(["--dev-bind", "/", "/", "--ro-bind"]).args([place.path(""), place.path("")]);
+        command.arg(program.get_program()).args(program.get_args()).current_dir(place.path(""));
+        command.env_clear().envs(program.get_envs().filter_map(|(name, it)| Some((name, it?))));
+        Ended::of(&mut command)
+    };
+    for name in ["asks", "two_steps"] {
+        fs::copy(workflow(name), place.path(&format!("{name}.yaml"))).unwrap();
+    }
+    let execute = "execute two_steps.yaml -i brief=x --out /tmp";
+    let new = run_read_only(execute);
+    let why = "its file system is read-only; copy it to another one, or give another path";
+    let said = format!(".graphrun/runs.db cannot be used: {why}");
+    assert!(new.code == 5 && new.stderr.contains(&said), "{new}");
+    let asked = place.run(["execute", "asks.yaml", "-i", "brief=x", "--run-id", "run-1"]);
+    assert_eq!(asked.code, 3, "{asked}");
+    for args in [
+        "runs list",
+        "runs show run-1",
+        "runs state run-1",
+        "runs events run-1",
+        "runs history run-1",
+        "runs export run-1",
+        "runs diff run-1@0 run-1@0",
+        "runs verify",
+        "runs prune --older-than 1d --dry-run",
+        "graph asks.yaml --run run-1",
+    ] {
+        let ended = run_read_only(args);
+        assert_eq!(ended.code, 0, "{args}: {ended}");
+    }
+    for args in [
+        execute,
+        "resume run-1",
+        "resume run-1 --answer help=\"stop\"",
+        "fork run-1@0",
+        "runs rm run-1",
+        "runs prune --older-than 1d",
+    ] {
+        let ended = run_read_only(args);
+        assert!(ended.code == 5 && ended.stderr.contains(&said), "{args}: {ended}");
+    }
+    let doctor = run_read_only("doctor");
+    assert!(doctor.stdout.contains(why), "{doctor}");
+    let answered = place.run(["resume", "run-1", "--answer", "help=\"stop\""]);
+    assert_eq!(answered.code, 0, "nothing is lost: {answered}");
 }
 
 #[test]

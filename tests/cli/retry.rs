@@ -2,7 +2,12 @@
 
 use std::fs;
 
-use super::program::Place;
+use serde_json::Value;
+
+use super::{
+    killed::killed,
+    program::{Ended, Place},
+};
 
 /// Reads two files in parallel, each by a tool that fails while its file is missing.
 const READS: &str = r#"graphrun: 1
@@ -73,4 +78,57 @@ fn an_impossible_retry_is_refused_with_exit_6_and_a_remedy() {
     error: the run is done, and only failed runs can be retried
     help: start a new run to repeat its work
     ");
+}
+
+/// Reads a file, and tries twice while it is missing.
+const READS_TWICE: &str = r#"graphrun: 1
+name: reads
+state: { text: string }
+output: text
+tools: { fs: { root: . } }
+start: read
+nodes:
+  read:
+    tool: fs.read
+    args: { path: '"text.txt"' }
+    writes: { text: text }
+    retry: { attempts: 2, initial: 1ms, on: [tool] }
+    then: end
+"#;
+
+/// Returns the numbers of the attempts that began, by the events.
+fn started(ended: &Ended) -> Vec<u64> {
+    let events = ended.stdout.lines().map(|it| serde_json::from_str::<Value>(it).unwrap());
+    let started = events.filter(|it| it["type"] == "task.started");
+    started.map(|it| it["attempt"].as_u64().unwrap()).collect()
+}
+
+/// Returns the numbers of the attempts that began, by the progress in the terminal.
+fn shown_as_started(ended: &Ended) -> Vec<u64> {
+    let lines = ended.stderr.lines().filter_map(|it| it.split_once("read started"));
+    lines
+        .map(|(_, rest)| rest.strip_prefix(", attempt ").map_or(1, |it| it.parse().unwrap()))
+        .collect()
+}
+
+/// A crash repeats an attempt under its number. `resume` of a failed run begins at 1.
+#[test]
+fn an_attempt_has_the_same_number_in_every_output() {
+    let place = Place::new();
+    fs::write(place.path("reads.yaml"), READS_TWICE).unwrap();
+    let failed = place.run(["execute", "reads.yaml", "--run-id", "run-1", "--output", "jsonl"]);
+    assert_eq!((failed.code, started(&failed)), (1, vec![1, 2]), "{failed}");
+    assert_eq!(shown_as_started(&failed), [1, 2], "{failed}");
+    killed(&place, &["resume", "run-1"], "task.before_run=abort@2");
+    fs::write(place.path("text.txt"), "t").unwrap();
+    let done = place.run(["resume", "run-1", "--output", "jsonl"]);
+    assert_eq!((done.code, started(&done)), (0, vec![2]), "{done}");
+    assert_eq!(shown_as_started(&done), [2], "{done}");
+    let events = place.run(["runs", "events", "run-1", "--output", "jsonl"]);
+    // The process died before it saved the second beginning of the second attempt.
+    assert_eq!(started(&events), [1, 2, 1, 2], "{events}");
+    let report = place.run(["runs", "show", "run-1", "--output", "json"]).json();
+    let trace = report["trace"].as_array().unwrap().iter();
+    let trace: Vec<_> = trace.map(|it| (it["attempt"].as_u64(), it["outcome"].as_str())).collect();
+    assert_eq!(trace, [(Some(2), Some("failed")), (Some(2), Some("finished"))]);
 }

@@ -113,6 +113,59 @@ nodes:
 "#;
 
 #[test]
+fn a_wait_of_a_nested_run_is_a_wait_of_its_task() {
+    let place = Place::new();
+    for (file, text) in [("inner.yaml", INNER), ("outer.yaml", OUTER)] {
+        fs::write(place.path(file), text).unwrap();
+    }
+    let execute = ["execute", "outer.yaml", "--run-id", "run-1", "-i", "pause=1s", "--wait", "1ms"];
+    let paused = place.run(execute.into_iter().chain(["--output", "json"]));
+    let report = paused.json();
+    let reason = report["reason"].as_str().unwrap();
+    assert!(reason.starts_with("`sub` waits until 20"), "{paused}");
+    assert!(reason.contains("Z: `pause` waits until 20"), "the inner reason: {paused}");
+    assert!(report["due"].is_string() && report["trace"] == serde_json::json!([]), "{paused}");
+    assert!(paused.stderr.contains("sub waits until 20"), "{paused}");
+    assert!(!paused.stderr.contains("failed"), "{paused}");
+    let events = place.run(["runs", "events", "run-1", "--output", "jsonl"]);
+    let events = events.stdout.lines().map(|it| serde_json::from_str(it).unwrap());
+    let events: Vec<serde_json::Value> = events.collect();
+    assert!(events.iter().all(|it| it["type"] != "task.retrying"), "{events:#?}");
+    let timer = events.iter().find(|it| it["type"] == "timer.set").unwrap();
+    assert!(timer["reason"].as_str().unwrap().starts_with("`pause` waits until"), "{timer}");
+
+    thread::sleep(Duration::from_secs(1));
+    let done = place.run(["resume", "run-1", "--output", "json"]);
+    let attempts = &done.json()["trace"][0]["attempt"];
+    assert_eq!((done.code, attempts), (0, &1.into()), "{done}");
+}
+
+/// A workflow that waits.
+const INNER: &str = r#"
+graphrun: 1
+name: inner
+state: { pause: duration, ended: bool? }
+input: [pause]
+output: [ended]
+start: pause
+nodes:
+  pause: { wait: pause, then: last }
+  last: { set: { ended: "true" }, then: end }
+"#;
+
+/// Runs it as a nested run.
+const OUTER: &str = "
+graphrun: 1
+name: outer
+state: { pause: duration, ended: bool? }
+input: [pause]
+output: [ended]
+start: sub
+nodes:
+  sub: { use: { workflow: inner.yaml, nested: true, in: { pause: pause }, out: { ended: ended } }, then: end }
+";
+
+#[test]
 fn a_name_or_due_is_needed_to_resume() {
     let ended = Place::new().run(["resume"]);
     assert_eq!(ended.code, 2, "{ended}");

@@ -93,7 +93,7 @@ fn one_wins(place: &Place, rounds: usize) {
         }
         let [winner] = &mut all[..] else { panic!("round {round}: {} are left", all.len()) };
         assert!(winner.try_wait().unwrap().is_none(), "round {round}: no process owns it");
-        let owner = format!("is owned by {}@", winner.id());
+        let owner = format!("is owned by process {} on ", winner.id());
         for (code, stderr) in refused {
             assert_eq!(code, Some(6), "round {round}: {stderr}");
             assert!(stderr.contains(&owner), "round {round}, {owner}: {stderr}");
@@ -153,7 +153,7 @@ fn stopped_with_its_lease(backend: Backend) -> (Place, Child) {
             continue;
         }
         assert_eq!(early.status.code(), Some(6), "{stderr}");
-        assert!(stderr.contains(&format!("owned by {}@", owner.id())), "{stderr}");
+        assert!(stderr.contains(&format!("owned by process {} on ", owner.id())), "{stderr}");
         return (place, owner);
     }
     panic!("the machine is too slow: no second process came in time for the lease of the first");
@@ -204,7 +204,7 @@ fn a_node_that_blocks_all_threads_keeps_its_lease() {
             let output = place.order("blocking").run();
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(6), "{stderr}");
-            assert!(stderr.contains(&format!("owned by {}@", owner.id())), "{stderr}");
+            assert!(stderr.contains(&format!("owned by process {} on ", owner.id())), "{stderr}");
             sleep(LEASE / 8);
         }
         assert!(refused_late > 0, "no process tried after a lease had expired");

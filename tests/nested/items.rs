@@ -1,6 +1,7 @@
 //! A `map` over a `use`, and graphs as nodes of Rust graphs: each task is a nested run.
 
 use std::{
+    collections::BTreeSet,
     fs,
     sync::{
         Arc, Mutex,
@@ -10,7 +11,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{Checkpointer, RunHistory as _},
+    checkpoint::{Checkpointer, Outcome, RunHistory as _, TaskRecord},
     compile::{CompiledGraph, compile},
     engine::{Clock, Engine, RunEnd, ShutdownHandle, subgraph},
     event::{Event, EventSink, Report, Status, Usage},
@@ -679,7 +680,8 @@ async fn a_drain_reaches_the_runs_within_a_run() {
         .edge("middle", END)
         .compile()
         .unwrap_or_else(|it| panic!("{it}"));
-    let engine = Engine::new(graph).with_storage(Arc::new(InMemoryStorage::default()));
+    let storage = Arc::new(InMemoryStorage::default());
+    let engine = Engine::new(graph).with_storage(storage.clone());
     let start = tokio::time::Instant::now();
     let end = engine.run(&Sums::default()).with_shutdown(&stop).await.unwrap();
     assert_eq!((end.status, start.elapsed().as_secs()), (Status::Interrupted, 1));
@@ -688,6 +690,7 @@ async fn a_drain_reaches_the_runs_within_a_run() {
     let end = engine.resume(&end.run).await.unwrap();
     assert_eq!(end.output::<Sums>().unwrap().sums, [42]);
     assert_eq!(*did.lock().unwrap(), ["first", "second"]);
+    assert_eq!(attempts(&storage.records(&end.run).await.unwrap()), [1], "a stop is no failure");
 }
 
 /// Starts a graph with a node `inner`, which runs a graph of one node.
@@ -759,8 +762,9 @@ async fn a_run_is_suspended_while_a_nested_run_waits() {
         let now = Arc::clone(&now);
         Clock::new(move || *now.lock().unwrap())
     };
+    let storage = Arc::new(InMemoryStorage::default());
     let engine = Engine::new(graph)
-        .with_storage(Arc::new(InMemoryStorage::default()))
+        .with_storage(storage.clone())
         .with_clock(clock)
         .with_wait_max(Duration::from_secs(60));
     let begun = tokio::time::Instant::now();
@@ -777,6 +781,14 @@ async fn a_run_is_suspended_while_a_nested_run_waits() {
     let end = engine.resume(&end.run).await.unwrap();
     assert_eq!((end.status, calls.load(Ordering::Relaxed)), (Status::Done, 2), "{:?}", end.reason);
     assert_eq!(end.output::<Sums>().unwrap().sums, [1]);
+    assert_eq!(attempts(&storage.records(&end.run).await.unwrap()), [1], "no attempt has failed");
+}
+
+/// Returns the numbers of the attempts that a run has begun.
+fn attempts(records: &[TaskRecord]) -> Vec<u32> {
+    let is_failed = |it: &&TaskRecord| matches!(it.outcome, Outcome::Retrying { .. });
+    assert_eq!(records.iter().find(is_failed), None);
+    Vec::from_iter(records.iter().map(|it| it.attempt).collect::<BTreeSet<_>>())
 }
 
 /// Returns a graph with so many levels of other graphs within it. The innermost one keeps a deep value and asks.

@@ -201,6 +201,77 @@ fn a_database_that_this_user_may_not_write_is_refused() {
     }
 }
 
+/// Makes the file of a database and its folder read-only.
+fn take_write_permission(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o444)).unwrap();
+    fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o555)).unwrap();
+}
+
+/// Does something with a database as another user, on another thread.
+fn as_another_user<T: Send + 'static>(
+    path: &Path,
+    work: impl AsyncFnOnce(SqliteStorage) -> T + Send + 'static,
+) -> T {
+    let path = path.to_owned();
+    let thread = thread::spawn(move || {
+        // This thread drops its file system privileges, even if root runs the test.
+        setfsuid(Uid::from_raw(65534));
+        let storage = SqliteStorage::find_to_read(&path).unwrap().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(work(storage.on_the_same_thread()))
+    });
+    thread.join().unwrap()
+}
+
+/// With and without a log beside it: that of a process that writes has the last step.
+#[tokio::test]
+async fn a_database_that_this_user_may_not_write_can_be_read() {
+    for has_log in [false, true] {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("runs %3F?.db");
+        let storage: Arc<dyn Checkpointer> = Arc::new(SqliteStorage::open(&path).unwrap());
+        let token = create(&storage, "R1").await;
+        storage.append(&token, &commit(1, vec![]).into()).await.unwrap();
+        let storage = Some(storage).filter(|_| has_log);
+        take_write_permission(&path);
+        for ending in ["-wal", "-shm"].into_iter().filter(|_| has_log) {
+            let beside = format!("{}{ending}", path.display());
+            fs::set_permissions(beside, fs::Permissions::from_mode(0o444)).unwrap();
+        }
+        let before = contents(folder.path());
+        let error = as_another_user(&path, async move |storage| {
+            let storage: &dyn Checkpointer = &storage;
+            let found = storage.find("R1-name").await.unwrap();
+            assert_eq!((found.info.id, found.step.0), (run("R1"), 1));
+            assert_eq!(storage.load(&run("R1")).await.unwrap().position.step.0, 1);
+            assert_eq!(storage.page(None, 9).await.unwrap().len(), 1);
+            told(&storage.append(&token, &commit(2, vec![]).into()).await.unwrap_err())
+        });
+        let why = "cannot be used: this user may not read and write it; change its permissions";
+        assert!(error.contains(why), "{error}");
+        if !has_log {
+            assert!(before == contents(folder.path()), "reading left traces");
+        }
+        drop(storage);
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+#[test]
+fn a_folder_that_this_user_may_not_write_is_named() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    let refused = thread::spawn(move || {
+        setfsuid(Uid::from_raw(65534));
+        told(&SqliteStorage::open(&path).unwrap_err())
+    });
+    let refused = refused.join().unwrap();
+    let folder = folder.path().display();
+    let why = format!("this user may not write in the folder `{folder}`; change its permissions");
+    assert!(refused.contains(&why), "{refused}");
+}
+
 #[tokio::test]
 async fn a_new_database_is_for_its_owner_only() {
     let folder = TempDir::new().unwrap();

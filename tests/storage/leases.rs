@@ -109,7 +109,8 @@ async fn assert_owned(home: &Home, name: &str) {
     };
     assert_eq!((owned, Some(&**told_of)), (&run("R1"), lease_of(home).await.as_ref()));
     let until = told_of.until.strftime("%FT%TZ");
-    assert_eq!(told(&error), format!("run `R1` is owned by {name}; its lease expires at {until}"));
+    let owned = format!("run `R1` is owned by {name}; its lease expires at {until}");
+    assert_eq!(told(&error), owned);
 }
 
 /// Starts eight claims at once; returns the one that got the run, after checking the errors of the
@@ -148,7 +149,7 @@ where
             other => panic!("{other:?}"),
         }
     }
-    assert_owned(home, &format!("{winner}@box{winner}")).await;
+    assert_owned(home, &format!("process {winner} on box{winner}")).await;
     (winner, token)
 }
 
@@ -195,7 +196,7 @@ async fn a_run_belongs_to_the_process_that_started_it(home: Home) {
     let before = Timestamp::now();
     let first = commit(0, vec![]).into();
     let token = home.open().create(&info("R1", "a"), &request_of(7), &first).await.unwrap();
-    assert_owned(&home, "7@box7").await;
+    assert_owned(&home, "process 7 on box7").await;
     let lease = lease_of(&home).await.unwrap();
     assert_eq!((lease.owner, lease.fence), (request_of(7).owner, token.fence));
     let left = lease.until.duration_since(before).as_secs();
@@ -211,12 +212,12 @@ async fn an_expired_lease_can_be_acquired_and_its_owner_cannot_write(home: Home)
     let early = home.open().create(&info("R1", "a"), &short(request_of(7)), &first).await.unwrap();
     let late = home.open().acquire(&run("R1"), &request_of(8)).await.unwrap();
     assert!(late.fence > early.fence, "{early:?} {late:?}");
-    assert_owned(&home, "8@box8").await;
+    assert_owned(&home, "process 8 on box8").await;
     assert_powerless(&home, &early, "the run was taken over by 8@box8").await;
     home.open().append(&late, &commit(1, vec![]).into()).await.unwrap();
     // The same again with a lease that was renewed for some time.
     home.open().renew(&late, Duration::from_secs(2)).await.unwrap();
-    assert_owned(&home, "8@box8").await;
+    assert_owned(&home, "process 8 on box8").await;
     sleep(Duration::from_millis(2020)).await;
     let latest = home.open().acquire(&run("R1"), &request_of(7)).await.unwrap();
     assert!(latest.fence > late.fence, "{late:?} {latest:?}");
@@ -231,7 +232,7 @@ async fn an_owner_with_an_expired_lease_continues_if_no_other_took_it(home: Home
     let token = home.open().create(&info("R1", "a"), &short(request_of(7)), &first).await.unwrap();
     home.open().append(&token, &commit(1, vec![]).into()).await.unwrap();
     home.open().renew(&token, TTL).await.unwrap();
-    assert_owned(&home, "7@box7").await;
+    assert_owned(&home, "process 7 on box7").await;
     home.open().append(&token, &commit(2, vec![]).into()).await.unwrap();
 }
 
@@ -247,8 +248,8 @@ async fn a_claim_replaces_only_the_lease_that_it_names(home: Home) {
     assert!(second.fence > first.fence);
     assert_powerless(&home, &first, "the run was taken over by 8@box8").await;
     let error = home.open().acquire(&run("R1"), &replacing(9, first.fence)).await.unwrap_err();
-    assert!(told(&error).contains("8@box8"), "{}", told(&error));
-    assert_owned(&home, "8@box8").await;
+    assert!(told(&error).contains("process 8 on box8"), "{}", told(&error));
+    assert_owned(&home, "process 8 on box8").await;
     // A run without an owner is given to every claim.
     home.open().release(&second).await.unwrap();
     let third = home.open().acquire(&run("R1"), &replacing(9, first.fence)).await.unwrap();
@@ -306,7 +307,7 @@ async fn giving_back_does_nothing_to_the_lease_of_another(home: Home) {
     home.open().append(&other, &commit(1, vec![]).into()).await.unwrap();
     home.open().acquire(&run("R1"), &request_of(8)).await.unwrap();
     home.open().release(&first).await.unwrap();
-    assert_owned(&home, "8@box8").await;
+    assert_owned(&home, "process 8 on box8").await;
 }
 
 async fn a_lease_lasts_from_when_it_was_renewed(home: Home) {
@@ -343,7 +344,7 @@ async fn a_lease_may_be_as_long_as_one_likes(home: Home) {
         home.open().release(&token).await.unwrap();
         token =
             home.open().acquire(&run("R1"), &LeaseRequest { ttl, ..request_of(8) }).await.unwrap();
-        assert_owned(&home, "8@box8").await;
+        assert_owned(&home, "process 8 on box8").await;
     }
 }
 
@@ -385,7 +386,7 @@ async fn a_run_that_is_held_is_not_removed(home: Home) {
     let before = state(&home).await;
     let error = home.open().remove(&run("R1")).await.unwrap_err();
     assert!(matches!(error, CheckpointError::Owned { .. }), "{error:?}");
-    assert!(told(&error).contains("owned by 7@box7"), "{}", told(&error));
+    assert!(told(&error).contains("owned by process 7 on box7"), "{}", told(&error));
     assert_eq!(before, state(&home).await);
     // The lease must have expired; releasing it is not enough.
     home.open().renew(&token, Duration::ZERO).await.unwrap();

@@ -218,6 +218,8 @@ pub enum Event {
         /// The time at which it ends, in any process.
         #[schemars(with = "String")]
         wake: Timestamp,
+        /// Why the task waits, if its nested run does.
+        reason: Option<String>,
     },
     /// A task saved the result of a part of its work, which does not run again.
     #[serde(rename = "memo.saved")]

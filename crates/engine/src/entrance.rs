@@ -51,7 +51,10 @@ pub(super) fn redact_event(event: &mut TaskEvent) -> Vec<String> {
             redact_value(value);
         }
         TaskEvent::Asked { question, .. } => redact_question(question),
-        TaskEvent::TimerSet { timer, .. } => drop(redact_text(&mut timer.key)),
+        TaskEvent::TimerSet { timer, .. } => {
+            redact_text(&mut timer.key);
+            timer.reason.as_mut().map(redact_text);
+        }
         TaskEvent::Answered { answer, by, .. } => {
             redact_value(answer);
             by.as_mut().map(redact_text);

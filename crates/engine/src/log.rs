@@ -203,8 +203,9 @@ pub(super) fn event_of_record(record: &TaskRecord) -> Event {
             let (error, wait_ms) = (failure.message.clone(), *wait_ms);
             Event::TaskRetrying { task, node, attempt, error, wait_ms }
         }
-        Outcome::TimerSet { key, wake, .. } => {
-            Event::TimerSet { task, node, key: key.clone(), wake: *wake }
+        Outcome::TimerSet { key, wake, reason, .. } => {
+            let (key, wake, reason) = (key.clone(), *wake, reason.clone());
+            Event::TimerSet { task, node, key, wake, reason }
         }
         Outcome::MemoSaved { name, .. } => Event::MemoSaved { task, node, name: name.clone() },
         Outcome::Aborted => Event::TaskAborted { task, node, attempt, ms, usage },

@@ -142,7 +142,7 @@ impl Machine {
             }
             TaskEvent::TimerSet { timer, attempt, .. } => {
                 self.open_step.add_attempt(index, &attempt);
-                self.set_timer(index, &timer, attempt.ended, actions);
+                self.set_timer(index, timer, attempt.ended, actions);
             }
             TaskEvent::Answered { key, answer, by, question_hash, .. } => {
                 let record = self.open_step.answer(index, key, answer, by, question_hash);

@@ -12,12 +12,11 @@ use graphrun_core::{
     event::Status,
     graph::{
         ErrorKind, Failure, GRANT_MEMO, NestedAsker, NodeContext, NodeDescription, NodeError,
-        OuterNode, ProvidedValues, Question, Reporter, SavedValues, SideEffects,
+        OuterNode, ProvidedValues, Question, Reporter, SavedValues, SideEffects, Timer, TimerEnd,
     },
     id::{NodeName, RunId},
     state::{State, Update},
 };
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
@@ -248,17 +247,6 @@ impl NestedRun<'_> {
         Question { key: open.name.clone(), nested: Some(nested), ..open.question.clone() }
     }
 
-    /// Returns the wait of the task for a nested run that continues at this time.
-    fn wait_until(&self, due: Timestamp, reason: &str) -> NodeError {
-        let clock = self.ctx.provided.get::<Clock>().map(|it| Clock::clone(&it));
-        let left = due.duration_since(clock.unwrap_or_default().now());
-        let left_ms = u64::try_from(left.as_millis()).unwrap_or(0);
-        let failure = Failure::new(ErrorKind::Other, reason);
-        // One more, because `left` is rounded down.
-        let retry_after_ms = Some(left_ms.saturating_add(1));
-        Failure { transient: true, retry_after_ms, is_nested_wait: true, ..failure }.into()
-    }
-
     async fn outcome(&self, end: RunEnd) -> Result<State, NodeError> {
         let reason = end.reason.unwrap_or_else(|| end.status.as_str().to_owned());
         match end.status {
@@ -276,15 +264,20 @@ impl NestedRun<'_> {
                 Err(Failure::new(ErrorKind::Other, what).into())
             }
             Status::Paused => match next_due(&self.saved().await?.records) {
-                Some(due) => Err(self.wait_until(due, &reason)),
+                Some(due) => Err(wait(TimerEnd::At(due), reason)),
                 None => Err(stopped_failure(&reason).into()),
             },
-            Status::Interrupted => {
-                Err(Failure { is_nested_wait: true, ..stopped_failure(&reason) }.into())
-            }
+            // The outer run stops, too. When it continues, so does the task.
+            Status::Interrupted => Err(wait(TimerEnd::After(Duration::ZERO), reason)),
             Status::Running => Err(stopped_failure(&reason).into()),
         }
     }
+}
+
+/// Returns the wait of a task for its nested run. The task finds the end of the wait in the nested run, and not by the key.
+fn wait(end: TimerEnd, reason: String) -> NodeError {
+    let key = "nested run".to_owned();
+    NodeError::Wait(Box::new(Timer { key, end, reason: Some(reason) }))
 }
 
 fn stopped_failure(reason: &str) -> Failure {

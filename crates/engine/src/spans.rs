@@ -146,9 +146,12 @@ impl StepSpans {
                 warn!(attempt, wait_ms, kind = %failure.kind, "the attempt failed and is retried");
                 debug!(error = failure.message, "the failure");
             }
-            Outcome::TimerSet { key, wait_ms, .. } => {
+            Outcome::TimerSet { key, wait_ms, reason, .. } => {
                 span.record("outcome", "waiting");
                 info!(key, wait_ms, "waits for a time");
+                if let Some(reason) = reason {
+                    debug!(reason, "the reason");
+                }
             }
             Outcome::Aborted => {
                 span.record("outcome", "aborted");

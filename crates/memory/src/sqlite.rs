@@ -100,6 +100,16 @@ impl SqliteStore {
         KIND.find(path)?.map(|it| Self::new(path, it)).transpose()
     }
 
+    /// Opens a database to read, as `find` does, also one that this user may not write.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`SqliteStore::find`].
+    pub fn find_to_read(path: impl AsRef<Path>) -> Result<Option<Self>, StoreError> {
+        let path = path.as_ref();
+        KIND.find_to_read(path)?.map(|it| Self::new(path, it)).transpose()
+    }
+
     fn new(path: &Path, connection: Connection) -> Result<Self, StoreError> {
         // The indexes of a large memory fit into it.
         let set = connection.pragma_update(None, "cache_size", -CACHE_KILOBYTES);

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use jiff::Timestamp;
+
 use super::{
     super::{
         terminal::print_message,
@@ -97,7 +99,7 @@ fn text_of(event: &Event, stamped: &RunEvent, caption: &Caption) -> String {
             let (error, wait) = (clean(error), duration(*wait_ms));
             format!("{node} attempt {attempt} failed: {error}; retries in {wait}")
         }
-        Event::TimerSet { node, wake, .. } => format!("{node} waits until {wake:.0}"),
+        Event::TimerSet { node, wake, reason, .. } => waits(node, *wake, reason.as_deref()),
         Event::TaskAborted { node, ms, .. } => {
             format!("{node} was aborted after {}: a limit of the run is reached", duration(*ms))
         }
@@ -140,6 +142,12 @@ fn text_of(event: &Event, stamped: &RunEvent, caption: &Caption) -> String {
             format!("run {name} {status} after step {steps}{usage}{}", reason.unwrap_or_default())
         }
     }
+}
+
+/// Returns the wait of a node for a time.
+pub(super) fn waits(node: &NodeName, wake: Timestamp, reason: Option<&str>) -> String {
+    let reason = reason.map(|it| format!(": {}", clean(it))).unwrap_or_default();
+    format!("{node} waits until {wake:.0}{reason}")
 }
 
 /// Returns a message to the run: its author and the result.

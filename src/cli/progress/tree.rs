@@ -8,7 +8,7 @@ use super::{
         words::{clean, clock, duration, tokens, tokens_and_cost},
     },
     Caption,
-    plain::{called, describe_message, describe_targets, label},
+    plain::{called, describe_message, describe_targets, label, waits},
 };
 use crate::{
     event::{Event, MessageDelta, Report, RunEvent, Status, Usage},
@@ -83,8 +83,8 @@ impl Tree {
                 let what = format!("{node} attempt {attempt}: {error}");
                 vec![format!("    {} {what}; again in {wait}", paint.loud("↻"))]
             }
-            Event::TimerSet { node, wake, .. } => {
-                vec![self.aside(&format!("{node} waits until {wake:.0}"))]
+            Event::TimerSet { node, wake, reason, .. } => {
+                vec![self.aside(&waits(node, *wake, reason.as_deref()))]
             }
             Event::TaskAborted { task, node, ms, usage, .. } => {
                 let label = self.ended(*task, node);
@@ -224,8 +224,8 @@ impl Tree {
                 let what = format!("{node} attempt {attempt}: {error}");
                 vec![format!("    {} {what}; again in {wait}", self.paint.loud("↻"))]
             }
-            Event::TimerSet { node, wake, .. } => {
-                vec![self.aside(&format!("{node} waits until {wake:.0}"))]
+            Event::TimerSet { node, wake, reason, .. } => {
+                vec![self.aside(&waits(node, *wake, reason.as_deref()))]
             }
             Event::TaskEmitted { message, .. } => {
                 vec![format!("    {}", self.paint.loud(&format!("▲ {}", clean(message))))]

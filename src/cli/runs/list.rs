@@ -150,7 +150,7 @@ fn damaged(error: &CheckpointError) -> RunLine {
 const PROCESS_GONE: &str = "its process is gone; resume it";
 
 /// Returns why a run makes no progress, if its process is gone.
-pub(super) fn process_gone(summary: &RunSummary) -> Option<&'static str> {
+pub(in crate::cli) fn process_gone(summary: &RunSummary) -> Option<&'static str> {
     let is_owned = summary.lease.as_ref().is_some_and(|it| !it.owner.is_dead());
     (summary.status == Status::Running && !is_owned).then_some(PROCESS_GONE)
 }

@@ -13,6 +13,7 @@ mod state;
 mod update;
 mod verify;
 
+pub(super) use self::list::process_gone;
 use super::{error::CliError, exit::Exit, globals::Globals};
 
 /// List, inspect and remove runs

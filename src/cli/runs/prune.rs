@@ -58,8 +58,11 @@ impl Args {
             globals.expect_output("runs prune", &[Output::Text, Output::Json])?;
             let database = globals.database()?;
             let mut removal = Removal::new(globals, self.dry_run);
-            let checkpointer =
-                if self.dry_run { database.open()? } else { database.open_to_remove()? };
+            let checkpointer = if self.dry_run {
+                database.clone().read_only().open()?
+            } else {
+                database.open_to_remove()?
+            };
             let Some(checkpointer) = checkpointer else {
                 print_message(&database.absence());
                 removal.close()?;

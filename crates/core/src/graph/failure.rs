@@ -128,9 +128,6 @@ pub struct Failure {
     /// Whether a task of a nested run failed. Its policy for outages is used up, so the outer node does not retry it by default.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_nested: bool,
-    /// Whether this is a wait: a nested run waits for its next attempt. It does not count as an attempt of the task.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_nested_wait: bool,
     /// Whether a request was held back, because earlier ones to its provider failed. The attempt does not count, unless its
     /// wait is so long that its time does not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -178,7 +175,6 @@ impl Failure {
             transient: false,
             retry_after_ms: None,
             is_nested: false,
-            is_nested_wait: false,
             is_unsent: false,
             exit_code: None,
             raw: None,

@@ -16,6 +16,8 @@ pub struct Timer {
     pub key: String,
     /// When it ends.
     pub end: TimerEnd,
+    /// Why the node waits, if that is not obvious: the reason of a nested run.
+    pub reason: Option<String>,
 }
 
 /// When a wait ends.
@@ -74,7 +76,7 @@ impl NodeContext {
         if end.after(self.began) <= self.began {
             return Ok(());
         }
-        Err(NodeError::Wait(Box::new(Timer { key: key.to_owned(), end })))
+        Err(NodeError::Wait(Box::new(Timer { key: key.to_owned(), end, reason: None })))
     }
 }
 

@@ -63,7 +63,7 @@ pub enum CheckpointError {
         status: Status,
     },
     /// Another process owns the run.
-    #[error("run `{run}` is owned by {}; its lease expires at {}", lease.owner, lease.until.strftime("%FT%TZ"))]
+    #[error("run `{run}` is owned by {lease}")]
     Owned {
         /// The run.
         run: RunId,

@@ -29,6 +29,9 @@ pub struct Owner {
     started: Option<u64>,
     /// The token of the run within the process.
     token: u64,
+    /// Since when the process has the run. Owners of older programs have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 /// The owner of a run, and when its lease expires unless it is renewed.
@@ -88,6 +91,7 @@ static SELF: LazyLock<Owner> = LazyLock::new(|| Owner {
     pid_scope: pid_scope(),
     started: start_time(process::id()),
     token: 0,
+    since: None,
 });
 
 impl Owner {
@@ -119,6 +123,17 @@ impl Owner {
     }
 }
 
+impl fmt::Display for LeaseInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { owner: Owner { pid, host, since, .. }, until, .. } = self;
+        write!(f, "process {pid} on {host}")?;
+        if let Some(since) = since {
+            write!(f, " since {since:.0}")?;
+        }
+        write!(f, "; its lease expires at {until:.0}")
+    }
+}
+
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.pid, self.host)
@@ -133,7 +148,8 @@ impl Presence {
         loop {
             let token = rand::random();
             if present.insert(token) {
-                return Self { owner: Owner { token, ..SELF.clone() } };
+                let since = Some(Timestamp::now());
+                return Self { owner: Owner { token, since, ..SELF.clone() } };
             }
         }
     }

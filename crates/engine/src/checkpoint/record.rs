@@ -99,6 +99,9 @@ pub enum Outcome {
         wait_ms: u64,
         /// The time when it ends, in any process.
         wake: Timestamp,
+        /// Why the node waits, if its nested run does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// An attempt was aborted because a limit of the run was reached. This is not a failure: the
     /// same attempt starts again when the run continues.

@@ -90,7 +90,7 @@ impl<'a> NodeChanges<'a> {
             self.behaviour(name, now, what, was.kind == is.kind);
         }
         if was.policies != is.policies {
-            self.found.note(format!("the conditions under which `{now}` runs have changed"));
+            self.found.note(format!("the policies of `{now}` have changed"));
         }
         let before = self.targets(was);
         if before != is.targets {

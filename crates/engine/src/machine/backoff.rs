@@ -25,7 +25,9 @@ impl Wait {
     /// Returns the wait from this moment until a time.
     pub(super) fn until(wake: Timestamp, moment: Timestamp) -> Self {
         let duration = Duration::try_from(wake.duration_since(moment)).unwrap_or_default();
-        Self { wake, duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX) }
+        // Rounded up: a task that wakes too early would wait again.
+        let duration_ms = duration.as_nanos().div_ceil(1_000_000);
+        Self { wake, duration_ms: u64::try_from(duration_ms).unwrap_or(u64::MAX) }
     }
 
     /// Returns the rest of the wait. A clock that was set back makes it no longer.

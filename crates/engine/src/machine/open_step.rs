@@ -7,7 +7,9 @@ use std::{
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
-    graph::{ErrorKind, Failure, GRANT_MEMO, Goto, ItemNeeds, Question, SavedValues, Transition},
+    graph::{
+        ErrorKind, Failure, GRANT_MEMO, Goto, ItemNeeds, Question, SavedValues, Timer, Transition,
+    },
     id::{NodeName, Step, TaskId},
     state::{Update, measure},
 };
@@ -428,17 +430,17 @@ impl OpenStep {
         let message = failure.message.clone();
         let record = self.make_record(index, Outcome::Retrying { failure, wait_ms, wake });
         self.tasks[index].attempt += 1;
-        self.set_phase(index, Phase::Sleeping { wait, failure: Some(message) });
+        self.set_phase(index, Phase::Sleeping { wait, reason: Some(message) });
         record
     }
 
     /// Lets a task wait for a time. The same attempt continues after it.
-    pub(super) fn set_timer(&mut self, index: usize, key: &str, wait: Wait) -> TaskRecord {
-        let Wait { wake, duration_ms: wait_ms } = wait;
-        self.tasks[index].keep_timer(key, wait);
-        let outcome = Outcome::TimerSet { key: key.to_owned(), wait_ms, wake };
-        let record = self.make_record(index, outcome);
-        self.set_phase(index, Phase::Sleeping { wait, failure: None });
+    pub(super) fn set_timer(&mut self, index: usize, timer: Timer, wait: Wait) -> TaskRecord {
+        let (Wait { wake, duration_ms: wait_ms }, Timer { key, reason, .. }) = (wait, timer);
+        self.tasks[index].keep_timer(&key, wait);
+        let phase = Phase::Sleeping { wait, reason: reason.clone() };
+        let record = self.make_record(index, Outcome::TimerSet { key, wait_ms, wake, reason });
+        self.set_phase(index, phase);
         record
     }
 

@@ -134,11 +134,10 @@ impl Machine {
             return RunStatus { status: Status::Failed, reason: Some(reason) };
         }
         let waiting = self.open_step.tasks().iter().filter_map(|it| Some((it, it.wait()?)));
-        let first =
-            waiting.min_by_key(|(_, (wait, _))| wait.wake).map(|(task, (wait, failure))| {
-                let failure = failure.map(|it| format!(": {it}")).unwrap_or_default();
-                format!("`{}` waits until {:.0}{failure}", task.node, wait.wake)
-            });
+        let first = waiting.min_by_key(|(_, (wait, _))| wait.wake).map(|(task, (wait, reason))| {
+            let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
+            format!("`{}` waits until {:.0}{reason}", task.node, wait.wake)
+        });
         let reasons: Vec<String> = first.into_iter().chain(self.unanswered()).collect();
         let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
         RunStatus { status: Status::Paused, reason }

@@ -78,20 +78,16 @@ impl Machine {
         let (task, state) = (self.open_step.id(index), &self.open_step.tasks()[index]);
         let (attempt, lasted) = (state.counted_attempts(), state.retried_for());
         let retry = self.policies(index).attempts.retry.for_failure(&failure);
-        let wait_ms = if failure.is_nested_wait {
-            failure.retry_after_ms.unwrap_or(0)
-        } else {
-            let attempts_max = retry.attempts_after(&failure);
-            // Without a limit of time, and without retries, nothing else ends the waits.
-            let is_free = is_uncounted(&failure) && retry.total.is_some() && attempts_max > 1;
-            let is_last = !is_free && attempt >= attempts_max;
-            let is_last = is_last || self.reached_node_limit(index).is_some();
-            if is_last || retry.is_over(&failure, lasted) {
-                return self.handle_failure(index, failure, actions);
-            }
-            let seed = format!("{}/{task}/{attempt}", self.run);
-            backoff::wait_ms(retry, &seed, attempt, failure.retry_after_ms)
-        };
+        let attempts_max = retry.attempts_after(&failure);
+        // Without a limit of time, and without retries, nothing else ends the waits.
+        let is_free = is_uncounted(&failure) && retry.total.is_some() && attempts_max > 1;
+        let is_last = !is_free && attempt >= attempts_max;
+        let is_last = is_last || self.reached_node_limit(index).is_some();
+        if is_last || retry.is_over(&failure, lasted) {
+            return self.handle_failure(index, failure, actions);
+        }
+        let seed = format!("{}/{task}/{attempt}", self.run);
+        let wait_ms = backoff::wait_ms(retry, &seed, attempt, failure.retry_after_ms);
         let wait = Wait::from(ended, wait_ms);
         let record = self.open_step.retry(index, failure, wait);
         actions.extend([record.into(), Action::Sleep { task, wait }]);
@@ -197,12 +193,12 @@ impl Machine {
     pub(super) fn set_timer(
         &mut self,
         index: usize,
-        timer: &Timer,
+        timer: Timer,
         ended: Timestamp,
         actions: &mut Vec<Action>,
     ) {
         let (task, wait) = (self.open_step.id(index), Wait::until(timer.end.after(ended), ended));
-        let record = self.open_step.set_timer(index, &timer.key, wait);
+        let record = self.open_step.set_timer(index, timer, wait);
         actions.extend([record.into(), Action::Sleep { task, wait }]);
     }
 

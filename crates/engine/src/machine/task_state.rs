@@ -58,8 +58,8 @@ pub(super) enum Phase {
     Running,
     /// It is an item of a map and waits for others.
     Blocked,
-    /// It waits for its next attempt, after this failure, or for a time.
-    Sleeping { wait: Wait, failure: Option<String> },
+    /// It waits for its next attempt, after a failure, or for a time. The reason is the failure, or that of a nested run.
+    Sleeping { wait: Wait, reason: Option<String> },
     /// It waits for a person.
     Waiting(Box<Question>),
     /// It was aborted because a limit of the run is reached.
@@ -77,7 +77,7 @@ pub(super) struct Retries {
     first_ms: Option<u64>,
     /// The waits that count towards the time limit of `retry`.
     waited_ms: u64,
-    /// The attempts that do not count: they ended because a nested run waits, or without a request.
+    /// The attempts that do not count: they ended without a request.
     uncounted: u32,
 }
 
@@ -152,14 +152,14 @@ impl TaskState {
             Outcome::Retrying { failure, wait_ms, wake } => {
                 self.attempt = record.attempt.saturating_add(1);
                 self.retries.add(failure, *wait_ms, record.ms);
-                let failure = Some(failure.message.clone());
+                let reason = Some(failure.message.clone());
                 let wait = Wait { wake: *wake, duration_ms: *wait_ms };
-                Phase::Sleeping { wait, failure }
+                Phase::Sleeping { wait, reason }
             }
-            Outcome::TimerSet { key, wait_ms, wake } => {
+            Outcome::TimerSet { key, wait_ms, wake, reason } => {
                 let wait = Wait { wake: *wake, duration_ms: *wait_ms };
                 self.keep_timer(key, wait);
-                Phase::Sleeping { wait, failure: None }
+                Phase::Sleeping { wait, reason: reason.clone() }
             }
             Outcome::Aborted | Outcome::MemoSaved { .. } => Phase::Running,
             Outcome::Asked { question } => {
@@ -194,16 +194,15 @@ impl TaskState {
         self.memos.insert(format!("{TIMER_MEMO}{key}"), wait.wake.to_string().into());
     }
 
-    /// Returns the wait of the task, and the failure before it, if it waits for its next attempt.
+    /// Returns the wait of the task and its reason, if it waits for its next attempt or for a time.
     pub(super) fn wait(&self) -> Option<(Wait, Option<&str>)> {
         match &self.phase {
-            Phase::Sleeping { wait, failure } => Some((*wait, failure.as_deref())),
+            Phase::Sleeping { wait, reason } => Some((*wait, reason.as_deref())),
             _ => None,
         }
     }
 
-    /// Returns the number of attempts that count, with the current one: those that ended because a nested run waits,
-    /// or without a request, do not.
+    /// Returns the number of attempts that count, with the current one: those that ended without a request do not.
     pub(super) fn counted_attempts(&self) -> u32 {
         self.attempt.saturating_sub(self.retries.uncounted)
     }
@@ -259,10 +258,6 @@ impl Phase {
 impl Retries {
     /// Adds the wait after a failure. `total_ms` is the duration of all attempts so far.
     pub(super) fn add(&mut self, failure: &Failure, wait_ms: u64, total_ms: u64) {
-        if failure.is_nested_wait {
-            self.uncounted = self.uncounted.saturating_add(1);
-            return;
-        }
         if is_uncounted(failure) {
             self.uncounted = self.uncounted.saturating_add(1);
         }

@@ -7,6 +7,8 @@ use graphrun_engine::{checkpoint::CheckpointError, storage::rules::Refusal};
 use rusqlite::{ErrorCode, ffi};
 use thiserror::Error;
 
+use super::open::not_writable;
+
 /// Why a transaction failed.
 #[derive(Debug, Error)]
 pub(super) enum Fault {
@@ -53,6 +55,9 @@ impl Fault {
     /// Returns the error for the caller that tried `action` on the database at `path`.
     pub(super) fn explain(self, path: &Path, action: String) -> CheckpointError {
         match self {
+            Self::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) => {
+                not_writable(path)
+            }
             Self::Known(error) => error,
             Self::InjectedFault(source) => {
                 CheckpointError::Storage { action, source: source.into() }

@@ -100,6 +100,17 @@ impl SqliteStorage {
         open::RUNS.find(path)?.map(|it| Self::new(path, it)).transpose()
     }
 
+    /// Opens a database to read, as `find` does, also one that this user may not write. Nothing is created beside it then, and
+    /// methods that write fail with [`CheckpointError::Unusable`].
+    ///
+    /// # Errors
+    ///
+    /// Same as [`SqliteStorage::find`], and for a database of an older format that this user may not write.
+    pub fn find_to_read(path: impl AsRef<Path>) -> Result<Option<Self>, CheckpointError> {
+        let path = path.as_ref();
+        open::RUNS.find_to_read(path)?.map(|it| Self::new(path, it)).transpose()
+    }
+
     /// Opens a database to remove runs, as `find` does. On a full disk, the reserved space makes room for what opening needs.
     ///
     /// # Errors

@@ -4,9 +4,11 @@
 //! because SQLite checkpoints the log when the last process closes a database.
 
 use std::{
+    ffi::OsString,
+    fmt::Write as _,
     fs::File,
     io::{self, ErrorKind, Read},
-    path::{self, Path},
+    path::{self, Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -14,7 +16,8 @@ use std::{
 use graphrun_engine::checkpoint::CheckpointError;
 use nix::{
     errno::Errno,
-    unistd::{AccessFlags, access},
+    fcntl::{AT_FDCWD, AtFlags},
+    unistd::{AccessFlags, faccessat},
 };
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
@@ -118,6 +121,44 @@ impl FileKind {
         self.open_existing(path).map(Some)
     }
 
+    /// Opens a database to read it, as [`FileKind::find`] does, also one that this user may not write. The connection then
+    /// refuses to write, and nothing is created beside the database.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`FileKind::open_existing`], and for an older format that this user may not update.
+    pub fn find_to_read(self, path: &Path) -> Result<Option<Connection>, CheckpointError> {
+        match self.find(path) {
+            Err(_) if unwritable(path).is_some() => self.open_to_read(path).map(Some),
+            found => found,
+        }
+    }
+
+    fn open_to_read(self, path: &Path) -> Result<Connection, CheckpointError> {
+        check_header(path, self)?;
+        let connection = connect_to_read(path)?;
+        let found = marks(&connection).map_err(|error| unopened(path, error.into()))?;
+        if !check_marks(path, found, self)?.is_empty() {
+            let reason = "it has an older format, and this user may not update it; copy it, and open the copy";
+            return Err(unusable(path, reason));
+        }
+        configure(&connection).map_err(|error| unopened(path, error.into()))?;
+        self.require_tables(path, &connection)?;
+        Ok(connection)
+    }
+
+    /// Fails if the database lacks a table.
+    fn require_tables(self, path: &Path, connection: &Connection) -> Result<(), CheckpointError> {
+        let lacking = lacking(connection, self).map_err(|error| unopened(path, error.into()))?;
+        let Some(table) = lacking else { return Ok(()) };
+        let anew = self.anew;
+        let reason = format!(
+            "it has no table `{table}`, so another build of this program wrote it; use that build, or move the file away \
+             and {anew}"
+        );
+        Err(unusable(path, &reason))
+    }
+
     /// Creates the tables.
     ///
     /// This happens before the write-ahead log is turned on, so that the marks are in the file itself.
@@ -163,14 +204,13 @@ const BLANK: Marks = Marks { application_id: 0, version: 0 };
 /// Fails if there is a log without its database: SQLite would replay the log into the new database.
 fn check_beside(path: &Path) -> Result<(), CheckpointError> {
     for ending in LOGS {
-        let mut log = path.as_os_str().to_owned();
-        log.push(ending);
+        let log = beside(path, ending);
         // Another process may have created the database and its log meanwhile.
-        if Path::new(&log).symlink_metadata().is_ok() && path.symlink_metadata().is_err() {
+        if log.symlink_metadata().is_ok() && path.symlink_metadata().is_err() {
             let reason = format!(
                 "`{}` exists without it, and would corrupt a new database; put the database back \
                  beside it, or remove it",
-                Path::new(&log).display()
+                log.display()
             );
             return Err(unusable(path, &reason));
         }
@@ -221,9 +261,40 @@ fn connect(path: &Path) -> Result<Connection, CheckpointError> {
         .and_then(|it| it.busy_timeout(BUSY_TIMEOUT).map(|()| it))
         .map_err(|error| unopened(path, error.into()))?;
     if connection.is_readonly("main").map_err(|error| unopened(path, error.into()))? {
-        return Err(inaccessible(path, &unwritable(path)));
+        return Err(not_writable(path));
     }
     Ok(connection)
+}
+
+/// Connects to a database that this user may not write.
+///
+/// SQLite reads a database with a log only if it can create the log. Without a log there is no process that writes, so the
+/// file is declared immutable then, and SQLite needs no other file.
+fn connect_to_read(path: &Path) -> Result<Connection, CheckpointError> {
+    let absolute = path::absolute(path).map_err(|error| inaccessible(path, &error))?;
+    let has_log = LOGS.iter().any(|it| beside(path, it).metadata().is_ok_and(|it| it.len() > 0));
+    let mut uri = "file:".to_owned();
+    for &byte in absolute.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'-' | b'.' | b'_' => uri.push(byte.into()),
+            _ if byte.is_ascii_alphanumeric() => uri.push(byte.into()),
+            _ => write!(uri, "%{byte:02X}").expect("a text takes more text"),
+        }
+    }
+    uri.push_str(if has_log { "?mode=ro" } else { "?mode=ro&immutable=1" });
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(uri, flags)
+        .and_then(|it| it.busy_timeout(BUSY_TIMEOUT).map(|()| it))
+        .map_err(|error| unopened(path, error.into()))
+}
+
+/// Returns the path of a file beside a database.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(ending);
+    name.into()
 }
 
 /// Checks that a database is ours, configures it for durable commits, and migrates it to our
@@ -244,14 +315,8 @@ fn make_ready(
     if !missing.is_empty() {
         migrate(&mut connection, kind.migrations).map_err(|fault| unopened(path, fault))?;
     }
-    let lacking = lacking(&connection, kind).map_err(|error| unopened(path, error.into()))?;
-    let Some(table) = lacking else { return Ok(connection) };
-    let anew = kind.anew;
-    let reason = format!(
-        "it has no table `{table}`, so another build of this program wrote it; use that build, or move the file away \
-         and {anew}"
-    );
-    Err(unusable(path, &reason))
+    kind.require_tables(path, &connection)?;
+    Ok(connection)
 }
 
 /// Returns a table of the schema that a database does not have. Builds between two releases can differ within one format, and a
@@ -327,6 +392,14 @@ fn uncreated(path: &Path, fault: Fault) -> CheckpointError {
         Fault::File(error) if error.kind() == ErrorKind::NotFound => {
             unusable(path, "its folder cannot be made; give another path")
         }
+        Fault::File(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+            ) =>
+        {
+            not_writable(path)
+        }
         Fault::File(error) => inaccessible(path, &error),
         fault => unopened(path, fault),
     }
@@ -345,8 +418,10 @@ fn unopened(path: &Path, fault: Fault) -> CheckpointError {
             ) =>
         {
             // SQLite gives no cause; a process without free descriptors cannot open any file.
-            let cause = out_of_descriptors().unwrap_or_else(|| unwritable(path));
-            inaccessible(path, &cause)
+            match out_of_descriptors() {
+                Some(cause) => inaccessible(path, &cause),
+                None => not_writable(path),
+            }
         }
         Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::OutOfMemory) => {
             inaccessible(path, &ErrorKind::OutOfMemory.into())
@@ -355,12 +430,35 @@ fn unopened(path: &Path, fault: Fault) -> CheckpointError {
     }
 }
 
-/// Returns why a file cannot be written.
-fn unwritable(path: &Path) -> io::Error {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match access(folder, AccessFlags::W_OK) {
-        Err(Errno::EROFS) => ErrorKind::ReadOnlyFilesystem.into(),
-        _ => ErrorKind::PermissionDenied.into(),
+/// Returns why this user may not write a database, with the remedy; none if nothing keeps the user from it. SQLite also writes
+/// beside it.
+fn unwritable(path: &Path) -> Option<String> {
+    let may_write = |path: &Path| faccessat(AT_FDCWD, path, AccessFlags::W_OK, AtFlags::AT_EACCESS);
+    let absolute = path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    // A missing folder would be made in the nearest one that exists.
+    let folder = absolute.ancestors().skip(1).find(|it| it.exists()).unwrap_or(Path::new("/"));
+    let reason = match (may_write(&absolute), may_write(folder)) {
+        (Err(Errno::EROFS), _) | (_, Err(Errno::EROFS)) => {
+            "its file system is read-only; copy it to another one, or give another path".to_owned()
+        }
+        (Ok(()) | Err(Errno::ENOENT), Ok(())) => return None,
+        (Ok(()) | Err(Errno::ENOENT), Err(_)) => format!(
+            "this user may not write in the folder `{}`; change its permissions, or give another path",
+            folder.display()
+        ),
+        (Err(_), _) => {
+            "this user may not read and write it; change its permissions, or give another path"
+                .to_owned()
+        }
+    };
+    Some(reason)
+}
+
+/// Returns the error for a database that cannot be written.
+pub(super) fn not_writable(path: &Path) -> CheckpointError {
+    match unwritable(path) {
+        Some(reason) => unusable(path, &reason),
+        None => inaccessible(path, &ErrorKind::PermissionDenied.into()),
     }
 }
 
@@ -398,9 +496,6 @@ fn inaccessible(path: &Path, error: &io::Error) -> CheckpointError {
     let reason = match error.kind() {
         ErrorKind::NotFound => {
             "there is no such file; give the path of an existing database".into()
-        }
-        ErrorKind::ReadOnlyFilesystem => {
-            "its file system is read-only, and reading needs a log beside it; copy it to another one".into()
         }
         ErrorKind::PermissionDenied => {
             "this user may not read and write it; change its permissions, or give another path"
