@@ -255,7 +255,7 @@ fn mistakes_in_providers_are_reported_with_their_places() {
     insta::assert_snapshot!(config(text, &[]).unwrap_err(), @r"
     error: `graphrun.toml` cannot be used
       - graphrun.toml:2:1: there is no setting of a provider `base_ulr`; did you mean `base_url`?
-      - graphrun.toml:3:10: there is no `output` `yaml`; there is json_schema, json_object, prompted
+      - graphrun.toml:3:10: there is no `output` `yaml`; there is json_schema, json_object, tool, prompted
       - graphrun.toml:4:12: `a b` is no name of a provider: use letters, digits, `-` and `_`
       - graphrun.toml:5:2: there is no setting `provider`; did you mean `providers`?
     help: docs/configuration.md lists the settings; nothing was started
@@ -342,13 +342,14 @@ fn an_untrusted_file_only_lowers_the_limits_of_a_workflow() {
     use crate::{cli::options::Settings, graph::Limits};
     let own = Limits {
         steps: 10,
+        calls: Some(10),
         tokens: Some(10),
         usd: None,
         time: Some(Duration::from_secs(10)),
         ..Limits::default()
     };
     for (text, flags, is_refused) in [
-        ("limits = { steps = 10, tokens = 10, usd = 99, time = \"10s\" }", None, false),
+        ("limits = { steps = 10, calls = 10, tokens = 10, usd = 99, time = \"10s\" }", None, false),
         ("limits = { steps = 11 }", None, true),
         ("limits = { calls = 11 }", None, true),
         ("limits = { tokens = 11 }", None, true),
