@@ -43,7 +43,7 @@ impl Shape<'_> {
         let request = ChatRequest { output: None, ..request.clone() };
         let is_forced = self.sends(Parameter::ToolChoice);
         if is_forced && request.tool_choice.is_forced() {
-            // The model must call one of its own tools first. A later request offers the tool for the answer.
+            // The model must call a tool of the agent first. A later request offers the tool for the answer.
             return request;
         }
         let ChatRequest { mut messages, mut tools, tool_choice, .. } = request.clone();
