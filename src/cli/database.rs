@@ -1,7 +1,6 @@
 //! The database for runs, as `--db` names it.
 
 use std::{
-    borrow::Cow,
     fmt,
     fs::File,
     io,
@@ -479,6 +478,34 @@ impl From<StoreError> for CliError {
     }
 }
 
+/// Returns what to do about an error; nothing if its text says so.
+fn help_of(error: &CheckpointError) -> String {
+    let help = match error {
+        CheckpointError::UnknownRun(_) => "`graphrun runs list` lists all runs",
+        CheckpointError::AmbiguousRun { .. } => "write more of the id",
+        CheckpointError::UnknownStep { .. } => "`graphrun runs history` lists its steps",
+        CheckpointError::Exists(_) => OTHER_ID,
+        CheckpointError::Owned { run, lease } => {
+            let (pid, host) = (lease.owner.pid, &lease.owner.host);
+            return format!(
+                "wait until the run stops, or stop that process (`kill {pid}` on {host}); `graphrun runs show {run}` prints \
+                 its progress"
+            );
+        }
+        CheckpointError::Full { .. } => {
+            "free some space on the disk of the database, and try again"
+        }
+        CheckpointError::Overtaken { .. } => {
+            "another process continues this run; `graphrun runs show` prints its progress"
+        }
+        CheckpointError::Damaged { .. }
+        | CheckpointError::Ended { .. }
+        | CheckpointError::Unusable { .. }
+        | CheckpointError::Storage { .. } => "",
+    };
+    help.to_owned()
+}
+
 impl From<CheckpointError> for CliError {
     fn from(error: CheckpointError) -> Self {
         let exit = match &error {
@@ -494,33 +521,10 @@ impl From<CheckpointError> for CliError {
             | CheckpointError::Full { .. }
             | CheckpointError::Storage { .. } => Exit::Unusable,
         };
-        let help: Cow<'_, str> = match &error {
-            CheckpointError::Owned { run, lease } => format!(
-                "wait until the run stops, or stop that process (`kill {}` on {}); `graphrun runs show {run}` prints its \
-                 progress",
-                lease.owner.pid, lease.owner.host
-            )
-            .into(),
-            CheckpointError::UnknownRun(_) => "`graphrun runs list` lists all runs".into(),
-            CheckpointError::AmbiguousRun { .. } => "write more of the id".into(),
-            CheckpointError::UnknownStep { .. } => "`graphrun runs history` lists its steps".into(),
-            CheckpointError::Exists(_) => OTHER_ID.into(),
-            CheckpointError::Full { .. } => {
-                "free some space on the disk of the database, and try again".into()
-            }
-            CheckpointError::Overtaken { .. } => {
-                "another process continues this run; `graphrun runs show` prints its progress".into()
-            }
-            // The errors below already contain this.
-            CheckpointError::Damaged { .. }
-            | CheckpointError::Ended { .. }
-            | CheckpointError::Unusable { .. }
-            | CheckpointError::Storage { .. } => "".into(),
-        };
+        let help = help_of(&error);
         let is_elsewhere =
             matches!(error, CheckpointError::Owned { .. } | CheckpointError::Overtaken { .. });
         let message = error.to_string();
-        let help = help.into_owned();
         let wrapped = match error {
             CheckpointError::Damaged { source, .. }
             | CheckpointError::Overtaken { source, .. }

@@ -109,7 +109,7 @@ async fn assert_owned(home: &Home, name: &str) {
     };
     assert_eq!((owned, Some(&**told_of)), (&run("R1"), lease_of(home).await.as_ref()));
     let until = told_of.until.strftime("%FT%TZ");
-    let owned = format!("run `R1` is owned by {name}; its lease expires at {until}");
+    let owned = format!("run `R1` is owned by {name} since {SINCE}; its lease expires at {until}");
     assert_eq!(told(&error), owned);
 }
 

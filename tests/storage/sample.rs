@@ -112,9 +112,12 @@ pub(crate) fn request() -> LeaseRequest {
     LeaseRequest { owner: Presence::new().owner().clone(), ttl: TTL, replaces_fence: None }
 }
 
+/// Since when the owners of [`request_of`] have a run.
+pub(crate) const SINCE: &str = "2026-01-01T00:00:00Z";
+
 /// Returns the claim of an owner by its process id: `7@box7` for seven.
 pub(crate) fn request_of(pid: u32) -> LeaseRequest {
-    let owner = json!({"pid": pid, "host": format!("box{pid}"), "token": pid});
+    let owner = json!({"pid": pid, "host": format!("box{pid}"), "token": pid, "since": SINCE});
     let owner: Owner = serde_json::from_value(owner).unwrap();
     LeaseRequest { owner, ttl: TTL, replaces_fence: None }
 }

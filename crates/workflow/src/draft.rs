@@ -216,15 +216,13 @@ fn node_section<'y>(
     let known = if !present.is_empty() && present.iter().all(is_right) {
         present
     } else {
+        // A wrong key was probably meant for the kind of the node, and a help names only the first known ones.
         let mut known: Vec<&str> = all_keys.to_vec();
-        if !present.iter().all(|it| all_keys.binary_search(it).is_ok()) {
-            // The key was probably meant for the kind of the node, and a help names only the first known ones.
-            known.sort_by_key(|key| match common.contains(key) {
-                _ if is_own(key) => 0,
-                true => 1,
-                false => 2,
-            });
-        }
+        known.sort_by_key(|key| match common.contains(key) {
+            _ if is_own(key) => 0,
+            true => 1,
+            false => 2,
+        });
         known
     };
     let within = |key: &str| {

@@ -29,9 +29,8 @@ pub struct Owner {
     started: Option<u64>,
     /// The token of the run within the process.
     token: u64,
-    /// Since when the process has the run. Owners of older programs have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
+    /// Since when the process has the run.
+    pub since: Timestamp,
 }
 
 /// The owner of a run, and when its lease expires unless it is renewed.
@@ -91,7 +90,7 @@ static SELF: LazyLock<Owner> = LazyLock::new(|| Owner {
     pid_scope: pid_scope(),
     started: start_time(process::id()),
     token: 0,
-    since: None,
+    since: Timestamp::now(),
 });
 
 impl Owner {
@@ -126,11 +125,7 @@ impl Owner {
 impl fmt::Display for LeaseInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { owner: Owner { pid, host, since, .. }, until, .. } = self;
-        write!(f, "process {pid} on {host}")?;
-        if let Some(since) = since {
-            write!(f, " since {since:.0}")?;
-        }
-        write!(f, "; its lease expires at {until:.0}")
+        write!(f, "process {pid} on {host} since {since:.0}; its lease expires at {until:.0}")
     }
 }
 
@@ -148,8 +143,7 @@ impl Presence {
         loop {
             let token = rand::random();
             if present.insert(token) {
-                let since = Some(Timestamp::now());
-                return Self { owner: Owner { token, since, ..SELF.clone() } };
+                return Self { owner: Owner { token, since: Timestamp::now(), ..SELF.clone() } };
             }
         }
     }
