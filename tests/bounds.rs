@@ -144,9 +144,9 @@ nodes:
 #[test]
 fn the_worst_case_has_the_largest_bound() {
     let compiled = parsed(GATES).unwrap();
-    let envelope = WorstCase::of(&compiled);
+    let worst_case = WorstCase::of(&compiled);
     let gate = NodeName::parse("gate").unwrap();
-    assert_eq!(envelope.nodes[&gate].visits_max, 10);
+    assert_eq!(worst_case.nodes[&gate].visits_max, 10);
 }
 
 #[tokio::test]

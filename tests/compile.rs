@@ -466,8 +466,8 @@ nodes:
         Some(Target::Node(NodeName::parse_path("ask.give_up").unwrap()))
     );
     let graph = compile(workflow.into_graph(&factory(Services::offline(), registry()))).unwrap();
-    let envelope = WorstCase::of(&graph);
-    let give_up = &envelope.nodes[&NodeName::parse_path("ask.give_up").unwrap()];
+    let worst_case = WorstCase::of(&graph);
+    let give_up = &worst_case.nodes[&NodeName::parse_path("ask.give_up").unwrap()];
     assert_eq!(give_up.visits_max, 1, "it is reached when the tokens are used up");
 }
 

@@ -56,11 +56,11 @@ fn nodes_of(path: &Path) -> Result<usize, String> {
     if !warnings.is_empty() || !graph.warnings().is_empty() {
         return Err(format!("{warnings}{}", graph.warnings()));
     }
-    let envelope = WorstCase::of(&graph);
-    let unbounded = envelope.nodes.iter().find(|(_, it)| it.visits_max == u64::MAX);
+    let worst_case = WorstCase::of(&graph);
+    let unbounded = worst_case.nodes.iter().find(|(_, it)| it.visits_max == u64::MAX);
     match unbounded {
         Some((name, _)) => Err(format!("the visits of `{name}` have no worst case")),
-        None => Ok(envelope.nodes.len()),
+        None => Ok(worst_case.nodes.len()),
     }
 }
 

@@ -15,9 +15,9 @@ use graphrun::{
     event::{Status, Usage},
     graph::{
         Bounds, Catch, Command, Condition, Contract, Defer, Dispatch, Edge, ErrorKind, Failure,
-        Goto, GraphBuilder, Input, ItemPolicy, Node, NodeContext, NodeDescription, NodeError,
-        NodeSpec, OnFinish, Policies, Read, Route, RouteChoice, RouteError, RouteTarget, RouteView,
-        Schedule, Spread, Target, Transition, UncheckedGraph,
+        Goto, GraphBuilder, Input, IntoNode, ItemPolicy, Node, NodeContext, NodeDescription,
+        NodeError, NodeSpec, OnFinish, Policies, Read, Route, RouteChoice, RouteError, RouteTarget,
+        RouteView, Schedule, Spread, Target, Transition, UncheckedGraph,
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Reducer, Schema, Type, Update},
@@ -326,13 +326,9 @@ impl Recipe {
         };
         let only = Only { contract, takes_item: more.takes_item };
         let when = more.has_condition.then(|| Arc::new(Lucky(Arc::clone(dice))) as _);
-        NodeSpec {
-            node: Arc::new(only),
-            policies,
-            when,
-            span: None,
-            relies_on: std::collections::BTreeSet::new(),
-        }
+        let mut spec = only.with_policies(policies);
+        spec.when = when;
+        spec
     }
 
     fn edges(&self, at: usize, node: &NodeRecipe, dice: &Arc<Dice>) -> Vec<Edge> {
@@ -438,11 +434,10 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Option<String> {
     while let Some(action) = open.pop_front() {
         match action {
             Action::Run(task) => {
-                let node = &graph.node(&task.node).unwrap().node;
-                let unwritten =
-                    node.describe().contract.reads.unwrap().into_iter().find(|change| {
-                        task.state.iter().all(|(name, _)| name != change.channel.as_str())
-                    });
+                let reads = graph.node(&task.node).unwrap().describe().contract.reads.as_ref();
+                let unwritten = reads.unwrap().iter().find(|change| {
+                    task.state.iter().all(|(name, _)| name != change.channel.as_str())
+                });
                 if let Some(read) = unwritten {
                     return Some(format!("`{}` reads `{}`", task.node, read.channel));
                 }
@@ -480,7 +475,7 @@ fn event(graph: &CompiledGraph, task: &Task, dice: &Dice) -> TaskEvent {
         let failure = Failure::new(ErrorKind::Other, "dice");
         return TaskEvent::Failed { task: task.id, failure, attempt };
     }
-    let writes = spec.node.describe().contract.writes.unwrap().into_iter();
+    let writes = spec.describe().contract.writes.iter().flatten().cloned();
     let mut update = writes.fold(Update::default(), |it, channel| it.write(channel, 1));
     if throw(dice, 2) == 0 {
         update.clears.clone_from(&spec.policies.on_finish.may_clear);

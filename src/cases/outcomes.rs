@@ -97,7 +97,7 @@ impl<'a> Outcomes<'a> {
         let graph = self.graph;
         let spec = graph.node(&task.node).expect("the rules run only nodes of the graph");
         let is_nested = self.nested.contains(&task.node);
-        let description = spec.node.describe();
+        let description = spec.describe();
         // A wait reads only times, and the values that are tried are rather none.
         let computes =
             description.side_effects == SideEffects::Nothing && description.kind != "wait";
@@ -109,7 +109,7 @@ impl<'a> Outcomes<'a> {
             return made.clone();
         }
         let NodeDescription { contract, writes_always, writes_one, .. } = description;
-        let Some(writes) = contract.writes else {
+        let Some(writes) = &contract.writes else {
             self.gaps.insert(format!(
                 "`{}` does not declare its writes; the exploration assumes none",
                 task.node
@@ -125,7 +125,7 @@ impl<'a> Outcomes<'a> {
                 self.untried.insert(format!("an outcome of `{node}` without a value of `{field}`"));
             }
         }
-        let updates = self.updates(&format!("`{}`", task.node), &writes, &writes_one);
+        let updates = self.updates(&format!("`{}`", task.node), writes, writes_one);
         let finished = |(label, update): (String, Update)| Outcome::new(label, Ok(update.into()));
         let mut outcomes: Vec<Outcome> = updates.into_iter().map(finished).collect();
         outcomes.extend(self.failures(&task.node));
@@ -160,8 +160,9 @@ impl<'a> Outcomes<'a> {
     }
 
     fn answered(&mut self, run: &RunId, task: &Task, question: &Question) -> Vec<Outcome> {
-        let written = self.graph.node(&task.node).and_then(|it| it.node.describe().contract.writes);
-        let channel = written.unwrap_or_default().into_iter().next();
+        let written =
+            self.graph.node(&task.node).and_then(|it| it.describe().contract.writes.as_ref());
+        let channel = written.into_iter().flatten().next().cloned();
         let accesses: Vec<Access> = self.accesses.clone();
         let accesses = accesses.into_iter().filter(|it| Some(&it.channel) == channel.as_ref());
         let accesses: Vec<Access> = accesses.collect();
@@ -235,7 +236,7 @@ impl<'a> Outcomes<'a> {
             memos: SavedValues::default(),
             reporter,
         };
-        spec.node.run(ctx).now_or_never()
+        spec.node().run(ctx).now_or_never()
     }
 
     /// Returns all combinations of values for some fields, of which some are lists with one item.

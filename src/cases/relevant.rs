@@ -82,13 +82,14 @@ impl Relevant {
             // shown to people do not affect decisions.
             let settings = definition.nodes.get(name).map(|it| &it.settings);
             let is_known = settings.is_some_and(|it| it.computes().is_some());
-            if is_known || spec.node.describe().side_effects != SideEffects::Nothing {
+            if is_known || spec.describe().side_effects != SideEffects::Nothing {
                 continue;
             }
             let all = || graph.schema.channels().iter().map(|it| it.name().clone()).collect();
-            let reads = spec.node.describe().contract.reads;
-            let reads: Vec<ChannelName> =
-                reads.map_or_else(all, |reads| reads.into_iter().map(|it| it.channel).collect());
+            let reads: Vec<ChannelName> = match &spec.describe().contract.reads {
+                Some(reads) => reads.iter().map(|it| it.channel.clone()).collect(),
+                None => all(),
+            };
             read.extend(reads.into_iter().map(Access::whole));
             items.insert(name.clone());
         }
@@ -202,7 +203,7 @@ fn ahead(
         of_node.extend(policies.bounds.visits_field.clone());
         let settings = definition.nodes.get(name).map(|it| &it.settings);
         let is_known = settings.is_some_and(|it| it.computes().is_some());
-        let description = spec.node.describe();
+        let description = spec.describe();
         if is_known {
             let read = computed.iter().filter(|it| it.node == *name).flat_map(|it| &it.from.fields);
             of_node.extend(read.map(|it| it.channel.clone()));
@@ -210,7 +211,7 @@ fn ahead(
             of_node.extend(all());
         }
         // A reducer reads the value before.
-        of_node.extend(description.contract.writes.unwrap_or_default().into_iter().filter(
+        of_node.extend(description.contract.writes.clone().unwrap_or_default().into_iter().filter(
             |name| {
                 let channel = graph.schema.channel(name.as_str());
                 channel.is_some_and(|it| it.reducer().adds())

@@ -98,8 +98,9 @@ impl Script {
     /// Replaces the nodes of a graph, and makes its routes record their choices.
     pub(super) fn direct(self: &Arc<Self>, graph: &mut Graph) {
         for (name, spec) in &mut graph.nodes {
-            let (node, script) = (Arc::clone(&spec.node), Arc::clone(self));
-            spec.node = Arc::new(StandIn { name: name.clone(), node, script });
+            let (node, script) = (Arc::clone(spec.node()), Arc::clone(self));
+            let stand_in = Arc::new(StandIn { name: name.clone(), node, script });
+            *spec = spec.clone().with_node(stand_in);
         }
         for (at, edge) in graph.edges.iter_mut().enumerate() {
             if let Edge::Route { route, .. } = edge {

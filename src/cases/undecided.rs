@@ -91,9 +91,9 @@ pub(super) fn sums_in_a_range(definition: &Workflow, graph: &Graph) -> Vec<Strin
     let computed = computed(definition, graph);
     let adds_chosen = |field: &ChannelName| {
         graph.nodes.iter().any(|(name, spec)| {
-            let writes = spec.node.describe().contract.writes;
+            let writes = &spec.describe().contract.writes;
             let computes = computed.iter().any(|of| of.node == *name && of.to == *field);
-            writes.is_some_and(|it| it.contains(field)) && !computes
+            writes.as_ref().is_some_and(|it| it.contains(field)) && !computes
         })
     };
     let has_range = |channel: &&Channel| {
@@ -112,10 +112,10 @@ fn chosen(graph: &Graph, computed: &[ComputedField]) -> BTreeSet<ChannelName> {
     let mut chosen: BTreeSet<ChannelName> =
         graph.input.iter().chain(&graph.inbox).cloned().collect();
     for (name, spec) in &graph.nodes {
-        let writes = spec.node.describe().contract.writes.into_iter().flatten();
+        let writes = spec.describe().contract.writes.iter().flatten();
         let computes =
             |it: &ChannelName| computed.iter().any(|of| of.node == *name && of.to == *it);
-        chosen.extend(writes.filter(|it| !computes(it)));
+        chosen.extend(writes.filter(|it| !computes(it)).cloned());
     }
     chosen
 }

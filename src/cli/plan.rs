@@ -135,22 +135,22 @@ impl Plan {
 
     fn planned(compiled: &CompiledGraph, rates: &Rates) -> Self {
         let graph = compiled.definition();
-        let envelope = WorstCase::of(compiled);
-        let (steps_max, time_max) = (envelope.steps_max, envelope.time_max);
+        let worst_case = WorstCase::of(compiled);
+        let (steps_max, time_max) = (worst_case.steps_max, worst_case.time_max);
         let order = Drawing::of(graph).nodes;
         let nodes: Vec<PlannedNode> = order
             .into_iter()
             .filter_map(|drawn| {
-                let node = envelope.nodes.get(&drawn.name)?;
+                let node = worst_case.nodes.get(&drawn.name)?;
                 Some(PlannedNode::new(drawn.name, drawn.kind.unwrap_or_default(), node, rates))
             })
             .collect();
         let unknown_calls = nodes.iter().filter(|it| it.calls_max.is_none());
-        let totals = KnownTotals::of(&envelope, &nodes);
+        let totals = KnownTotals::of(&worst_case, &nodes);
         let mut plan = Self {
             workflow: graph.name.clone(),
             steps_max,
-            calls_max: envelope.most(|_, it| it.calls_max),
+            calls_max: worst_case.most(|_, it| it.calls_max),
             calls_unknown: unknown_calls.map(|it| it.node.clone()).collect(),
             tokens_max: all(&nodes, |it| it.tokens_max).map(|_| totals.tokens),
             cost_usd_max: all(&nodes, |it| it.cost_usd_max).map(|_| totals.cost_usd),
@@ -262,12 +262,12 @@ impl Plan {
 }
 
 impl KnownTotals {
-    fn of(envelope: &WorstCase, nodes: &[PlannedNode]) -> Self {
+    fn of(worst_case: &WorstCase, nodes: &[PlannedNode]) -> Self {
         let nodes: BTreeMap<&NodeName, &PlannedNode> =
             nodes.iter().map(|it| (&it.node, it)).collect();
         let cost = |it: &PlannedNode| it.cost_usd_max.map(parts_of_usd);
-        let cost = envelope.most(|name, _| cost(nodes.get(name)?));
-        Self { tokens: envelope.most(|name, _| nodes.get(name)?.tokens_max), cost_usd: usd(cost) }
+        let cost = worst_case.most(|name, _| cost(nodes.get(name)?));
+        Self { tokens: worst_case.most(|name, _| nodes.get(name)?.tokens_max), cost_usd: usd(cost) }
     }
 }
 
@@ -294,9 +294,9 @@ impl LargestNodes {
 }
 
 impl PlannedNode {
-    fn new(node: NodeName, kind: &'static str, envelope: &NodeWorstCase, rates: &Rates) -> Self {
+    fn new(node: NodeName, kind: &'static str, worst_case: &NodeWorstCase, rates: &Rates) -> Self {
         let NodeWorstCase { visits_max, is_dispatched, attempts_max, calls_max, time_max, why } =
-            envelope;
+            worst_case;
         let (tokens_max, cost_usd_max) = match calls_max {
             Some(0) => (Some(0), Some(0.0)),
             _ => (

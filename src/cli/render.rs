@@ -172,15 +172,14 @@ impl Args {
         })?;
         let task = machine.task(task).expect("the node is in the frontier");
         let spec = graph.node(node).expect("the caller has checked that it exists");
-        let preview = spec.node.preview(&context(run, graph, task)).map_err(|error| {
+        let preview = spec.node().preview(&context(run, graph, task)).map_err(|error| {
             let message = format!("`{node}` cannot be rendered in this state");
             let NodeError::Failed(failure) = error else { return CliError::usage(message) };
             CliError::usage(format!("{message}: {}", failure.message))
                 .with_help("take the state of a run in which the node runs: `--run RUN`")
         })?;
         if preview.is_empty() {
-            let message =
-                format!("`{node}` is `{}` and has no template", spec.node.describe().kind);
+            let message = format!("`{node}` is `{}` and has no template", spec.describe().kind);
             return Err(CliError::usage(message));
         }
         Ok(preview)

@@ -174,7 +174,7 @@ impl DrawnNode {
     fn of(name: &NodeName, spec: Option<&NodeSpec>, layer: Option<usize>) -> Self {
         Self {
             name: name.clone(),
-            kind: spec.map(|it| it.node.describe().kind),
+            kind: spec.map(|it| it.describe().kind),
             detail: None,
             about: None,
             when: spec.and_then(|it| it.when.as_ref()).map(|it| it.text().to_owned()),

@@ -456,8 +456,8 @@ impl TestedWorkflow {
         let graph = compiled.definition();
         let texts = |it: &[ChannelName]| it.iter().map(ToString::to_string).collect::<Vec<_>>();
         let nodes = graph.nodes.iter().map(|(name, spec)| {
-            let writes = spec.node.describe().contract.writes;
-            (name.to_string(), writes.map(|it| texts(&it)))
+            let writes = spec.describe().contract.writes.as_deref();
+            (name.to_string(), writes.map(texts))
         });
         let (schema, input) = (graph.schema.clone(), texts(&graph.input));
         Self { uri, schema, input, nodes: nodes.collect() }

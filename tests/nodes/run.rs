@@ -201,7 +201,7 @@ fn a_changed_script_changes_the_fingerprint_of_its_node() {
             graphrun::workflow::parse(file.into(), folder.path(), &graphrun::registry()).unwrap();
         let factory = graphrun::nodes::factory(super::services(), graphrun::registry());
         let graph = workflow.into_graph(&factory).graph;
-        graph.nodes["it"].node.describe().fingerprint
+        graph.nodes["it"].describe().fingerprint.clone()
     };
     let first = fingerprint("print(1)");
     assert_eq!(fingerprint("print(1)"), first);

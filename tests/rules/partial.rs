@@ -190,11 +190,11 @@ fn a_join_waits_for_a_number_of_its_nodes() {
 
 #[test]
 fn the_worst_case_of_a_join_without_a_loop_counts_one_round() {
-    let envelope = WorstCase::of(&compiled(race(2).edge("answer", "end")));
-    assert_eq!(envelope.nodes[&name("answer")].visits_max, 1, "late arrivals are absorbed");
+    let worst_case = WorstCase::of(&compiled(race(2).edge("answer", "end")));
+    assert_eq!(worst_case.nodes[&name("answer")].visits_max, 1, "late arrivals are absorbed");
     let twice = race(2).node("again", Decided).edge("answer", "again").edge("again", "ask");
-    let envelope = WorstCase::of(&compiled(twice.max_visits("ask", 2, END)));
-    assert!(envelope.nodes[&name("answer")].visits_max >= 2);
+    let worst_case = WorstCase::of(&compiled(twice.max_visits("ask", 2, END)));
+    assert!(worst_case.nodes[&name("answer")].visits_max >= 2);
 }
 
 /// The node behind such a join runs in one step with the branches that are left.

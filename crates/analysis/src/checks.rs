@@ -19,8 +19,9 @@ pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
     check_items(graph, diagnostics);
     types::check_types(graph, diagnostics);
     for (name, spec) in &graph.nodes {
-        let NodeDescription { mut faults, nested_levels, .. } = spec.node.describe();
-        if nested_levels > NESTED_LEVELS_MAX {
+        let NodeDescription { faults, nested_levels, .. } = spec.describe();
+        let mut faults = faults.clone();
+        if *nested_levels > NESTED_LEVELS_MAX {
             let message = format!(
                 "it has {nested_levels} levels of graphs within it, and at most {NESTED_LEVELS_MAX} are possible"
             );
@@ -100,14 +101,14 @@ fn check_channels(graph: &Graph, diagnostics: &mut Diagnostics) {
         check_channel(graph, name, "the input", None, diagnostics);
     }
     for (node, spec) in &graph.nodes {
-        let contract = spec.node.describe().contract;
-        let reads = contract.reads.into_iter().flatten().map(|it| it.channel);
-        let named = reads.chain(contract.writes.into_iter().flatten());
+        let contract = &spec.describe().contract;
+        let reads = contract.reads.iter().flatten().map(|it| &it.channel);
+        let named = reads.chain(contract.writes.iter().flatten());
         let collects = spec.policies.schedule.items.iter().filter_map(|it| it.failed.as_ref());
-        let of_policies = spec.policies.on_finish.cleared().chain(collects).cloned();
-        let named: BTreeSet<ChannelName> = named.chain(of_policies).collect();
+        let of_policies = spec.policies.on_finish.cleared().chain(collects);
+        let named: BTreeSet<&ChannelName> = named.chain(of_policies).collect();
         for name in named {
-            check_channel(graph, &name, &format!("node `{node}`"), spec.span.as_ref(), diagnostics);
+            check_channel(graph, name, &format!("node `{node}`"), spec.span.as_ref(), diagnostics);
         }
     }
 }
@@ -158,7 +159,7 @@ fn check_joins(graph: &Graph, diagnostics: &mut Diagnostics) {
 
 /// A node that takes an item runs only for items, and each has the type that it takes.
 fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
-    let item_of = |name: &NodeName| graph.nodes.get(name)?.node.describe().item;
+    let item_of = |name: &NodeName| graph.nodes.get(name)?.describe().item.as_ref();
     let mut without = |from: &str, to: &NodeName, span: Option<&SourceSpan>| {
         let message = format!("`{to}` takes an item, and {from} starts it without one");
         let diagnostic = Diagnostic::error("GR022", message).at(span.cloned(), "here");

@@ -83,7 +83,7 @@ impl ConcurrencyCheck<'_> {
             fields
         };
         let changes = |spec: &&NodeSpec| {
-            let Some(mut changed) = spec.node.describe().contract.writes else {
+            let Some(mut changed) = spec.describe().contract.writes.clone() else {
                 return Bits::all(channels.len());
             };
             let policies = &spec.policies;
@@ -136,11 +136,10 @@ impl ConcurrencyCheck<'_> {
         let writes = |(at, spec): (usize, &&NodeSpec)| {
             let mut writes = self.model.nodes[at].may_assign.clone();
             writes.keep(&single);
-            spec.node
-                .describe()
-                .contract
-                .writes
-                .map_or_else(|| Bits::none(channels.len()), |_| writes)
+            match spec.describe().contract.writes {
+                Some(_) => writes,
+                None => Bits::none(channels.len()),
+            }
         };
         let writes: Vec<Bits> = self.specs.iter().enumerate().map(writes).collect();
         let mut blamed = BTreeSet::new();

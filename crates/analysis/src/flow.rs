@@ -32,8 +32,8 @@ impl FieldNeed {
         let mut all = Vec::new();
         for (node, (name, spec)) in graph.nodes.iter().enumerate() {
             let mut add = |reader, channel| all.push(Self { node, channel, reader });
-            let reads = spec.node.describe().contract.reads.into_iter().flatten();
-            reads.filter(|it| it.required).for_each(|it| add(Reader::Node, it.channel));
+            let reads = spec.describe().contract.reads.iter().flatten();
+            reads.filter(|it| it.required).for_each(|it| add(Reader::Node, it.channel.clone()));
             let condition = spec.when.iter().flat_map(|it| it.needs());
             condition.for_each(|it| add(Reader::Condition, it.clone()));
             for edge in &graph.edges {

@@ -28,12 +28,12 @@ mod bounds;
 mod builder;
 mod checks;
 mod concurrency;
-mod envelope;
 mod flow;
 pub mod flow_model;
 mod limits;
 mod midway;
 mod network;
+mod worst_case;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -53,9 +53,9 @@ use petgraph::graph::DiGraph;
 pub use petgraph::graph::NodeIndex;
 
 pub use self::builder::{GraphBuilder, Names};
-pub use self::envelope::{Cause, NodeWorstCase, VisitBound, WorstCase};
 pub use self::midway::{FieldReader, Midway};
 pub use self::network::{EdgeKind, GraphEdge, GraphNode};
+pub use self::worst_case::{Cause, NodeWorstCase, VisitBound, WorstCase};
 use self::{
     flow_model::{Draft, FlowModel},
     network::Network,
@@ -134,9 +134,9 @@ pub fn compile(unchecked: UncheckedGraph) -> Result<CompiledGraph, Diagnostics> 
     let routed = routed_arrivals(&graph);
     let paces = network.node_indices().map(|_| Pace::default()).collect();
     let names = graph.nodes.keys().cloned().collect();
-    let takes_item = graph.nodes.iter().filter(|(_, it)| it.node.describe().item.is_some());
+    let takes_item = graph.nodes.iter().filter(|(_, it)| it.describe().item.is_some());
     let takes_item = takes_item.map(|(name, _)| name.clone()).collect();
-    let has_nested_runs = graph.nodes.values().any(|it| it.node.describe().nested_levels > 0);
+    let has_nested_runs = graph.nodes.values().any(|it| it.describe().nested_levels > 0);
     let (routed, warnings) = diagnostics.or_ok(routed)?;
     let parts = CompiledParts {
         graph,
@@ -166,13 +166,13 @@ impl CompiledGraph {
 
     /// Returns an upper bound of the model calls of a retried nested run of this graph; `None` if it is not known.
     pub fn calls_again_max(&self) -> Option<u64> {
-        envelope::calls_again_max(self)
+        worst_case::calls_again_max(self)
     }
 
     /// Returns an upper bound of a resource for a retried nested run. `all` is the amount of a whole run, `of_node` that of
     /// one task of a node. Returns `None` if `of_node` does for a node.
     pub fn most_again(&self, all: u64, of_node: impl Fn(&NodeName) -> Option<u64>) -> Option<u64> {
-        envelope::most_again(self, all, of_node)
+        worst_case::most_again(self, all, of_node)
     }
 
     /// Returns what the checks warn about.

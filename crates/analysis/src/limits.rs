@@ -18,8 +18,8 @@ pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
         return;
     }
     let is_beyond = |it: &WorstCase| !beyond(it, &graph.limits).is_empty();
-    let Some(envelope) = WorstCase::if_quick(graph, is_beyond) else { return };
-    for message in beyond(&envelope, &graph.limits) {
+    let Some(worst_case) = WorstCase::if_quick(graph, is_beyond) else { return };
+    for message in beyond(&worst_case, &graph.limits) {
         let first = graph.entry.first().and_then(|it| graph.nodes[it].span.clone());
         let span = graph.limits.span.clone().or(first);
         let diagnostic = Diagnostic::warning("GR132", message);
@@ -30,11 +30,11 @@ pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
     }
 }
 
-fn beyond(envelope: &WorstCase, limits: &Limits) -> Vec<String> {
-    let (steps, time) = (envelope.steps_max, envelope.time_max);
+fn beyond(worst_case: &WorstCase, limits: &Limits) -> Vec<String> {
+    let (steps, time) = (worst_case.steps_max, worst_case.time_max);
     let mut beyond = Vec::new();
     if steps > limits.steps {
-        let most = most(envelope, steps, |it| it.visits_max);
+        let most = most(worst_case, steps, |it| it.visits_max);
         let steps = if steps == u64::MAX { "countless".to_owned() } else { steps.to_string() };
         let limit = limits.steps;
         beyond.push(format!("a run may take {steps} super-steps, and its limit is {limit}{most}"));
@@ -50,9 +50,9 @@ fn beyond(envelope: &WorstCase, limits: &Limits) -> Vec<String> {
 
 /// Returns a text about the node with the highest number, if there are several nodes; of equal
 /// ones, one with a bound.
-fn most(envelope: &WorstCase, all: u64, of: impl Fn(&NodeWorstCase) -> u64) -> String {
+fn most(worst_case: &WorstCase, all: u64, of: impl Fn(&NodeWorstCase) -> u64) -> String {
     let has_bound = |it: &NodeWorstCase| matches!(it.why, VisitBound::Rounds { .. });
-    let most = envelope.nodes.iter().max_by_key(|(_, it)| (of(it), has_bound(it)));
+    let most = worst_case.nodes.iter().max_by_key(|(_, it)| (of(it), has_bound(it)));
     let counted = most.filter(|(_, it)| of(it) < all);
     counted.map_or_else(String::new, |(name, worst_case): (&NodeName, _)| {
         format!("; `{name}` takes {} of them: {}", of(worst_case), worst_case.why)

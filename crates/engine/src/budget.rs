@@ -141,7 +141,7 @@ pub(super) fn may_call_models(
     graph: &CompiledGraph,
     mut nodes: impl Iterator<Item = NodeIndex>,
 ) -> bool {
-    nodes.any(|it| graph.spec_at(it).node.describe().calls_max != Some(0))
+    nodes.any(|it| graph.spec_at(it).describe().calls_max != Some(0))
 }
 
 /// Describes the first node limit that a node has reached with this usage.

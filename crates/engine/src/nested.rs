@@ -12,7 +12,8 @@ use graphrun_core::{
     event::Status,
     graph::{
         ErrorKind, Failure, GRANT_MEMO, NestedAsker, NodeContext, NodeDescription, NodeError,
-        OuterNode, ProvidedValues, Question, Reporter, SavedValues, SideEffects, Timer, TimerEnd,
+        NodeSpec, OuterNode, ProvidedValues, Question, Reporter, SavedValues, SideEffects, Timer,
+        TimerEnd,
     },
     id::{NodeName, RunId},
     state::{State, Update},
@@ -44,7 +45,7 @@ impl NestedGraph {
     /// Prepares a graph.
     pub fn new(graph: CompiledGraph) -> Self {
         let nodes = graph.definition().nodes.values();
-        let nodes: Vec<NodeDescription> = nodes.map(|it| it.node.describe()).collect();
+        let nodes: Vec<&NodeDescription> = nodes.map(NodeSpec::describe).collect();
         let all: Vec<SideEffects> = nodes.iter().map(|it| it.side_effects).collect();
         let within = nodes.iter().map(|it| it.nested_levels).max().unwrap_or(0);
         let mut ranked = [SideEffects::World, SideEffects::Models].into_iter();

@@ -85,7 +85,7 @@ impl StepSpans {
         }
         let step = self.step.as_ref().and_then(|(_, span)| span.id());
         let parent = step.or_else(|| Span::current().id());
-        let describe = || graph.spec_at(task.node_index).node.describe().kind;
+        let describe = || graph.spec_at(task.node_index).describe().kind;
         let kind = *self.kinds.entry(task.node_index).or_insert_with(describe);
         let (node, id, attempt) = (&task.node, task.id, task.attempt);
         let visit = task.visits.at(task.node_index.index()).unwrap_or(1);

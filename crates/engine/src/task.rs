@@ -103,7 +103,7 @@ impl NewAttempt {
             provided: context.provided.clone(),
         };
         // The call is inside a future, so that a panic before the node returns its future is caught, too.
-        let work = run_node(Arc::clone(&spec.node), parts);
+        let work = run_node(Arc::clone(spec.node()), parts);
         let work = if span.is_none() { work.boxed() } else { work.instrument(span).boxed() };
         Self { task: id, number, node, started, timeout, reporter, work }
     }

@@ -60,11 +60,9 @@ impl WriteFilesSettings {
         texts.chain(self.report.iter().map(|it| (REPORT, it)))
     }
 
-    /// Returns nothing without `texts`, as earlier versions did, so that their runs can be resumed.
     fn fingerprint(&self) -> Value {
-        let texts: Vec<Value> =
-            self.texts.iter().map(|(name, text)| json!([name, text.text()])).collect();
-        if texts.is_empty() { Value::Null } else { json!({ "texts": texts }) }
+        let texts = self.templates().map(|(name, text)| json!([name, text.text()]));
+        json!({ "texts": texts.collect::<Vec<Value>>() })
     }
 }
 

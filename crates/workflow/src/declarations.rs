@@ -32,6 +32,8 @@ pub(super) struct Declarations {
     /// and nodes of no kind, which may have been any of these. The checks assume that such a part
     /// may do anything, so they report nothing about its consequences.
     pub(super) incomplete: BTreeSet<NodeName>,
+    /// The continuation behind each part of a `parallel` or a `map`.
+    follows: BTreeMap<NodeName, Follows>,
     /// Whether some node has an invalid name, which is reported.
     has_invalid_name: bool,
 }
@@ -180,7 +182,23 @@ impl Declarations {
             }
             declarations.joins.insert(name, AwaitedNodes { nodes, count });
         }
+        declarations.follows = declarations.follows_of_parts();
         declarations
+    }
+
+    fn follows_of_parts(&self) -> BTreeMap<NodeName, Follows> {
+        let mut follows = BTreeMap::new();
+        for (group, branches) in &self.groups {
+            for branch in branches {
+                let next = branch.iter().skip(1).cloned().map(Follows::Next);
+                let next = next.chain([Follows::Group(group.clone())]);
+                follows.extend(branch.iter().cloned().zip(next));
+            }
+        }
+        let of_map =
+            |(map, node): (&NodeName, &NodeName)| (node.clone(), Follows::Map(map.clone()));
+        follows.extend(self.maps.iter().map(of_map));
+        follows
     }
 
     fn read_branches(
@@ -347,7 +365,7 @@ impl Declarations {
     pub(super) fn may_be_a_part(&self, name: &NodeName) -> bool {
         let has_parts = |it: &&NodeName| !self.joins.contains_key(*it);
         self.incomplete.iter().any(|it| has_parts(&it) && it != name)
-            && self.follows(name) == Follows::Then
+            && *self.follows(name) == Follows::Then
     }
 
     /// Returns whether a node may have been meant as the node of a `map`, with an item of any name.
@@ -355,23 +373,12 @@ impl Declarations {
         let is_map =
             |it: &&NodeName| !self.joins.contains_key(*it) && !self.groups.contains_key(*it);
         self.incomplete.iter().any(|it| is_map(&it) && it != name)
-            && self.follows(name) == Follows::Then
+            && *self.follows(name) == Follows::Then
     }
 
     /// Returns the continuation behind a name, as given by its position.
-    pub(super) fn follows(&self, name: &NodeName) -> Follows {
-        if let Some((map, _)) = self.maps.iter().find(|(_, node)| *node == name) {
-            return Follows::Map(map.clone());
-        }
-        for (group, branches) in &self.groups {
-            for branch in branches {
-                let Some(at) = branch.iter().position(|it| it == name) else { continue };
-                let next = branch.get(at + 1);
-                return next
-                    .map_or_else(|| Follows::Group(group.clone()), |it| Follows::Next(it.clone()));
-            }
-        }
-        Follows::Then
+    pub(super) fn follows(&self, name: &NodeName) -> &Follows {
+        self.follows.get(name).unwrap_or(&Follows::Then)
     }
 
     /// Returns the first nodes of a name.

@@ -245,11 +245,12 @@ impl Workflow {
                 Ok(node) => {
                     let NodeDefinition { policies, when, span, scopes, relies_on, .. } = definition;
                     let node = scopes.iter().fold(node, |it, scope| scope.node(it));
+                    let mut spec = NodeSpec::of(node);
                     let when = when.map(|it| Arc::new(it) as Arc<dyn Condition>);
                     let outside = |it, scope: &Scope| scope.condition(it);
-                    let when = when.map(|it| scopes.iter().fold(it, outside));
-                    let span = Some(span);
-                    nodes.insert(name, NodeSpec { node, policies, when, span, relies_on });
+                    spec.when = when.map(|it| scopes.iter().fold(it, outside));
+                    (spec.policies, spec.span, spec.relies_on) = (policies, Some(span), relies_on);
+                    nodes.insert(name, spec);
                 }
                 Err(more) => diagnostics.extend(more),
             }

@@ -107,7 +107,7 @@ impl<'y, 'd> Edges<'y, 'd> {
             }
             Follows::Next(next) => {
                 let span = section.keys().next().and_then(|it| report.span(&it.range));
-                return Some(then.map_or(Following::Next(next, span), Following::Written));
+                return Some(then.map_or(Following::Next(next.clone(), span), Following::Written));
             }
             Follows::Group(owner) | Follows::Map(owner) => owner,
         };

@@ -372,7 +372,7 @@ fn read_start(
 ) -> Vec<NodeName> {
     let nodes = top.get("nodes").map(Yaml::entries).unwrap_or_default();
     let named = nodes.iter().filter_map(|it| declarations.nodes.get(it.key.text.as_str()));
-    let first = named.clone().find(|it| declarations.follows(it) == Follows::Then);
+    let first = named.clone().find(|it| *declarations.follows(it) == Follows::Then);
     let first = first.or_else(|| named.clone().next()).map_or("NODE", NodeName::as_str);
     let help = format!("name the first node: `start: {first}`");
     let Some(start) = top.require(report, "start", &help) else { return Vec::new() };

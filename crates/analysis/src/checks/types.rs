@@ -14,7 +14,7 @@ pub(super) fn check_types(graph: &Graph, diagnostics: &mut Diagnostics) {
         let mut check =
             TypeCheck { graph, span: spec.span.as_ref(), diagnostics: &mut *diagnostics };
         let whose = format!("`{name}`");
-        if let Some(types) = spec.node.describe().types {
+        if let Some(types) = &spec.describe().types {
             let NodeTypes { reads, items, writes } = types.as_ref();
             for it in reads {
                 check.check_reads(&whose, it);

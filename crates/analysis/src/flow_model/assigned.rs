@@ -391,7 +391,9 @@ struct AfterVisit {
 impl Effects {
     fn of(model: &FlowModel, reach: &Reach, concurrency: &Concurrency) -> Self {
         let nodes = 0..model.nodes.len();
-        let after_visit = |it: usize| AfterVisit::of(model, reach, concurrency, it);
+        let clearing: Vec<usize> =
+            nodes.clone().filter(|it| !model.nodes[*it].clears.is_empty()).collect();
+        let after_visit = |it: usize| AfterVisit::of(model, reach, concurrency, &clearing, it);
         Self {
             gains: nodes.clone().map(|it| written_by(model, concurrency.of_node(it))).collect(),
             loses: nodes.clone().map(|it| cleared_by(model, concurrency.of_node(it))).collect(),
@@ -406,6 +408,7 @@ impl AfterVisit {
         model: &FlowModel,
         reach: &Reach,
         concurrency: &Concurrency,
+        clearing: &[usize],
         node: usize,
     ) -> Option<Self> {
         model.nodes[node].bound?;
@@ -423,11 +426,12 @@ impl AfterVisit {
             Arrow::End | Arrow::Fail => None,
         }));
         let unfinished = reach.from(after);
-        let lost = if concurrency.is_empty() {
-            cleared_by(model, reach.from([node]).iter())
-        } else {
-            cleared_by(model, 0..model.nodes.len())
-        };
+        let mut clearing = clearing.to_vec();
+        if concurrency.is_empty() && !clearing.is_empty() {
+            let later = reach.from([node]);
+            clearing.retain(|it| later.contains(*it));
+        }
+        let lost = cleared_by(model, clearing.into_iter());
         Some(Self { unfinished, lost })
     }
 }

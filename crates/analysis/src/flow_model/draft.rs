@@ -102,12 +102,12 @@ impl<'a> Draft<'a> {
     pub fn of(graph: &'a Graph) -> Self {
         let nodes = graph.nodes.iter().map(|(name, spec)| {
             let NodeDescription { contract: Contract { writes, .. }, writes_always, .. } =
-                spec.node.describe();
+                spec.describe();
             let node = DraftNode {
                 policies: Cow::Borrowed(&spec.policies),
                 has_condition: spec.when.is_some(),
-                must_assign: writes_always.or_else(|| writes.clone()),
-                may_assign: writes,
+                must_assign: writes_always.as_ref().or(writes.as_ref()).cloned(),
+                may_assign: writes.clone(),
             };
             (name, node)
         });

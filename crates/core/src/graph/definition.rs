@@ -3,10 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
-use super::{Condition, FactNeeds, Limits, Node, Policies, Route, Target};
+use super::{Condition, FactNeeds, Limits, Node, NodeDescription, Policies, Route, Target};
 use crate::{
     diagnostic::{Diagnostics, SourceSpan},
     id::{ChannelName, NodeName},
@@ -62,8 +62,8 @@ impl From<Graph> for UncheckedGraph {
 /// A node and the policies under which it runs.
 #[derive(Clone)]
 pub struct NodeSpec {
-    /// The behaviour.
-    pub node: Arc<dyn Node>,
+    node: Arc<dyn Node>,
+    description: OnceLock<Arc<NodeDescription>>,
     /// The policies.
     pub policies: Policies,
     /// The condition under which it runs. If the condition is false, the node is skipped and the
@@ -153,6 +153,36 @@ impl Edge {
             }
             Self::May { .. } => None,
         }
+    }
+}
+
+impl NodeSpec {
+    /// Makes the specification of a node without policies.
+    pub fn of(node: Arc<dyn Node>) -> Self {
+        Self {
+            node,
+            description: OnceLock::new(),
+            policies: Policies::default(),
+            when: None,
+            span: None,
+            relies_on: BTreeSet::new(),
+        }
+    }
+
+    /// Returns its behaviour.
+    pub fn node(&self) -> &Arc<dyn Node> {
+        &self.node
+    }
+
+    /// Describes its node. The description is made once.
+    pub fn describe(&self) -> &NodeDescription {
+        self.description.get_or_init(|| Arc::new(self.node.describe()))
+    }
+
+    /// Replaces its behaviour.
+    #[must_use]
+    pub fn with_node(self, node: Arc<dyn Node>) -> Self {
+        Self { node, description: OnceLock::new(), ..self }
     }
 }
 

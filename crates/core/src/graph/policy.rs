@@ -1,6 +1,6 @@
 //! Policies of nodes and runs: retries, bounds, limits.
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
@@ -95,7 +95,7 @@ pub struct Schedule {
 ///
 /// All items are tasks of one step. If all of them finish, the edges of the node are followed. If the failure of
 /// one is caught, the first such item decides for all of them, and the edges are not followed.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ItemPolicy {
     /// A list for the failures of items that no [`catch`](Policies::catch) takes, except those [for the
     /// operator](ErrorKind::is_for_the_operator) and [outages](Failure::is_outage). Such an item counts as finished, and its update is the record of
@@ -106,22 +106,10 @@ pub struct ItemPolicy {
     pub order: Option<Arc<dyn ItemOrder>>,
 }
 
-/// The form is part of what identifies the policies of a node, so a policy without an order has the form of earlier
-/// versions.
-impl fmt::Debug for ItemPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut form = f.debug_struct("ItemPolicy");
-        form.field("failed", &self.failed);
-        if let Some(order) = &self.order {
-            form.field("order", order);
-        }
-        form.finish()
-    }
-}
-
 impl PartialEq for ItemPolicy {
     fn eq(&self, other: &Self) -> bool {
-        format!("{self:?}") == format!("{other:?}")
+        let order = |it: &Self| format!("{:?}", it.order);
+        self.failed == other.failed && order(self) == order(other)
     }
 }
 
@@ -245,7 +233,7 @@ impl Catch {
 /// The wait before try n+1 is drawn from zero to `initial` × 2ⁿ⁻¹, and at most to `max` ("full jitter"). If the
 /// provider asks for a wait, the drawn one is added to it. The draw depends on the run and the task only, so that rules
 /// stay pure.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The total number of attempts; one means no retry. `None` means six for [outages](Failure::is_outage), and one
     /// for other failures.
@@ -301,24 +289,6 @@ impl Default for Backoff {
             on: None,
             exit_codes: Vec::new(),
         }
-    }
-}
-
-/// The form is part of what identifies the policies of a node, so a policy without kinds and exit codes has the form of
-/// earlier versions.
-impl fmt::Debug for Backoff {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { attempts_max, initial, max, total, on, exit_codes } = self;
-        let mut form = f.debug_struct("Backoff");
-        form.field("attempts_max", attempts_max).field("initial", initial);
-        form.field("max", max).field("total", total);
-        if let Some(on) = on {
-            form.field("on", on);
-        }
-        if !exit_codes.is_empty() {
-            form.field("exit_codes", exit_codes);
-        }
-        form.finish()
     }
 }
 

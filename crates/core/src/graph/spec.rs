@@ -1,6 +1,6 @@
 //! What a graph takes as a node, with the policies that are set where the node is named.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -39,7 +39,7 @@ pub trait IntoNode<Marker>: Sized {
 
     /// Sets all policies at once.
     fn with_policies(self, policies: impl Into<Policies>) -> NodeSpec {
-        NodeSpec { policies: policies.into(), ..self.into_node() }
+        self.set(|it| *it = policies.into())
     }
 
     /// Tries the node up to this many times in all when a failure is transient.
@@ -95,7 +95,8 @@ pub trait IntoNode<Marker>: Sized {
     /// and the worst case of a run counts no calls of it. A function without [`NodeContext`] needs no declaration.
     fn without_models(self) -> NodeSpec {
         let spec = self.into_node();
-        NodeSpec { node: Arc::new(WithoutModels(spec.node)), ..spec }
+        let node = Arc::new(WithoutModels(Arc::clone(spec.node())));
+        spec.with_node(node)
     }
 
     /// Changes its policies.
@@ -142,13 +143,7 @@ pub struct AsSpec;
 
 impl<N: Node + 'static> IntoNode<AsNode> for N {
     fn into_node(self) -> NodeSpec {
-        NodeSpec {
-            node: Arc::new(self),
-            policies: Policies::default(),
-            when: None,
-            span: None,
-            relies_on: BTreeSet::new(),
-        }
+        NodeSpec::of(Arc::new(self))
     }
 }
 

@@ -3,15 +3,15 @@
 use std::{fmt, slice, sync::Arc};
 
 use graphrun_guard::redact::redact_value;
-use jsonschema::Validator;
 use serde_json::Value;
 
 use super::{
     Field, LenientValue, ReadError, Record, Reducer, Type, UpdateForm,
+    lazy_validator::LazyValidator,
     lenient::{is_lenient, read_by_schema},
     measure::{measure, rounded_int},
     messages::is_removal,
-    schema_problem, validator_for,
+    schema_problem,
 };
 use crate::id::ChannelName;
 
@@ -46,7 +46,7 @@ pub struct Channel {
     name: ChannelName,
     ty: Type,
     schema: Arc<Value>,
-    validator: Arc<Validator>,
+    validator: Arc<LazyValidator>,
     reducer: Reducer,
     default: Option<Arc<Value>>,
     reader: Option<ReadAnswer>,
@@ -61,11 +61,12 @@ impl Channel {
     ///
     /// Fails when the schema itself is invalid.
     pub fn new(name: ChannelName, schema: Value, reducer: Reducer) -> Result<Self, String> {
-        let validator = validator_for(&schema).map_err(|error| error.to_string())?;
+        let schema = Arc::new(schema);
+        let validator = LazyValidator::of(Arc::clone(&schema))?;
         let channel = Self {
             name,
             ty: Type::of_schema(&schema),
-            schema: Arc::new(schema),
+            schema,
             validator: Arc::new(validator),
             reducer,
             default: None,
@@ -295,12 +296,13 @@ impl Channel {
     ///
     /// Names every place where the value does not fit.
     pub fn validate(&self, value: &Value) -> Result<(), Vec<String>> {
-        if self.validator.is_valid(value) {
+        let validator = self.validator.get();
+        if validator.is_valid(value) {
             return Ok(());
         }
         let describe = |error: jsonschema::ValidationError<'_>| shortened(schema_problem(&error));
         let mut problems: Vec<String> =
-            self.validator.iter_errors(value).take(PROBLEMS_MAX + 1).map(describe).collect();
+            validator.iter_errors(value).take(PROBLEMS_MAX + 1).map(describe).collect();
         if problems.len() > PROBLEMS_MAX {
             problems.truncate(PROBLEMS_MAX);
             problems.push("there are more".to_owned());

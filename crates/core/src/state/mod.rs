@@ -13,6 +13,7 @@ mod finite;
 mod folding;
 mod format;
 mod json;
+mod lazy_validator;
 mod lenient;
 mod measure;
 mod messages;

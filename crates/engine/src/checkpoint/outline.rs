@@ -96,7 +96,7 @@ impl GraphOutline {
 
 impl NodeOutline {
     fn of(compiled: &CompiledGraph, name: &NodeName, spec: &NodeSpec) -> Self {
-        let NodeDescription { kind, contract, fingerprint, .. } = spec.node.describe();
+        let NodeDescription { kind, contract, fingerprint, .. } = spec.describe();
         let behaviour = json!([fingerprint, format!("{contract:?}")]);
         let condition = spec.when.as_ref().map(|it| it.text().to_owned());
         let policies = json!([format!("{:?}", spec.policies), condition]);
@@ -106,7 +106,7 @@ impl NodeOutline {
         let mut awaits = compiled.awaited_by(name).to_vec();
         awaits.sort();
         Self {
-            kind: kind.to_owned(),
+            kind: (*kind).to_owned(),
             behaviour: digest(&behaviour),
             policies: digest(&policies),
             max_visits: spec.policies.bounds.max_visits,

@@ -144,12 +144,12 @@ impl<'a> NodeChanges<'a> {
     fn asked(&mut self, name: &NodeName, now: &NodeName) {
         let Comparison { graph, .. } = self.names.compared;
         let Some(spec) = graph.node(now) else { return };
-        let NodeDescription { side_effects, contract, .. } = spec.node.describe();
+        let NodeDescription { side_effects, contract, .. } = spec.describe();
         // A node that does more than ask checks its answer itself.
-        if side_effects != SideEffects::Nothing || self.names.mapping.again.contains(name) {
+        if *side_effects != SideEffects::Nothing || self.names.mapping.again.contains(name) {
             return;
         }
-        let channels = contract.writes.into_iter().flatten();
+        let channels = contract.writes.iter().flatten();
         let channels = channels.filter_map(|it| graph.schema().channel(it.as_str()));
         for channel in channels.filter(|it| self.names.is_changed(it.name())) {
             if self.parts.questions(name).all(|it| fits_all(&it.schema, channel)) {

@@ -58,7 +58,7 @@ impl Machine {
         let usd = self.limits.usd.map(|limit| (limit - cost).max(0.0));
         // The tasks of the last step no longer share the facts, so this copies nothing.
         let facts = Arc::make_mut(&mut self.facts);
-        // A run of an earlier version has no time.
+        // The workflow may need the time only since the run was resumed.
         facts.began = graph.facts.time.then(|| self.position.began.unwrap_or(self.now));
         facts.usage = used.usage;
         if !graph.facts.usage_of.is_empty() {

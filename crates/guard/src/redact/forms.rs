@@ -58,8 +58,27 @@ static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
         .expect("the pattern is made of constants, compiled by the tests")
 });
 
+/// The length of the shortest key, with its mark.
+const LENGTH_MIN: usize = 15;
+
+/// Returns whether a text may have a key. Most texts have none, so that the pattern is rarely needed, and a short command
+/// does not even compile it.
+fn may_have_key(text: &str) -> bool {
+    let is_separator = |it: &u8| !it.is_ascii_alphanumeric() && !b"_-+/=.".contains(it);
+    let mut words = text.as_bytes().split(is_separator).filter(|it| it.len() >= LENGTH_MIN);
+    let is_random = |word: &[u8]| {
+        word.iter().any(u8::is_ascii_digit) || word.windows(3).any(|it| it == b"hf_")
+    };
+    words.any(is_random)
+        || text.contains("://") && text.contains('@')
+        || text.contains("PRIVATE KEY-----")
+}
+
 /// Returns the text without anything that has the form of a key.
 pub(super) fn remove(text: &str) -> Cow<'_, str> {
+    if !may_have_key(text) {
+        return Cow::Borrowed(text);
+    }
     let is_key = |it: &Captures<'_>| is_private_key(it) || is_random(it);
     // A text without a key stays borrowed, so that callers can tell.
     if !PATTERN.captures_iter(text).any(|it| is_key(&it)) {
@@ -77,6 +96,10 @@ pub(super) fn remove(text: &str) -> Cow<'_, str> {
 
 /// Returns the range of the first key-like part of a text, and the kind of key.
 pub fn find_form(text: &str) -> Option<(Range<usize>, &'static str)> {
+    if may_have_key(text) { find_by_pattern(text) } else { None }
+}
+
+fn find_by_pattern(text: &str) -> Option<(Range<usize>, &'static str)> {
     PATTERN.captures_iter(text).find_map(|found| {
         let range = key_of(&found).range();
         if is_private_key(&found) {
@@ -113,6 +136,8 @@ fn is_private_key(found: &Captures<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{prelude::*, sample::select, string::string_regex};
+
     use super::*;
 
     const PRIVATE: &str = "-----BEGIN RSA PRIVATE KEY-----\nMIIE+/=\n-----END RSA PRIVATE KEY-----";
@@ -198,6 +223,26 @@ mod tests {
         assert_eq!(remove("a -----BEGIN PRIVATE KEY-----\nMIIEabc"), "a [redacted]");
         let (range, kind) = find_form(PRIVATE).unwrap();
         assert_eq!((&PRIVATE[range], kind), ("-----BEGIN RSA PRIVATE KEY-----", "a private key"));
+    }
+
+    /// Texts that fit the forms.
+    fn texts_of_forms() -> impl Strategy<Value = String> {
+        let forms = FORMS.iter().map(|it| it.0).chain([PRIVATE_KEY]).collect::<Vec<_>>();
+        select(forms).prop_flat_map(|it| string_regex(it).unwrap())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_text_in_which_the_pattern_finds_a_key_may_have_one(
+            before in "[ -~é]{0,8}",
+            text in texts_of_forms(),
+            after in "[ -~é]{0,8}",
+        ) {
+            let text = format!("{before} {text} {after}");
+            prop_assert_eq!(find_form(&text), find_by_pattern(&text), "{}", text);
+        }
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl<'a> Reading<'a> {
     /// Returns the fields that a node may write; all fields, if its contract does not list them.
     pub(super) fn written_by(&self, node: &NodeName) -> Vec<ChannelName> {
         let all = || self.graph.schema.channels().iter().map(|it| it.name().clone()).collect();
-        self.graph.nodes[node].node.describe().contract.writes.unwrap_or_else(all)
+        self.graph.nodes[node].describe().contract.writes.clone().unwrap_or_else(all)
     }
 
     fn failure(&mut self, what: &str, yaml: &Yaml) -> Option<Failure> {
@@ -171,7 +171,7 @@ impl<'a> Reading<'a> {
     ) -> Option<Update> {
         let schema = self.graph.schema.clone();
         let NodeDescription { contract, writes_always, writes_one, .. } =
-            self.graph.nodes[node].node.describe();
+            self.graph.nodes[node].describe().clone();
         let mut update = Update::default();
         let mut fits = true;
         for Entry { key, value } in entries {

@@ -64,7 +64,7 @@ impl Reading<'_> {
         entries: &[Entry],
         calls: &Entry,
     ) -> Option<Answer> {
-        if self.graph.nodes[node].node.describe().kind != "agent" {
+        if self.graph.nodes[node].describe().kind != "agent" {
             let message = format!("`{node}` asks no model, so it calls no tools");
             let span = self.report.span(&calls.key.range);
             let diagnostic = Diagnostic::error("GR082", message).at(span, "not an agent");
@@ -81,7 +81,7 @@ impl Reading<'_> {
         let rounds: Vec<Option<Vec<ScriptedCall>>> =
             items.iter().map(|it| self.round(it)).collect();
         let rounds = rounds.into_iter().collect::<Option<_>>()?;
-        let writes_one = self.graph.nodes[node].node.describe().writes_one;
+        let writes_one = self.graph.nodes[node].describe().writes_one.clone();
         Some(Answer::Calls(ScriptedAgent { rounds, answer: answer?, writes_one }.into()))
     }
 

@@ -111,8 +111,8 @@ impl RegisteredKind {
     /// value is a mapping from fields.
     pub fn keys_of_written_fields(&self) -> impl Iterator<Item = &str> {
         let is_field = |(key, schema): (&str, &Value)| {
-            let names = schema.pointer("/propertyNames/x-refers");
-            key == "writes" || key == self.key() && names.is_some_and(|it| it == "field")
+            let has_fields = |schema: &Value| schema["propertyNames"]["x-refers"] == "field";
+            key == "writes" || key == self.key() && has_fields(schema)
         };
         let keys = self.keys.properties.iter().map(|(key, schema)| (key.as_str(), schema));
         keys.filter(move |it| is_field(*it)).map(|(key, _)| key)

@@ -185,7 +185,7 @@ fn together(nodes: &[usize], alone: &[NodeGroup]) -> NodeGroup {
 ///
 /// A node without side effects computes synchronously or waits for a person; neither counts.
 pub(super) fn task_time(spec: &NodeSpec) -> Option<Duration> {
-    if spec.node.describe().side_effects == SideEffects::Nothing {
+    if spec.describe().side_effects == SideEffects::Nothing {
         return Some(Duration::ZERO);
     }
     Some(times(spec.policies.attempts.timeout?, attempts_max(spec).into()))
@@ -194,13 +194,13 @@ pub(super) fn task_time(spec: &NodeSpec) -> Option<Duration> {
 /// Returns the maximum number of attempts at one task of a node. Only a node that asks models has outages, and those of a
 /// nested run are tried again there.
 pub(super) fn attempts_max(spec: &NodeSpec) -> u32 {
-    let NodeDescription { calls_max, nested_levels, .. } = spec.node.describe();
-    let asks_models = calls_max != Some(0);
+    let NodeDescription { calls_max, nested_levels, .. } = spec.describe();
+    let asks_models = *calls_max != Some(0);
     let retry = &spec.policies.attempts.retry;
     let attempts_after = |kind, exit_code| {
         let mut failure = Failure { transient: true, exit_code, ..Failure::new(kind, "") };
         failure.transient = asks_models || !failure.is_outage();
-        failure.is_nested = nested_levels > 0;
+        failure.is_nested = *nested_levels > 0;
         retry.for_failure(&failure).attempts_after(&failure)
     };
     // One exit code stands for all that are tried again.
@@ -211,8 +211,8 @@ pub(super) fn attempts_max(spec: &NodeSpec) -> u32 {
 
 /// Returns the maximum number of model calls of one task of a node, all attempts together, if it is known.
 pub(super) fn calls_of_task(spec: &NodeSpec) -> Option<u64> {
-    let NodeDescription { calls_max, calls_again_max, .. } = spec.node.describe();
-    let first = calls_max?;
+    let NodeDescription { calls_max, calls_again_max, .. } = spec.describe();
+    let first = (*calls_max)?;
     let again = calls_again_max.unwrap_or(first);
     Some(first.saturating_add(again.saturating_mul(u64::from(attempts_max(spec)) - 1)))
 }

@@ -142,12 +142,12 @@ impl Taken {
         counts.get(node).copied().unwrap_or(0)
     }
 
-    fn fits(&self, envelope: &WorstCase) -> Result<(), TestCaseError> {
-        prop_assert!(self.steps <= envelope.steps_max, "{} steps: {envelope:#?}", self.steps);
+    fn fits(&self, worst_case: &WorstCase) -> Result<(), TestCaseError> {
+        prop_assert!(self.steps <= worst_case.steps_max, "{} steps: {worst_case:#?}", self.steps);
         let visits: u64 = self.visits.values().sum();
-        let visits_max = envelope.most(|_, it| Some(it.visits_max));
-        prop_assert!(visits <= visits_max, "{visits} visits of {visits_max}: {envelope:#?}");
-        for (node, most) in &envelope.nodes {
+        let visits_max = worst_case.most(|_, it| Some(it.visits_max));
+        prop_assert!(visits <= visits_max, "{visits} visits of {visits_max}: {worst_case:#?}");
+        for (node, most) in &worst_case.nodes {
             let (visits, attempts) = (Self::of(&self.visits, node), Self::of(&self.attempts, node));
             let width = Self::of(&self.width, node).max(1);
             prop_assert!(visits <= most.visits_max, "{visits} visits of {node}: {most:?}");
@@ -164,10 +164,10 @@ proptest! {
     fn no_run_goes_beyond_the_worst_case(recipe in recipe(), seeds in prop::array::uniform8(any::<u64>())) {
         let dice = Dice::default();
         let graph = recipe.compiled(&dice);
-        let envelope = WorstCase::of(&graph);
+        let worst_case = WorstCase::of(&graph);
         for seed in seeds {
             dice.shake(seed);
-            let fits = run(&graph, &dice).fits(&envelope);
+            let fits = run(&graph, &dice).fits(&worst_case);
             let drawn = || Drawing::of(graph.definition()).to_listing(Charset::Unicode);
             fits.map_err(|it| TestCaseError::fail(format!("{it} in\n{}", drawn())))?;
         }
@@ -189,7 +189,7 @@ fn runs_reach_every_kind_of_bound() {
     let dice = Dice::default();
     for _ in 0..400 {
         let graph = recipe().new_tree(&mut runner).unwrap().current().compiled(&dice);
-        let envelope = WorstCase::of(&graph);
+        let worst_case = WorstCase::of(&graph);
         let taken: Vec<Taken> = (0..64)
             .map(|seed| {
                 dice.shake(seed);
@@ -202,9 +202,9 @@ fn runs_reach_every_kind_of_bound() {
             reached.reached += u32::from(taken == most);
         };
         let most = |of: &dyn Fn(&Taken) -> u64| taken.iter().map(of).max().unwrap_or(0);
-        count("super-steps", envelope.steps_max, most(&|it| it.steps));
+        count("super-steps", worst_case.steps_max, most(&|it| it.steps));
         for (node, NodeWorstCase { visits_max, attempts_max, why, is_dispatched, .. }) in
-            &envelope.nodes
+            &worst_case.nodes
         {
             let kind = match why {
                 VisitBound::Last => "last",
@@ -269,13 +269,13 @@ fn bounded(max_visits: u32, exhausted: &str, resets: &[&str]) -> Policies {
 
 /// A line for each node, and the super-steps.
 fn worst_case(builder: GraphBuilder) -> String {
-    let envelope = WorstCase::of(&builder.compile().unwrap());
+    let worst_case = WorstCase::of(&builder.compile().unwrap());
     let node = |(name, it): (&NodeName, &NodeWorstCase)| {
         let items = if it.is_dispatched { " × items" } else { "" };
         format!("{name}: {}{items}, {}\n", it.visits_max, it.why)
     };
-    let lines: String = envelope.nodes.iter().map(node).collect();
-    format!("{lines}{} steps\n", envelope.steps_max)
+    let lines: String = worst_case.nodes.iter().map(node).collect();
+    format!("{lines}{} steps\n", worst_case.steps_max)
 }
 
 #[test]
@@ -400,6 +400,9 @@ fn numbers_beyond_counting_stay_at_the_largest() {
         .route("a", ["a", "b"], |_: &Value| "a")
         .route("b", ["a", "b", "c"], |_: &Value| "a")
         .route("c", ["a", "b", "c"], |_: &Value| "a");
-    let envelope = WorstCase::of(&graph.compile().unwrap());
-    assert_eq!((envelope.nodes[&name("c")].visits_max, envelope.steps_max), (u64::MAX, u64::MAX));
+    let worst_case = WorstCase::of(&graph.compile().unwrap());
+    assert_eq!(
+        (worst_case.nodes[&name("c")].visits_max, worst_case.steps_max),
+        (u64::MAX, u64::MAX)
+    );
 }

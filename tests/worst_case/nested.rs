@@ -22,9 +22,9 @@ fn attempts_and_calls(of: &str, policies: &str) -> (u64, Option<u64>) {
     let (workflow, _) =
         parse(file, Path::new("tests/workflow"), &registry()).unwrap_or_else(|it| panic!("{it}"));
     let graph = compile(workflow.into_graph(&factory(Services::offline(), registry())));
-    let envelope = WorstCase::of(&graph.unwrap_or_else(|it| panic!("{it}")));
+    let worst_case = WorstCase::of(&graph.unwrap_or_else(|it| panic!("{it}")));
     let node = if of.is_empty() { "a" } else { "a.work" };
-    let node = &envelope.nodes[&NodeName::parse_path(node).unwrap()];
+    let node = &worst_case.nodes[&NodeName::parse_path(node).unwrap()];
     (node.attempts_max, node.calls_max)
 }
 

@@ -27,11 +27,11 @@ fn workflow(nodes: &str) -> CompiledGraph {
 
 /// How many agents' work the worst case has: the calls of all nodes by those of one.
 fn agents(nodes: &str) -> u64 {
-    let envelope = WorstCase::of(&workflow(nodes));
-    let sort = &envelope.nodes[&name("sort")];
+    let worst_case = WorstCase::of(&workflow(nodes));
+    let sort = &worst_case.nodes[&name("sort")];
     let one = sort.calls_max.unwrap() / sort.visits_max;
-    let all = envelope.calls_max().unwrap();
-    assert_eq!(all % one, 0, "{all} calls of {one} each: {envelope:#?}");
+    let all = worst_case.calls_max().unwrap();
+    assert_eq!(all % one, 0, "{all} calls of {one} each: {worst_case:#?}");
     all / one
 }
 

@@ -68,7 +68,7 @@ pub(super) fn count(
     let mut splits = splits(graph, tokens, &visits);
     // A nested split has smaller branches, so it comes first.
     splits.sort_by_key(|it| it.branches.iter().map(Vec::len).sum::<usize>());
-    let digraph = tokens.digraph();
+    let digraph = &tokens.digraph;
     let mut part_of: Vec<usize> = (0..alone.len()).collect();
     let mut parts = alone;
     let mut merged = Vec::new();
@@ -81,7 +81,7 @@ pub(super) fn count(
             let own: BTreeSet<usize> = branch.iter().map(|it| part_of[*it]).collect();
             let all = sum(own.iter().map(|it| parts[*it]));
             of.extend(own);
-            let once = once_through(tokens, &digraph, branch).unwrap_or(u64::MAX);
+            let once = once_through(tokens, digraph, branch).unwrap_or(u64::MAX);
             longest = longest.max(all.steps.min(once));
             shared = shared.and(all);
         }

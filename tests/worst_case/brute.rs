@@ -203,14 +203,14 @@ impl Nearness {
             dice.followed();
             return;
         };
-        let envelope = WorstCase::of(graph);
-        let most = envelope.most(|_, it| Some(it.visits_max));
-        let shown = || format!("{worst:?}\n{envelope:#?}\n{recipe:#?}");
-        assert!(envelope.steps_max >= worst.steps, "{}", shown());
+        let worst_case = WorstCase::of(graph);
+        let most = worst_case.most(|_, it| Some(it.visits_max));
+        let shown = || format!("{worst:?}\n{worst_case:#?}\n{recipe:#?}");
+        assert!(worst_case.steps_max >= worst.steps, "{}", shown());
         assert!(most >= worst.visits, "{}", shown());
-        self.steps.add(envelope.steps_max, worst.steps);
+        self.steps.add(worst_case.steps_max, worst.steps);
         self.visits.add(most, worst.visits);
-        for (node, bound) in &envelope.nodes {
+        for (node, bound) in &worst_case.nodes {
             let truth = worst.of_nodes.get(node).copied().unwrap_or(0);
             assert!(bound.visits_max >= truth, "{node}: {}", shown());
             if truth > 0 {

@@ -1,9 +1,7 @@
 //! A graph that another one uses, as `use` in a workflow puts it there.
 
-use std::sync::Arc;
-
 use graphrun::{
-    graph::{Defer, Edge, Graph, NodeSpec, Policies, Schedule, Scope, Target},
+    graph::{Defer, Edge, Graph, IntoNode, Policies, Schedule, Scope, Target},
     id::NodeName,
     state::Schema,
 };
@@ -27,13 +25,7 @@ pub(crate) fn absorb(graph: &mut Graph, user: &NodeName, used: Graph) {
         catch: outside.clone(),
         ..Policies::default()
     };
-    let end = NodeSpec {
-        node: Arc::new(Decided),
-        policies,
-        when: None,
-        span: None,
-        relies_on: std::collections::BTreeSet::new(),
-    };
+    let end = Decided.with_policies(policies);
     graph.nodes.insert(scope.end(), end);
     let begin = |first: &NodeName| Edge::Then {
         from: user.clone(),

@@ -92,10 +92,10 @@ const PASSES_MAX: usize = 6;
 ///     .compile()
 ///     .unwrap();
 ///
-/// let envelope = WorstCase::of(&graph);
-/// let check = &envelope.nodes[&NodeName::parse("check").unwrap()];
+/// let worst_case = WorstCase::of(&graph);
+/// let check = &worst_case.nodes[&NodeName::parse("check").unwrap()];
 /// assert_eq!((check.visits_max, check.why.to_string()), (2, "after `write` (2)".to_owned()));
-/// assert_eq!(envelope.steps_max, 4);
+/// assert_eq!(worst_case.steps_max, 4);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorstCase {
@@ -228,9 +228,9 @@ impl WorstCase {
             let calls_max = steps::calls_of_task(spec).map(|it| it.saturating_mul(visits_max));
             let is_dispatched = tokens.is_dispatched(number);
             let time_max = steps::task_time(spec).map(|it| steps::times(it, visits_max));
-            let envelope =
+            let worst_case =
                 NodeWorstCase { visits_max, is_dispatched, attempts_max, calls_max, time_max, why };
-            (name.clone(), envelope)
+            (name.clone(), worst_case)
         };
         let nodes: BTreeMap<NodeName, NodeWorstCase> =
             graph.nodes.iter().enumerate().map(node).collect();
@@ -240,12 +240,12 @@ impl WorstCase {
         let certain_ends = CertainEnds::of(graph, &tokens);
         steps.most = steps.most.min(certain_ends.of_runs.unwrap_or(u64::MAX));
         let (steps_max, time_max) = (steps.most, steps.time_max);
-        let mut envelope = Self { steps_max, time_max, nodes, flow };
-        if is_exact(&envelope) {
-            let (steps_max, time_max) = steps.in_one_flow(&envelope.flow);
-            (envelope.steps_max, envelope.time_max) = (steps_max, time_max);
+        let mut worst_case = Self { steps_max, time_max, nodes, flow };
+        if is_exact(&worst_case) {
+            let (steps_max, time_max) = steps.in_one_flow(&worst_case.flow);
+            (worst_case.steps_max, worst_case.time_max) = (steps_max, time_max);
         }
-        Some(envelope)
+        Some(worst_case)
     }
 }
 
@@ -416,7 +416,7 @@ fn one_round(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, usiz
     if joins.iter().all(Option::is_none) {
         return joins;
     }
-    let digraph = tokens.digraph();
+    let digraph = &tokens.digraph;
     let begins_another = |(node, spec): (usize, &NodeSpec)| {
         let waits = matches!(spec.policies.schedule.defer, Some(Defer::Siblings));
         let is_outermost = tokens.names[node].scope().is_none();
@@ -425,7 +425,7 @@ fn one_round(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, usiz
     let others: Vec<usize> = graph.nodes.values().enumerate().filter_map(begins_another).collect();
     for (node, join) in joins.iter_mut().enumerate() {
         let leads_back = |from: usize| {
-            digraph.neighbors(from).any(|it| has_path_connecting(&digraph, it, node, None))
+            digraph.neighbors(from).any(|it| has_path_connecting(digraph, it, node, None))
         };
         if join.is_some() && others.iter().copied().chain([node]).any(leads_back) {
             *join = None;
@@ -492,9 +492,9 @@ fn deferred(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, u64)>
     if all.is_empty() {
         return found;
     }
-    let digraph = tokens.digraph();
+    let digraph = &tokens.digraph;
     let leads = |from: usize, to: usize| {
-        digraph.neighbors(from).any(|it| has_path_connecting(&digraph, it, to, None))
+        digraph.neighbors(from).any(|it| has_path_connecting(digraph, it, to, None))
     };
     let after_limit = tokens.passages.iter().any(|it| it.is_after_limit);
     for &node in &all {

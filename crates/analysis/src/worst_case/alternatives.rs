@@ -8,7 +8,7 @@
 //! **Example.** `sort` writes `kind`, and leads to `bug` (`when: kind == "bug"`), which leads to `idea` (`when: kind == "idea"`).
 //! Each of them may ask a model once. `sort` runs once, before both, so the two ask a model once together.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use graphrun_core::{
     graph::{Condition, Graph},
@@ -101,7 +101,7 @@ fn settled<'a>(
 /// The nodes that may change each field.
 #[derive(Debug)]
 pub(super) struct Writers<'g> {
-    of_field: BTreeMap<Cow<'g, ChannelName>, Vec<usize>>,
+    of_field: BTreeMap<&'g ChannelName, Vec<usize>>,
     /// Those that may change any field.
     of_all: Vec<usize>,
 }
@@ -110,14 +110,14 @@ impl<'g> Writers<'g> {
     pub(super) fn of(graph: &'g Graph) -> Self {
         let mut writers = Self { of_field: BTreeMap::new(), of_all: Vec::new() };
         for (node, spec) in graph.nodes.values().enumerate() {
-            let Some(writes) = spec.node.describe().contract.writes else {
+            let Some(writes) = &spec.describe().contract.writes else {
                 writers.of_all.push(node);
                 continue;
             };
             let policies = &spec.policies;
             let failed = policies.schedule.items.as_ref().and_then(|it| it.failed.as_ref());
-            let others = policies.on_finish.cleared().chain(failed).map(Cow::Borrowed);
-            for field in writes.into_iter().map(Cow::Owned).chain(others) {
+            let others = policies.on_finish.cleared().chain(failed);
+            for field in writes.iter().chain(others) {
                 writers.of_field.entry(field).or_default().push(node);
             }
         }

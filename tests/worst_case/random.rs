@@ -9,8 +9,8 @@ use graphrun::{
     compile::{CompiledGraph, compile},
     graph::{
         Attempts, Backoff, Bounds, Catch, Defer, Dispatch, Edge, ErrorKind, Graph, GraphBuilder,
-        NodeSpec, OnFinish, Policies, Route, RouteChoice, RouteError, RouteTarget, RouteView,
-        Schedule, Spread, Target, Transition,
+        IntoNode, NodeSpec, OnFinish, Policies, Route, RouteChoice, RouteError, RouteTarget,
+        RouteView, Schedule, Spread, Target, Transition,
     },
     id::{ChannelName, NodeName},
     state::Schema,
@@ -388,13 +388,7 @@ impl Recipe {
             catch: catch.map(|(to, kind)| Catch { kind, to: self.target(at, *to) }).collect(),
             ..Policies::default()
         };
-        NodeSpec {
-            node: Arc::new(Decided),
-            policies,
-            when: None,
-            span: None,
-            relies_on: BTreeSet::new(),
-        }
+        Decided.with_policies(policies)
     }
 
     fn lead_from(&self, at: usize, node: &NodeRecipe, graph: &mut Graph, dice: &Dice) {
@@ -535,16 +529,7 @@ impl LoopsRecipe {
         let mut add = |name: NodeName, bounds: Bounds, resets: Vec<NodeName>| {
             let on_finish = OnFinish { resets, ..OnFinish::default() };
             let policies = Policies { bounds, on_finish, ..Policies::default() };
-            graph.nodes.insert(
-                name,
-                NodeSpec {
-                    node: Arc::new(Decided),
-                    policies,
-                    when: None,
-                    span: None,
-                    relies_on: BTreeSet::new(),
-                },
-            );
+            graph.nodes.insert(name, Decided.with_policies(policies));
         };
         let bounded = |most: u32, exhausted: &Target| Bounds {
             max_visits: Some(most),

@@ -102,18 +102,18 @@ async fn at_worst(workflow: &str, tool_rounds: u32) -> (NodeWorstCase, u64) {
     let graph = workflow.into_graph(&factory(services, registry()));
     let graph = compile(graph).unwrap();
 
-    let envelope = WorstCase::of(&graph).nodes[&NodeName::parse("count").unwrap()].clone();
+    let worst_case = WorstCase::of(&graph).nodes[&NodeName::parse("count").unwrap()].clone();
     let engine = Engine::new(graph);
     let end = engine.run(&BTreeMap::<String, String>::new()).await.unwrap();
     assert_eq!(end.status, Status::Failed);
-    (envelope, calls.load(Ordering::SeqCst))
+    (worst_case, calls.load(Ordering::SeqCst))
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_worst_models_stay_within_the_planned_calls() {
-    let (envelope, calls) = at_worst(WORKFLOW, 0).await;
+    let (worst_case, calls) = at_worst(WORKFLOW, 0).await;
     // Three attempts, each with two models that may mend their answers twice.
-    assert_eq!((envelope.attempts_max, envelope.calls_max), (3, Some(3 * 2 * (1 + 2))));
+    assert_eq!((worst_case.attempts_max, worst_case.calls_max), (3, Some(3 * 2 * (1 + 2))));
     // Saved answers are not requested again: each model answers twice in all, and breaks down
     // in each attempt.
     assert_eq!(calls, 2 * 2 + 3 * 2);
@@ -123,7 +123,7 @@ async fn the_worst_models_stay_within_the_planned_calls() {
 async fn rounds_of_calls_to_tools_are_in_the_worst_case() {
     let tools = "{ model: both, tools: fs.list, max_tool_rounds: 3 }";
     let workflow = WORKFLOW.replace("{ model: both }", tools);
-    let (envelope, calls) = at_worst(&workflow, 3).await;
-    assert_eq!(envelope.calls_max, Some(3 * 2 * (1 + 3 + 2)));
+    let (worst_case, calls) = at_worst(&workflow, 3).await;
+    assert_eq!(worst_case.calls_max, Some(3 * 2 * (1 + 3 + 2)));
     assert_eq!(calls, 2 * (3 + 2) + 3 * 2);
 }

@@ -44,9 +44,9 @@ pub(super) struct Flows<'a> {
 
 impl<'a> Flows<'a> {
     pub(super) fn of(tokens: &'a Tokens<'a>, work_max: usize) -> Self {
-        let digraph = tokens.digraph();
+        let digraph = &tokens.digraph;
         let mut loops = vec![None; tokens.names.len()];
-        for (number, nodes) in tarjan_scc(&digraph).into_iter().enumerate() {
+        for (number, nodes) in tarjan_scc(digraph).into_iter().enumerate() {
             if nodes.len() > 1 || digraph.contains_edge(nodes[0], nodes[0]) {
                 for node in nodes {
                     loops[node] = Some(number);

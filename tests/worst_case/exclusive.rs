@@ -166,11 +166,11 @@ async fn random_branches_are_bounded_near_the_truth() {
             steps_max = steps_max.max(steps);
             visits_max = visits_max.max(visits);
         }
-        let envelope = WorstCase::of(&graph);
-        let most = envelope.most(|_, it| Some(it.visits_max));
-        assert!(envelope.steps_max >= steps_max, "{steps_max} steps: {envelope:#?}\n{text}");
-        assert!(most >= visits_max, "{visits_max} visits, at most {most}: {envelope:#?}\n{text}");
-        steps.add(envelope.steps_max, steps_max);
+        let worst_case = WorstCase::of(&graph);
+        let most = worst_case.most(|_, it| Some(it.visits_max));
+        assert!(worst_case.steps_max >= steps_max, "{steps_max} steps: {worst_case:#?}\n{text}");
+        assert!(most >= visits_max, "{visits_max} visits, at most {most}: {worst_case:#?}\n{text}");
+        steps.add(worst_case.steps_max, steps_max);
         visits.add(most, visits_max);
     }
     println!("{steps:?} {visits:?}");

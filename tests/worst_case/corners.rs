@@ -26,12 +26,12 @@ fn most_of(mut made: UncheckedGraph, routes: &[(&str, &[&str], Spread)], node: &
         made.graph.edges.push(dice.route(name(from), ways, *spread));
     }
     let graph = compile(made).unwrap();
-    let envelope = WorstCase::of(&graph);
+    let worst_case = WorstCase::of(&graph);
     let (mut visits, mut steps) = (0, 0);
     for seed in 0..512 {
         dice.shake(seed);
         let taken = run(&graph, &dice);
-        taken.fits(&envelope).unwrap();
+        taken.fits(&worst_case).unwrap();
         visits = visits.max(Taken::of(&taken.visits, &name(node)));
         steps = steps.max(taken.steps);
     }
@@ -128,9 +128,9 @@ fn a_map_goes_through_its_items_or_past_them() {
         let after = Target::Node(name(after));
         made.graph.edges.push(Edge::Then { from: name(each), to: after, span: None });
     }
-    let envelope = WorstCase::of(&compile(made).unwrap());
-    assert!(envelope.nodes.values().all(|it| it.visits_max == 1), "{envelope:#?}");
-    assert_eq!(envelope.steps_max, 7);
+    let worst_case = WorstCase::of(&compile(made).unwrap());
+    assert!(worst_case.nodes.values().all(|it| it.visits_max == 1), "{worst_case:#?}");
+    assert_eq!(worst_case.steps_max, 7);
 }
 
 #[test]

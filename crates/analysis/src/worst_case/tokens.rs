@@ -33,6 +33,8 @@ pub(super) struct Tokens<'a> {
     /// The nodes, in the order of their names.
     pub(super) names: Vec<&'a NodeName>,
     pub(super) passages: Vec<Passage>,
+    /// The edges between nodes.
+    pub(super) digraph: Digraph,
     /// For each node, the nodes that start a round of it.
     pub(super) resetters: Vec<Vec<usize>>,
     /// The nodes before each node on all paths to it.
@@ -111,8 +113,8 @@ impl<'a> Tokens<'a> {
         let names: Vec<&NodeName> = graph.nodes.keys().collect();
         let passages = names.iter().map(|_| Passage::default()).collect();
         let resetters = vec![Vec::new(); names.len()];
-        let before = DominatorTree::default();
-        let mut tokens = Self { names, passages, resetters, before };
+        let (digraph, before) = (Digraph::default(), DominatorTree::default());
+        let mut tokens = Self { names, passages, digraph, resetters, before };
         for first in &graph.entry {
             let passage = &mut tokens.passages[leads.number(first)];
             passage.is_wide |= passage.is_first;
@@ -130,6 +132,7 @@ impl<'a> Tokens<'a> {
             }
         }
         let departures = tokens.follow(graph, &leads, overflows);
+        tokens.digraph = tokens.edges();
         tokens.before = DominatorTree::of(&tokens.rooted_digraph(), tokens.names.len());
         tokens.feed(graph, &departures);
         for (node, resetters) in tokens.resetters.iter().enumerate() {
@@ -172,6 +175,18 @@ impl<'a> Tokens<'a> {
             self.arrive(lead.to, lead.by);
         }
         departures
+    }
+
+    /// Returns the edges between nodes, by which tokens arrive.
+    fn edges(&self) -> Digraph {
+        let mut digraph = Digraph::new();
+        for (node, passage) in self.passages.iter().enumerate() {
+            digraph.add_node(node);
+            for arrival in &passage.from {
+                digraph.add_edge(arrival.source(), node, ());
+            }
+        }
+        digraph
     }
 
     /// Returns for each node whether it runs for nothing but the items of a map, which ends once for all of them.
@@ -301,11 +316,11 @@ impl<'a> Tokens<'a> {
 
     /// Returns the number of nodes after each node, on the longest path that passes no loop twice.
     fn heights(&self) -> Vec<usize> {
-        let digraph = self.digraph();
         let mut heights = vec![0; self.names.len()];
         // The search finds the nodes after a loop before the loop itself.
-        for nodes in tarjan_scc(&digraph) {
-            let after = nodes.iter().flat_map(|it| digraph.neighbors(*it)).map(|it| heights[it]);
+        for nodes in tarjan_scc(&self.digraph) {
+            let after = nodes.iter().flat_map(|it| self.digraph.neighbors(*it));
+            let after = after.map(|it| heights[it]);
             let height = after.max().unwrap_or(0) + nodes.len();
             for node in nodes {
                 heights[node] = height;
@@ -341,7 +356,7 @@ impl<'a> Tokens<'a> {
 
     /// Returns the dependencies of the numbers of visits, as a graph of nodes.
     pub(super) fn dependencies(&self) -> Digraph {
-        let mut digraph = self.digraph();
+        let mut digraph = self.digraph.clone();
         for (node, resetters) in self.resetters.iter().enumerate() {
             for &resetter in resetters {
                 digraph.add_edge(resetter, node, ());
@@ -358,14 +373,13 @@ impl<'a> Tokens<'a> {
     /// Returns the rank of each node, in an order in which a dominator comes before the nodes it
     /// dominates.
     pub(super) fn ranks(&self) -> Vec<usize> {
-        let digraph = self.digraph();
         let mut ranks = vec![0; self.names.len()];
-        let mut visit = DfsPostOrder::empty(&digraph);
+        let mut visit = DfsPostOrder::empty(&self.digraph);
         let mut rank = self.names.len();
         for (node, passage) in self.passages.iter().enumerate() {
             if passage.is_first || passage.is_after_limit {
                 visit.move_to(node);
-                while let Some(next) = visit.next(&digraph) {
+                while let Some(next) = visit.next(&self.digraph) {
                     rank -= 1;
                     ranks[next] = rank;
                 }
@@ -376,22 +390,10 @@ impl<'a> Tokens<'a> {
 
     /// Returns the same graph with a root before the first nodes; its number belongs to no node.
     pub(super) fn rooted_digraph(&self) -> Digraph {
-        let mut digraph = self.digraph();
+        let mut digraph = self.digraph.clone();
         for (node, passage) in self.passages.iter().enumerate() {
             if passage.is_first || passage.is_after_limit {
                 digraph.add_edge(self.names.len(), node, ());
-            }
-        }
-        digraph
-    }
-
-    /// Returns the edges between nodes.
-    pub(super) fn digraph(&self) -> Digraph {
-        let mut digraph = Digraph::new();
-        for (node, passage) in self.passages.iter().enumerate() {
-            digraph.add_node(node);
-            for arrival in &passage.from {
-                digraph.add_edge(arrival.source(), node, ());
             }
         }
         digraph
