@@ -7,7 +7,11 @@ mod values;
 use std::{io, sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
-use graphrun::{event::Event, graph::Target, prelude::*};
+use graphrun::{
+    event::Event,
+    graph::{ErrorKind, Failure, Target},
+    prelude::*,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -106,6 +110,23 @@ async fn policies_are_set_where_a_node_is_named() {
     };
     let graph = board().node("flaky", flaky.backoff(backoff).timeout(Duration::from_secs(9)));
     assert_eq!(log_of(graph.edge(START, "flaky").edge("flaky", END)).await, ["attempt 2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kinds_of_failure_that_are_tried_again_are_set_where_a_node_is_named() {
+    async fn slow(ctx: NodeContext) -> Result<Log, NodeError> {
+        match ctx.attempt {
+            1 => Err(Failure::new(ErrorKind::Timeout, "slow").into()),
+            attempt => Ok(logged(format!("attempt {attempt}"))),
+        }
+    }
+    let named = |kind| {
+        let graph = board().node("slow", slow.retry_on(2, [kind]));
+        graph.edge(START, "slow").edge("slow", END)
+    };
+    assert_eq!(log_of(named(ErrorKind::Timeout)).await, ["attempt 2"]);
+    let other = named(ErrorKind::Sandbox).compile().unwrap();
+    other.invoke::<Board>(&()).await.unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]

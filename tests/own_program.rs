@@ -11,6 +11,15 @@ const IS_PROGRAM: &str = "GRAPHRUN_TEST_OWN_PROGRAM";
 
 const WORKFLOW: &str = "examples/custom_node.yaml";
 
+const CASES: &str = "graphrun_test: 1
+workflow: own.yaml
+cases:
+  - name: a short text
+    input: { text: a b }
+    nodes: { count: { counts: { words: 2, sentences: 1 } } }
+    expect: { status: done, state: { verdict: short } }
+";
+
 fn main() -> ExitCode {
     if std::env::var_os(IS_PROGRAM).is_some() {
         return own_program::main();
@@ -24,13 +33,24 @@ fn main() -> ExitCode {
     let printed = String::from_utf8_lossy(&executed.stdout);
     assert!(executed.status.success() && printed.contains("\"short\""), "{executed:?}");
 
-    // Nor does it load with a field of another type than the node reads.
+    let drawn = run(&["graph", WORKFLOW]);
+    assert!(String::from_utf8_lossy(&drawn.stdout).contains("count"), "{drawn:?}");
+    let planned = run(&["plan", WORKFLOW, "--output", "json"]);
+    assert!(String::from_utf8_lossy(&planned.stdout).contains("\"count\""), "{planned:?}");
+    // A test case gives the result of the node.
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let [copy, cases] = ["own.yaml", "own.test.yaml"].map(|it| folder.path().join(it));
+    std::fs::copy(WORKFLOW, copy).expect("it is a file");
+    std::fs::write(&cases, CASES).expect("the folder takes files");
+    let tested = run(&["test", &cases.to_string_lossy()]);
+    assert!(tested.status.success(), "{tested:?}");
+
+    // It does not load with a field of another type than the node reads.
     let other = std::fs::read_to_string(WORKFLOW).expect("it is a file");
     let other = other.replace("text: string", "text: int");
-    let file = std::env::temp_dir().join(format!("graphrun-own-{}.yaml", std::process::id()));
+    let file = folder.path().join("other.yaml");
     std::fs::write(&file, other).expect("the folder takes files");
     let refused = run(&["validate", &file.to_string_lossy()]);
-    std::fs::remove_file(&file).expect("it was written");
     let printed = String::from_utf8_lossy(&refused.stderr);
     let printed = format!("{printed}{}", String::from_utf8_lossy(&refused.stdout));
     assert!(printed.contains("reads `text` as `string`, and the field is `int`"), "{printed}");

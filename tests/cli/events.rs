@@ -119,7 +119,11 @@ fn the_log_has_the_spans_that_its_filter_names() {
     assert_eq!(logged.code, 0, "{logged}");
     assert!(logged.stderr.contains("run{run=run-1 workflow="), "{logged}");
     assert!(logged.stderr.contains(":task{node="), "{logged}");
-    assert!(!logged.stderr.contains(":attempt{"), "attempts have the level debug: {logged}");
+    assert!(!logged.stderr.contains("DEBUG"), "the filter names the level info: {logged}");
+    let mut by_variable = place.command(["execute", &workflow, "-i", "brief=x"]);
+    let ended = by_variable.env("RUST_LOG", "graphrun=info").output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success() && said.contains(":task{node="), "{said}");
 
     let refused = place.run(["runs", "list", "--log", "graphrun=often"]);
     assert_eq!(refused.code, 2, "{refused}");

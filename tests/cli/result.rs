@@ -167,6 +167,29 @@ fn a_failed_run_is_exit_1() {
 }
 
 #[test]
+fn a_run_that_a_limit_leads_to_its_end_is_exit_0_and_names_the_limit() {
+    let place = Place::new();
+    let workflow = "graphrun: 1
+name: limited
+state: { n: { type: int, default: 0 } }
+output: [n]
+start: count
+limits: { steps: 5, exhausted: last }
+nodes:
+  count: { set: { n: n + 1 }, max_visits: 50, exhausted: fail, then: count }
+  last: { set: { n: n * 10 }, then: end }
+";
+    fs::write(place.path("limited.yaml"), workflow).unwrap();
+    let ended = place.run(["execute", "limited.yaml", "--output", "json"]);
+    let report = ended.json();
+    assert_eq!(
+        (ended.code, &report["status"], &report["state"]["n"]),
+        (0, &json!("done"), &json!(50))
+    );
+    assert_eq!(report["reason"], "the limit of 5 steps is reached");
+}
+
+#[test]
 fn a_delivery_replaces_only_files_of_earlier_deliveries() {
     let place = Place::new();
     let execute = |brief: &str, more: &[&str]| {

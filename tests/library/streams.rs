@@ -76,6 +76,7 @@ async fn a_slow_reader_stops_no_run_and_learns_what_it_missed() {
 #[tokio::test]
 async fn the_updates_of_nested_tasks_are_streamed() {
     async fn note(Item(text): Item<String>, ctx: NodeContext) -> Result<Log, NodeError> {
+        ctx.emit(&text).await?;
         Ok(logged(format!("{text} {}", ctx.node)))
     }
     let leaf = board()
@@ -95,7 +96,8 @@ async fn the_updates_of_nested_tasks_are_streamed() {
         .edge("middle", END)
         .compile()
         .unwrap_or_else(|it| panic!("{it}"));
-    let launch = Engine::new(graph).run(&()).stream([StreamMode::Updates, StreamMode::Values]);
+    let modes = [StreamMode::Updates, StreamMode::Values, StreamMode::Custom];
+    let launch = Engine::new(graph).run(&()).stream(modes);
     let run = launch.start().await.unwrap();
     let said = |chunk: StreamChunk| match chunk {
         StreamChunk::Updates { task, node, update } => {
@@ -105,6 +107,7 @@ async fn the_updates_of_nested_tasks_are_streamed() {
             )
         }
         StreamChunk::Values { step, .. } => format!("step {step}"),
+        StreamChunk::Custom { task, node, value } => format!("{task} {node} emitted {value}"),
         other => format!("{other:?}"),
     };
     let mut said: Vec<String> = run.map(said).collect().await;
@@ -119,13 +122,43 @@ async fn the_updates_of_nested_tasks_are_streamed() {
     said.sort();
     let of = |task: &str, text: &str| {
         let line = format!("[\"{text} note\"]");
-        ["middle", "middle.leaf", "middle.leaf.note"].map(|it| format!("{task} {it} {line}"))
+        let nodes = ["middle", "middle.leaf", "middle.leaf.note"];
+        let mut lines = nodes.map(|it| format!("{task} {it} {line}")).to_vec();
+        lines.push(format!("{task} middle.leaf.note emitted \"{text}\""));
+        lines
     };
     let tasks = said.iter().filter(|it| it.contains("middle")).cloned().collect::<Vec<_>>();
     let mut expected = [of("2.0", "a"), of("2.1", "b")].concat();
     expected.sort();
     let nested = |it: &&String| !it.contains("start");
     assert_eq!(tasks.iter().filter(nested).cloned().collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_away_stops_no_run() {
+    #[derive(Default)]
+    struct Signals {
+        gone: Notify,
+        ended: Notify,
+    }
+    async fn emits(ctx: NodeContext) -> Result<(), NodeError> {
+        ctx.emit(&"half").await?;
+        ctx.get::<Arc<Signals>>()?.gone.notified().await;
+        ctx.emit(&"whole").await
+    }
+    async fn ends(ctx: NodeContext) -> Result<(), NodeError> {
+        ctx.get::<Arc<Signals>>()?.ended.notify_one();
+        Ok(())
+    }
+    let graph = board().node("emits", emits).node("ends", ends).edge(START, "emits");
+    let graph = graph.edge("emits", "ends").edge("ends", END).compile().unwrap();
+    let signals = Arc::new(Signals::default());
+    let launch = Engine::new(graph).run(&()).provide(Arc::clone(&signals));
+    let mut run = launch.stream([StreamMode::Custom]).start().await.unwrap();
+    assert!(run.next().await.is_some());
+    drop(run);
+    signals.gone.notify_one();
+    signals.ended.notified().await;
 }
 
 #[tokio::test]

@@ -98,6 +98,11 @@ pub(crate) fn test_name(module: &str, test: &str) -> String {
     format!("{module}::{test}")
 }
 
+/// Returns whether tests with a short and a long form take the long one.
+pub(crate) fn takes_all() -> bool {
+    std::env::var_os("GRAPHRUN_TEST_ALL").is_some()
+}
+
 /// Returns the folder of the environments for generated code, which all test runs share.
 pub(crate) fn cache_dir() -> PathBuf {
     let variable = |name| env::var_os(name).map(PathBuf::from);

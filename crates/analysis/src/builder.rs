@@ -290,8 +290,8 @@ impl GraphBuilder {
         self
     }
 
-    /// Limits how often a node runs until its count is reset, with the target for when that is used up. Every loop
-    /// needs a bound.
+    /// Limits how often a node runs until its count is reset, with the target for when that is used up. All items that are
+    /// dispatched to it in a step are one visit. Every loop needs a bound.
     #[must_use]
     pub fn max_visits(mut self, node: &str, visits_max: u32, then: &str) -> Self {
         if let Some(then) = self.target(then) {

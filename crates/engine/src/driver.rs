@@ -8,7 +8,7 @@ mod scheduler;
 mod yielding;
 
 use std::{
-    future::poll_fn,
+    future::{pending, poll_fn},
     sync::{Arc, Mutex},
     task::{Context, Poll},
     time::Duration,
@@ -186,11 +186,9 @@ impl<'a> Driver<'a> {
                 () = self.journal.lease_lost() => Signal::LeaseLost,
                 () = self.shutdown.abort.cancelled() => Signal::Abort,
                 () = self.shutdown.drain.cancelled(), if grace_end.is_none() => Signal::Drain,
-                () = until(grace_end), if grace_end.is_some() => Signal::Abort,
-                () = until(time_end), if time_end.is_some() => Signal::OutOfTime,
-                () = until(question_deadline), if question_deadline.is_some() => {
-                    Signal::QuestionExpired
-                }
+                () = until(grace_end) => Signal::Abort,
+                () = until(time_end) => Signal::OutOfTime,
+                () = until(question_deadline) => Signal::QuestionExpired,
                 Some(message) = self.messages.recv() => Signal::Message(message),
                 () = driver.call_ended.notified(), if awaits_calls => Signal::CallEnded,
                 Some(event) = self.scheduler.next_event() => Signal::Task(event),
@@ -545,9 +543,11 @@ impl<'a> Driver<'a> {
     }
 }
 
+/// Waits until a time, or for ever without one.
 async fn until(deadline: Option<Instant>) {
-    if let Some(deadline) = deadline {
-        sleep_until(deadline).await;
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => pending().await,
     }
 }
 

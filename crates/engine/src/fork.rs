@@ -66,14 +66,11 @@ pub(super) async fn fork(
         step: from.step,
         set: changed.keys().map(ToString::to_string).collect(),
     });
-    let run_status = match &position.failure {
-        _ if !is_between_turns => {
-            let reason = format!("forked from `{}` at step {}", from.name, from.step);
-            RunStatus { status: Status::Interrupted, reason: Some(reason) }
-        }
-        Some(failure) => RunStatus { status: Status::Failed, reason: Some(failure.clone()) },
-        None => RunStatus { status: Status::Done, reason: None },
+    let forked = || {
+        let reason = format!("forked from `{}` at step {}", from.name, from.step);
+        RunStatus { status: Status::Interrupted, reason: Some(reason) }
     };
+    let run_status = position.end_status().filter(|_| is_between_turns).unwrap_or_else(forked);
     let first = Entry {
         run_status: Some(run_status),
         events: log.unsaved(),

@@ -64,7 +64,7 @@ pub(super) use self::{
     start::step_began,
 };
 use super::budget::{self, Budget, StepLimits};
-use crate::checkpoint::{Commit, InboxMessage, Outcome, TaskRecord};
+use crate::checkpoint::{Commit, InboxMessage, Outcome, RunStatus, TaskRecord};
 
 /// The settings of a run apart from its graph.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -173,10 +173,9 @@ impl Machine {
     /// Returns the action that stops a run whose frontier is empty, or that has reached a limit.
     fn stop_before_step(&self) -> Option<Action> {
         if self.position.frontier.is_empty() {
-            let failure = self.position.failure.clone();
-            let status = if failure.is_some() { Status::Failed } else { Status::Done };
-            let limit = || self.position.used.limit.clone();
-            return Some(Action::stop(status, failure.or_else(limit)));
+            let IndexedPosition { failure, used, .. } = &self.position;
+            let RunStatus { status, reason } = RunStatus::at_end(failure.as_ref(), used);
+            return Some(Action::stop(status, reason));
         }
         let nodes = self.position.frontier.iter().map(|it| it.node);
         let may_call_models = || budget::may_call_models(&self.graph, nodes);

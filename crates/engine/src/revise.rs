@@ -72,16 +72,10 @@ fn revise(
 /// Returns the entry of a step made by a person, after which the run is stopped.
 fn entry_of(revision: Revision, before: &BTreeMap<ChannelName, Value>, reason: &str) -> Entry {
     let Revision { records, position, state } = revision;
-    let run_status = if !position.frontier.is_empty() {
-        RunStatus { status: Status::Interrupted, reason: Some(reason.to_owned()) }
-    } else if position.failure.is_some() {
-        RunStatus { status: Status::Failed, reason: position.failure.clone() }
-    } else {
-        RunStatus { status: Status::Done, reason: None }
-    };
+    let stopped = || RunStatus { status: Status::Interrupted, reason: Some(reason.to_owned()) };
     Entry {
         records,
-        run_status: Some(run_status),
+        run_status: Some(position.end_status().unwrap_or_else(stopped)),
         ..Entry::from(Commit { position, changes: changes(before, &state) })
     }
 }

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Question, Timer};
 
-/// Declares the kinds of failure: a sentence, the variant, the word in a workflow, the class of most failures of the
-/// kind, and whether a run that fails by it lacks something outside of the workflow.
+/// Declares the kinds of failure: a sentence, the variant, the word in a workflow, and the class of most failures of the
+/// kind.
 macro_rules! error_kinds {
-    ($(#[doc = $about:literal] $kind:ident $word:literal $class:ident $outside:literal;)*) => {
+    ($(#[doc = $about:literal] $kind:ident $word:literal $class:ident;)*) => {
         /// The kinds of failure that a `catch` route distinguishes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         pub enum ErrorKind {
@@ -41,62 +41,55 @@ macro_rules! error_kinds {
                     $(Self::$kind => FailureClass::$class,)*
                 }
             }
-
-            /// Returns whether something outside of the workflow is missing. The run can continue once it is there.
-            pub fn is_from_outside(self) -> bool {
-                match self {
-                    $(Self::$kind => $outside,)*
-                }
-            }
         }
     };
 }
 
 error_kinds! {
     /// The attempt took longer than its timeout, or a question was not answered in time.
-    Timeout "timeout" Retryable false;
+    Timeout "timeout" Retryable;
     /// A provider limited the rate of requests, more often than `retry` allows.
-    RateLimit "rate_limit" Retryable true;
+    RateLimit "rate_limit" Retryable;
     /// A provider failed.
-    Provider "provider" Retryable true;
+    Provider "provider" Retryable;
     /// A model refused to answer.
-    Refused "refused" Permanent false;
+    Refused "refused" Permanent;
     /// The answer of a model was invalid, also after the repairs.
-    InvalidOutput "invalid_output" Permanent false;
+    InvalidOutput "invalid_output" Permanent;
     /// A request, or a request with its answer, was longer than its model can take.
-    ContextOverflow "context_overflow" Permanent false;
+    ContextOverflow "context_overflow" Permanent;
     /// The key or quota of a provider cannot be used.
-    Credentials "credentials" NeedsHuman true;
+    Credentials "credentials" NeedsHuman;
     /// A tool failed.
-    Tool "tool" Permanent false;
+    Tool "tool" Permanent;
     /// A command ended with an exit code other than zero, or was stopped.
-    Command "command" Permanent false;
+    Command "command" Permanent;
     /// A person declined a command on this machine.
-    Declined "declined" Permanent false;
+    Declined "declined" Permanent;
     /// The operator does not allow a command on this machine, or it cannot be started.
-    Host "host" NeedsHuman true;
+    Host "host" NeedsHuman;
     /// The sandbox could not be set up.
-    Sandbox "sandbox" NeedsHuman true;
+    Sandbox "sandbox" NeedsHuman;
     /// A recording has no answer to a request, or could not be written.
-    Recording "recording" NeedsHuman true;
+    Recording "recording" NeedsHuman;
     /// The files could not be written to their destination.
-    Delivery "delivery" NeedsHuman true;
+    Delivery "delivery" NeedsHuman;
     /// An item of a map that this one needs failed, so it did not run.
-    Dependency "dependency" Permanent false;
+    Dependency "dependency" Permanent;
     /// The changes of two branches do not fit together.
-    Conflict "conflict" Permanent false;
+    Conflict "conflict" Permanent;
     /// A secret would become a part of a commit.
-    Secret "secret" Permanent false;
+    Secret "secret" Permanent;
     /// A folder of the run cannot be used: git, its repository or its branch.
-    Folder "folder" NeedsHuman true;
+    Folder "folder" NeedsHuman;
     /// The memory across runs cannot be read or written.
-    Memory "memory" NeedsHuman true;
+    Memory "memory" NeedsHuman;
     /// A limit of the node was reached before the attempt began.
-    Limit "limit" Permanent false;
+    Limit "limit" Permanent;
     /// The node panicked.
-    Panic "panic" Bug false;
+    Panic "panic" Bug;
     /// Any other failure.
-    Other "other" Permanent false;
+    Other "other" Permanent;
 }
 
 /// The class of a failure, by its remedy.
@@ -233,6 +226,11 @@ impl ErrorKind {
     /// once there is a key, a sandbox, a recording that fits, or space on the disk.
     pub fn is_for_the_operator(self) -> bool {
         self.usual_class() == FailureClass::NeedsHuman
+    }
+
+    /// Returns whether something outside of the workflow is missing. The run can continue once it is there.
+    pub fn is_from_outside(self) -> bool {
+        self.is_for_the_operator() || matches!(self, Self::RateLimit | Self::Provider)
     }
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Commit, Migration, Outcome, TaskRecord};
+use super::{Commit, Migration, Outcome, TaskRecord, UsedBudget};
 
 /// An entry of the journal of a run. It is saved as a whole or not at all.
 ///
@@ -41,6 +41,16 @@ pub struct RunStatus {
     /// The reason, if the run is not done or has reached a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+impl RunStatus {
+    /// Returns the status of a run that no task continues.
+    pub(crate) fn at_end(failure: Option<&String>, used: &UsedBudget) -> Self {
+        match failure {
+            Some(failure) => Self { status: Status::Failed, reason: Some(failure.clone()) },
+            None => Self { status: Status::Done, reason: used.limit.clone() },
+        }
+    }
 }
 
 /// An entry with its position in the journal.

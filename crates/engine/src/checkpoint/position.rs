@@ -14,7 +14,7 @@ use graphrun_core::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::InboxMessage;
+use super::{InboxMessage, RunStatus};
 
 /// The position of a run between two steps, without its state.
 ///
@@ -137,6 +137,12 @@ impl Position {
         let Self { step, failure, used, earlier, people, removed_messages, .. } = self.clone();
         let used = UsedBudget { node_usage: BTreeMap::new(), ..used };
         Self { step, failure, used, earlier, people, removed_messages, ..Self::default() }
+    }
+
+    /// Returns the status of a run that no task continues; `None` if tasks are left.
+    pub(crate) fn end_status(&self) -> Option<RunStatus> {
+        let has_ended = self.frontier.is_empty();
+        has_ended.then(|| RunStatus::at_end(self.failure.as_ref(), &self.used))
     }
 
     /// Returns the usage of models in all turns together.

@@ -66,9 +66,8 @@ const LENGTH_MIN: usize = 15;
 fn may_have_key(text: &str) -> bool {
     let is_separator = |it: &u8| !it.is_ascii_alphanumeric() && !b"_-+/=.".contains(it);
     let mut words = text.as_bytes().split(is_separator).filter(|it| it.len() >= LENGTH_MIN);
-    let is_random = |word: &[u8]| {
-        word.iter().any(u8::is_ascii_digit) || word.windows(3).any(|it| it == b"hf_")
-    };
+    let is_random =
+        |word: &[u8]| word.iter().any(u8::is_ascii_digit) || word.windows(3).any(|it| it == b"hf_");
     words.any(is_random)
         || text.contains("://") && text.contains('@')
         || text.contains("PRIVATE KEY-----")
