@@ -15,6 +15,8 @@ use std::{
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::{Value, json};
 
+use crate::support::packages;
+
 /// The files below a folder.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -70,10 +72,23 @@ fn blocks(path: &Path, page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// What `PyYAML` understands.
+/// A reader of YAML 1.2 in Python.
+const RUAMEL: &str = "ruamel.yaml==0.18.6";
+
+/// What `PyYAML` understands, a reader of YAML 1.1.
 fn by_pyyaml(texts: &[(String, String)]) -> Vec<Value> {
+    by_python(texts, None)
+}
+
+/// What `ruamel.yaml` understands, a reader of YAML 1.2.
+fn by_ruamel(texts: &[(String, String)]) -> Vec<Value> {
+    by_python(texts, Some(packages::pypi(RUAMEL)))
+}
+
+fn by_python(texts: &[(String, String)], ruamel: Option<PathBuf>) -> Vec<Value> {
     let python = Command::new("python3")
         .arg("tests/yaml_readers.py")
+        .args(ruamel)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn();
@@ -87,7 +102,7 @@ fn by_pyyaml(texts: &[(String, String)]) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What a reader of YAML 1.2 understands, in the form of `yaml_readers.py`.
+/// What our own reader understands, in the form of `yaml_readers.py`.
 fn by_saphyr(text: &str) -> Value {
     match Yaml::load_from_str(text) {
         Ok(documents) => documents.first().map_or_else(|| json!(["null", ""]), plain),
@@ -135,20 +150,25 @@ fn difference(one: &Value, other: &Value) -> Option<String> {
     }
     // If one of them refuses the text, the other side is the whole file.
     let shown = |it: &Value| it.to_string().chars().take(300).collect::<String>();
-    Some(format!("YAML 1.1: {}, YAML 1.2: {}", shown(one), shown(other)))
+    Some(format!("in Python: {}, here: {}", shown(one), shown(other)))
 }
 
 #[test]
-fn documentation_and_templates_read_the_same_in_yaml_1_1() {
+fn documentation_and_templates_read_the_same_with_other_readers() {
     let texts = texts();
     assert!(texts.len() > 150, "only {} texts", texts.len());
     let mut wrong = String::new();
-    for ((place, text), by_pyyaml) in texts.iter().zip(by_pyyaml(&texts)) {
+    let by_python = by_pyyaml(&texts).into_iter().zip(by_ruamel(&texts));
+    for ((place, text), (by_pyyaml, by_ruamel)) in texts.iter().zip(by_python) {
         let by_saphyr = by_saphyr(text);
         // Some pages show mistakes, such as a key that is given twice. Other tests check all others.
-        let is_refused = by_saphyr[0] == "refused";
-        if let Some(difference) = difference(&by_pyyaml, &by_saphyr).filter(|_| !is_refused) {
-            wrong.extend([place, ": ", &difference, "\n"]);
+        if by_saphyr[0] == "refused" {
+            continue;
+        }
+        for read in [by_pyyaml, by_ruamel] {
+            if let Some(difference) = difference(&read, &by_saphyr) {
+                wrong.extend([place, ": ", &difference, "\n"]);
+            }
         }
     }
     assert!(wrong.is_empty(), "quote these:\n{wrong}");

@@ -218,6 +218,18 @@ fn an_allowed_name_reaches_no_inner_address() {
 }
 
 #[test]
+fn a_request_ends_with_its_time() {
+    // Connections wait here, and are never accepted.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    let text =
+        request_tool(&format!("{{ url: \"http://{host}/{{query}}?n={{limit}}\", time: 1s }}"));
+    let ended = execute(&Place::new(), &text, &["--allow-http-private", &host], NONE);
+    let reason = state(&ended)["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("within 1s"), "{reason}");
+}
+
+#[test]
 fn redirects_errors_and_large_answers_are_failures_of_the_tool() {
     let large = "HTTP/1.1 200 OK\r\ncontent-length: 2000000\r\n\r\n";
     let large = format!("{large}{}", " ".repeat(2_000_000));

@@ -103,6 +103,25 @@ fn a_node_is_rendered_as_it_ran_in_a_run() {
 }
 
 #[test]
+fn rendered_texts_are_delivered_as_files() {
+    let place = place();
+    let workflow = "graphrun: 1
+name: delivers
+state: { topic: string, note: string }
+input: topic
+start: note
+nodes:
+  note: { render: prompts/note.md, writes: note, then: deliver }
+  deliver: { write_files: { to: output.dir, texts: { notes/note.md: { text: \"On {{ topic }}: {{ note }}\" } } }, then: end }
+";
+    fs::write(place.path("delivers.yaml"), workflow).unwrap();
+    let ended = place.run(["execute", "delivers.yaml", "-i", "topic=tea", "--out", "out"]);
+    assert_eq!(ended.code, 0, "{ended}");
+    let delivered = fs::read_to_string(place.path("out/notes/note.md")).unwrap();
+    assert_eq!(delivered.trim_end(), "On tea: Visit 1 on tea.");
+}
+
+#[test]
 fn a_model_would_be_sent_what_is_printed() {
     let place = place();
     run(&place);

@@ -211,6 +211,23 @@ fn a_field_of_a_named_type_is_renamed_in_every_place() {
 }
 
 #[test]
+fn a_named_type_is_found_and_renamed_in_every_place() {
+    let mut editor = Editor::start();
+    editor.write("prompts/say.md", "{{ best.title }}");
+    let marked = TASKS.replace("tasks: [Task]", "tasks: [Ta§sk]");
+    assert!(editor.hover(&marked).starts_with("**Task**: type"), "{}", editor.hover(&marked));
+    let places = references(&mut editor, &marked, true);
+    assert_eq!(places, ["3: Task", "5: Task", "6: Task", "14: Task"]);
+    let uri = editor.uri("tasks.yaml");
+    editor.open(&uri, TASKS);
+    let position = json!({"line": 5, "character": 12});
+    let params = json!({"textDocument": {"uri": uri}, "position": position, "newName": "Job"});
+    let answer = editor.ask("textDocument/rename", params);
+    let changed = edited(TASKS, &answer["result"]["changes"][&uri]);
+    assert_eq!(changed, TASKS.replace("Task", "Job"));
+}
+
+#[test]
 fn a_name_that_other_files_or_values_share_is_not_renamed() {
     let mut editor = Editor::start();
     let part = "graphrun: 1\nname: part\nstate: { text: string, short: string, own: string }\ninput: text\n\

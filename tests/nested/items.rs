@@ -582,6 +582,11 @@ nodes:
     let end = process.engine().run(input).await.unwrap();
     assert_eq!(end.status, Status::Done, "{:?}", end.reason);
     assert_eq!(list(&end, "results"), json!(["a!.", "a!x."]), "one call a step");
+    let process = Process::of(&all.replace("1m", "100ms"), REVIEW, Marked::Hangs);
+    let input = Update::of(&json!({"word": "a!"})).unwrap();
+    let end = process.engine().run(input).await.unwrap();
+    assert_eq!(end.status, Status::Failed);
+    assert!(end.reason.as_ref().unwrap().contains("not finished within"), "{:?}", end.reason);
     let plain = all.replace("nested: true, ", "");
     let plain = plain.replace("    retry: { attempts: 2, initial: 1ms }\n    timeout: 1m\n", "");
     assert!(plain.contains("review.yaml, in:"));

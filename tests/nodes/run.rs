@@ -83,6 +83,15 @@ async fn an_unwritten_exit_code_is_a_failure_that_can_be_caught() {
 }
 
 #[tokio::test]
+async fn a_failure_has_the_last_20_lines_of_the_output() {
+    let node = "    run: [sh, -c, 'seq 30 >&2; exit 7']\n    writes: { out: stdout }\n";
+    let ended = run(&command(node), words("")).await;
+    let last: Vec<String> = (11..=30).map(|it: u8| it.to_string()).collect();
+    let said = format!("`sh` ended with 7:\n{}", last.join("\n"));
+    assert!(ended.reason().contains(&said), "{}", ended.reason());
+}
+
+#[tokio::test]
 async fn a_command_that_does_not_end_is_stopped() {
     let text = command("    run: [sleep, '600']\n    writes: { ok: ok }\n");
     let ended = run(&text.replace("10s", "1s"), words("")).await;
