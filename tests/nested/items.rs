@@ -582,7 +582,8 @@ nodes:
     let end = process.engine().run(input).await.unwrap();
     assert_eq!(end.status, Status::Done, "{:?}", end.reason);
     assert_eq!(list(&end, "results"), json!(["a!.", "a!x."]), "one call a step");
-    let process = Process::of(&all.replace("1m", "100ms"), REVIEW, Marked::Hangs);
+    let short = all.replace("timeout: 1m\n", "timeout: 100ms\n");
+    let process = Process::of(&short, REVIEW, Marked::Hangs);
     let input = Update::of(&json!({"word": "a!"})).unwrap();
     let end = process.engine().run(input).await.unwrap();
     assert_eq!(end.status, Status::Failed);

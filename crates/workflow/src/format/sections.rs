@@ -77,7 +77,7 @@ pub(crate) struct FieldKeys {
     /// The type: `string`, `int`, `float`, `bool`, `json`, `date`, `duration`, `[T]`, `{field: T}`, `map[string, T]`,
     /// `a | b`, `T?`, or one of `types`.
     #[serde(rename = "type")]
-    ty: Anything,
+    ty: TypeNotation,
     /// Instead of `type`: a JSON Schema beside the workflow.
     schema: Option<SchemaPath>,
     /// The smallest number, for `int` and `float`.
