@@ -25,7 +25,7 @@
 //! }
 //!
 //! let node = increment.retry(3);
-//! assert_eq!(node.describe().contract.writes.unwrap()[0].as_str(), "count");
+//! assert_eq!(node.describe().contract.writes.as_ref().unwrap()[0].as_str(), "count");
 //! ```
 
 // Only tests may print or unwrap.
