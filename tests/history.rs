@@ -19,8 +19,8 @@ use graphrun::{
     engine::{Answers, Engine, ReviseError, RunEnd, RunError, ShutdownHandle},
     event::{Event, EventSink, Status},
     graph::{
-        Bounds, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, Question, START, Target,
-        node_fn,
+        Bounds, END, GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies, Question,
+        START, Target, node_fn,
     },
     id::{ChannelName, NodeName, RunId, Step},
     state::Update,
@@ -225,6 +225,30 @@ async fn an_update_in_the_place_of_a_node_goes_where_its_routes_lead() {
     let end = bench.engine().update(&run, good, Some(&judge)).await.unwrap();
     assert!(end.frontier.is_empty());
     assert_eq!(bench.storage.load(&run).await.unwrap().summary.status, Status::Done);
+}
+
+#[tokio::test]
+async fn an_update_that_ends_a_run_keeps_the_limit_that_led_there() {
+    async fn note() -> Result<Noted, NodeError> {
+        Ok(Noted { notes: vec!["noted".into()] })
+    }
+    async fn asks(ctx: NodeContext) -> Result<Noted, NodeError> {
+        Ok(Noted { notes: vec![ctx.ask(Question::new("note", "Which note?"))?] })
+    }
+    let limits =
+        Limits { steps: 1, exhausted: Some(Target::Node(name("asks"))), ..Limits::default() };
+    let graph = GraphBuilder::new::<Board>("limited").node("first", note).node("second", note);
+    let graph = graph.node("asks", asks).edge(START, "first").edge("first", "second");
+    let graph = graph.edge("second", END).edge("asks", END).limits(limits);
+    let storage: Arc<dyn Checkpointer> = Arc::new(InMemoryStorage::default());
+    let engine = Engine::new(graph.compile().unwrap()).with_storage(Arc::clone(&storage));
+    let paused = engine.run(&json!({ "notes": [] })).await.unwrap();
+    assert_eq!(paused.status, Status::Paused);
+    let by_hand = write("notes", json!(["by hand"]));
+    engine.update(&paused.run, by_hand, Some(&name("asks"))).await.unwrap();
+    let summary = storage.load(&paused.run).await.unwrap().summary;
+    let limit = Some("the limit of 1 step is reached".to_owned());
+    assert_eq!((summary.status, summary.reason), (Status::Done, limit));
 }
 
 #[tokio::test]

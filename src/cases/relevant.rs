@@ -211,12 +211,10 @@ fn ahead(
             of_node.extend(all());
         }
         // A reducer reads the value before.
-        of_node.extend(description.contract.writes.clone().unwrap_or_default().into_iter().filter(
-            |name| {
-                let channel = graph.schema.channel(name.as_str());
-                channel.is_some_and(|it| it.reducer().adds())
-            },
-        ));
+        let adds = |name: &&ChannelName| {
+            graph.schema.channel(name.as_str()).is_some_and(|it| it.reducer().adds())
+        };
+        of_node.extend(description.contract.writes.iter().flatten().filter(adds).cloned());
         let caught = policies.catch.iter().map(|it| &it.to);
         let others = caught.chain(&policies.bounds.exhausted).chain(&graph.limits.exhausted);
         let others = others.filter_map(|it| graph.nodes.get_key_value(it.node()?));

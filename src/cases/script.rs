@@ -99,8 +99,7 @@ impl Script {
     pub(super) fn direct(self: &Arc<Self>, graph: &mut Graph) {
         for (name, spec) in &mut graph.nodes {
             let (node, script) = (Arc::clone(spec.node()), Arc::clone(self));
-            let stand_in = Arc::new(StandIn { name: name.clone(), node, script });
-            *spec = spec.clone().with_node(stand_in);
+            spec.set_node(Arc::new(StandIn { name: name.clone(), node, script }));
         }
         for (at, edge) in graph.edges.iter_mut().enumerate() {
             if let Edge::Route { route, .. } = edge {

@@ -200,7 +200,7 @@ impl DocumentView<'_> {
         if behind.trim_start().starts_with(':') && inside.trim_end().ends_with(['{', ',']) {
             return self.declared_part(&self.record_around(inside, context)?, name);
         }
-        if behind.starts_with('{') && self.outline.under(&["types", name]).is_some() {
+        if behind.trim_start().starts_with('{') && self.outline.under(&["types", name]).is_some() {
             return Some(entry("types", name));
         }
         let Some(of) = inside.strip_suffix('.') else {

@@ -90,10 +90,7 @@ pub(super) fn rename(
     }
     refuse_names_elsewhere(workspace, view, &declared)?;
     let found = all(workspace, view, &declared);
-    let is_type = *outer == [Step::Key("types".to_owned())];
-    if (is_type || outer.len() > 1)
-        && let Some(line) = dependent_line(workspace, view, &found, new)
-    {
+    if let Some(line) = dependent_line(workspace, view, &found, new) {
         return Err(format!("line {line} also depends on `{name}`: change the name by hand"));
     }
     let mut edit = WorkspaceEdit::default();

@@ -249,7 +249,9 @@ impl Workflow {
                     let when = when.map(|it| Arc::new(it) as Arc<dyn Condition>);
                     let outside = |it, scope: &Scope| scope.condition(it);
                     spec.when = when.map(|it| scopes.iter().fold(it, outside));
-                    (spec.policies, spec.span, spec.relies_on) = (policies, Some(span), relies_on);
+                    spec.policies = policies;
+                    spec.span = Some(span);
+                    spec.relies_on = relies_on;
                     nodes.insert(name, spec);
                 }
                 Err(more) => diagnostics.extend(more),

@@ -180,9 +180,9 @@ impl NodeSpec {
     }
 
     /// Replaces its behaviour.
-    #[must_use]
-    pub fn with_node(self, node: Arc<dyn Node>) -> Self {
-        Self { node, description: OnceLock::new(), ..self }
+    pub fn set_node(&mut self, node: Arc<dyn Node>) {
+        self.node = node;
+        self.description = OnceLock::new();
     }
 }
 

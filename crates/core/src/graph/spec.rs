@@ -94,9 +94,9 @@ pub trait IntoNode<Marker>: Sized {
     /// Declares that the node calls no models, so a limit of calls, tokens or money does not keep it from running,
     /// and the worst case of a run counts no calls of it. A function without [`NodeContext`] needs no declaration.
     fn without_models(self) -> NodeSpec {
-        let spec = self.into_node();
-        let node = Arc::new(WithoutModels(Arc::clone(spec.node())));
-        spec.with_node(node)
+        let mut spec = self.into_node();
+        spec.set_node(Arc::new(WithoutModels(Arc::clone(spec.node()))));
+        spec
     }
 
     /// Changes its policies.

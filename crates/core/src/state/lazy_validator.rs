@@ -26,12 +26,13 @@ impl LazyValidator {
     ///
     /// Fails when the schema is invalid, or larger than the limit.
     pub(super) fn of(schema: Arc<Value>) -> Result<Self, String> {
-        let lazy = Self { schema, validator: OnceLock::new() };
-        if schema_size(&lazy.schema).is_err() || !is_simple(&lazy.schema) {
-            let validator = validator_for(&lazy.schema).map_err(|error| error.to_string())?;
-            lazy.validator.get_or_init(|| validator);
-        }
-        Ok(lazy)
+        let is_valid = schema_size(&schema).is_ok() && is_simple(&schema);
+        let validator = if is_valid {
+            OnceLock::new()
+        } else {
+            OnceLock::from(validator_for(&schema).map_err(|error| error.to_string())?)
+        };
+        Ok(Self { schema, validator })
     }
 
     pub(super) fn get(&self) -> &Validator {
@@ -95,8 +96,10 @@ mod tests {
             prop::collection::vec(word(), 0..3).prop_map(|it| json!({ "type": it })),
             prop::collection::vec(word(), 0..3).prop_map(|it| json!({ "enum": it })),
             prop::collection::vec(word(), 0..3).prop_map(|it| json!({ "required": it })),
-            word().prop_map(|it| json!({ "minimum": it, "type": "integer" })),
-            word().prop_map(|it| json!({ "description": it, "default": 1, "x-any": 2 })),
+            word().prop_map(|it| json!({ "minimum": it, "maximum": 9, "type": "integer" })),
+            word().prop_map(|it| json!({ "format": it, "type": "string" })),
+            word().prop_map(|it| json!({ "title": it, "default": 1, "x-any": 2 })),
+            word().prop_map(|it| json!({ "description": it, "format": "duration" })),
             Just(json!({ "pattern": "(" })),
             Just(json!({ "$ref": "#/nowhere" })),
             Just(json!(1)),

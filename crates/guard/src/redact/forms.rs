@@ -61,14 +61,15 @@ static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
 /// The length of the shortest key, with its mark.
 const LENGTH_MIN: usize = 15;
 
-/// Returns whether a text may have a key. Most texts have none, so that the pattern is rarely needed, and a short command
-/// does not even compile it.
+/// Returns whether a text may have a key: one that [`is_random`] accepts, a password in a URL, or a private key.
+///
+/// Most texts have none of them, so that the pattern is rarely needed, and a short command does not even compile it.
 fn may_have_key(text: &str) -> bool {
     let is_separator = |it: &u8| !it.is_ascii_alphanumeric() && !b"_-+/=.".contains(it);
     let mut words = text.as_bytes().split(is_separator).filter(|it| it.len() >= LENGTH_MIN);
-    let is_random =
+    let is_like_a_key =
         |word: &[u8]| word.iter().any(u8::is_ascii_digit) || word.windows(3).any(|it| it == b"hf_");
-    words.any(is_random)
+    words.any(is_like_a_key)
         || text.contains("://") && text.contains('@')
         || text.contains("PRIVATE KEY-----")
 }
