@@ -354,7 +354,7 @@ state:
         assert_eq!(
             expression("[Task{ title: task.title, by: { name: 'x' } }]"),
             [
-                "state.Task",
+                "types.Task",
                 "types.Task.title",
                 "types.Task.title",
                 "types.Task.by",
