@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use async_trait::async_trait;
 use graphrun::{
     compile::{WorstCase, compile},
-    diagnostic::SourceFile,
+    diagnostic::{Diagnostics, SourceFile},
     graph::{
         Attempts, Backoff, Bounds, Catch, Command, Contract, GraphBuilder, IntoNode, Node,
         NodeContext, NodeDescription, NodeError, OnFinish, Policies, Read, START, Target,
@@ -473,15 +473,20 @@ nodes:
 
 /// Every diagnostic about a workflow, of loading and of compiling it.
 fn diagnostics_of(text: &str) -> String {
+    found_in(text).to_string()
+}
+
+fn found_in(text: &str) -> Diagnostics {
     let file = Arc::new(SourceFile { name: "case.yaml".into(), text: text.to_owned() });
-    let (workflow, warnings) = match parse(file, Path::new("tests"), &registry()) {
+    let (workflow, mut found) = match parse(file, Path::new("tests"), &registry()) {
         Ok(loaded) => loaded,
-        Err(diagnostics) => return diagnostics.to_string(),
+        Err(diagnostics) => return diagnostics,
     };
     match compile(workflow.into_graph(&factory(Services::offline(), registry()))) {
-        Ok(graph) => format!("{warnings}{}", graph.warnings()),
-        Err(diagnostics) => diagnostics.to_string(),
+        Ok(graph) => found.extend(graph.warnings().in_order().into_iter().cloned()),
+        Err(diagnostics) => return diagnostics,
     }
+    found
 }
 
 /// Three branches lead to `d`; the last one is three steps long.
@@ -502,6 +507,32 @@ nodes:
   d: {{ join: {join}, set: {{ log: q }}, then: end }}
 "
     ))
+}
+
+#[test]
+fn a_conflict_shows_the_steps_to_the_meeting() {
+    let found = found_in(
+        "
+graphrun: 1
+name: meeting
+state: { q: string, x: string? }
+input: q
+start: [a, b]
+nodes:
+  a: { set: {}, then: fork }
+  fork: { set: {}, then: [c, d] }
+  b: { set: {}, then: e }
+  e: { set: {}, then: f }
+  c: { set: {}, then: one }
+  d: { set: {}, then: end }
+  f: { set: {}, then: other }
+  one: { set: { x: q }, then: end }
+  other: { set: { x: q }, then: end }
+",
+    );
+    let path = "the other writer, after `a` + `b`, then `e` + `fork`, then `c` + `d` + `f`";
+    let conflict = found.in_order()[0];
+    assert_eq!((conflict.code, conflict.labels[1].text.as_str()), ("GR036", path));
 }
 
 #[test]

@@ -278,6 +278,25 @@ async fn a_used_up_bound_keeps_the_last_error() {
 }
 
 #[tokio::test]
+async fn a_limit_of_the_run_keeps_the_error_that_the_run_handled() {
+    let text = FAILS.replace("NEXT", "polish").replace("max_visits: 2", "max_visits: 9");
+    for (target, start) in
+        [("fail", ""), ("why", "`why` ended the run: gave up after planned; the last error: ")]
+    {
+        let text = text.replace(
+            "start: plan",
+            &format!("limits: {{ steps: 4, exhausted: {target} }}\nstart: plan"),
+        );
+        let end = Engine::new(graph(&text)).run(&json!({})).await.unwrap();
+        assert_eq!(end.status, Status::Failed);
+        let reason = end.reason.unwrap();
+        let start = format!("{start}the limit of 4 steps is reached; the last error: ");
+        assert!(reason.starts_with(&start), "{reason}");
+        assert_eq!(reason.matches("division by zero").count(), 1, "{reason}");
+    }
+}
+
+#[tokio::test]
 async fn a_reason_that_holds_the_error_is_not_followed_by_it() {
     let text =
         FAILS.replace("NEXT", "polish").replace("catch: { any: polish }", "catch: { any: why }");

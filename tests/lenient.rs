@@ -2,10 +2,36 @@
 
 use std::{path::Path, sync::Arc};
 
-use graphrun::{diagnostic::SourceFile, registry, state::Schema, workflow::parse};
+use graphrun::{
+    diagnostic::SourceFile,
+    registry,
+    state::{ReadLeniently, Schema},
+    team::UserStory,
+    workflow::parse,
+};
 use serde_json::{Value, json};
 
 use crate::support::ran::other_codes;
+
+/// The user story of the software team, as a type of a workflow.
+const STORY: &str = r"
+graphrun: 1
+name: case
+state:
+  story:
+    type:
+      lenient: true
+      story_id: string
+      title: string
+      as_a: { type: string, default: '' }
+      i_want: string
+      so_that: { type: string, default: '' }
+      acceptance_criteria: { type: '[string]', default: [] }
+      priority: { type: critical | high | medium | low, default: medium }
+input: story
+start: a
+nodes: { a: { set: { story: story }, then: end } }
+";
 
 const TYPES: &str = r"
 graphrun: 1
@@ -31,7 +57,11 @@ nodes:
 ";
 
 fn schema() -> Schema {
-    let file = Arc::new(SourceFile { name: "case.yaml".into(), text: TYPES.into() });
+    schema_of(TYPES)
+}
+
+fn schema_of(text: &str) -> Schema {
+    let file = Arc::new(SourceFile { name: "case.yaml".into(), text: text.into() });
     let (workflow, diagnostics) =
         parse(file, Path::new("."), &registry()).unwrap_or_else(|it| panic!("{it}"));
     assert_eq!(other_codes(&diagnostics), [""; 0], "{diagnostics}");
@@ -40,7 +70,10 @@ fn schema() -> Schema {
 
 /// Reads an answer as an agent does; returns the value with the number of warnings, or the problems.
 fn read(field: &str, answer: Value) -> Result<(Value, usize), Vec<String>> {
-    let schema = schema();
+    read_with(&schema(), field, answer)
+}
+
+fn read_with(schema: &Schema, field: &str, answer: Value) -> Result<(Value, usize), Vec<String>> {
     let channel = schema.channel(field).unwrap();
     let reading = channel.reader().unwrap()(answer).map_err(|it| it.problems)?;
     channel.check(&reading.value)?;
@@ -134,4 +167,50 @@ fn a_strict_part_stays_as_it_is() {
     let schema = schema();
     let report = schema.channel("report").unwrap();
     assert!(report.check(&json!({"verdict": "PASS"})).is_err(), "only answers are read leniently");
+}
+
+/// The reader of the team also refuses blank texts, which is a rule of a story and not of a type.
+#[test]
+fn a_lenient_type_reads_as_the_reader_of_the_team_does() {
+    let schema = schema_of(STORY);
+    let story = json!({
+        "story_id": "US-001", "title": "Add a task", "as_a": "person", "i_want": "to add a task",
+        "so_that": "I remember it", "acceptance_criteria": ["listed"], "priority": "high",
+    });
+    let changes = [
+        json!({}),
+        json!({"notes": "more", "status": null}),
+        json!({"priority": " High. "}),
+        json!({"priority": "HIGH"}),
+        json!({"priority": "P7"}),
+        json!({"priority": null}),
+        json!({"priority": 3}),
+        json!({"story_id": 7, "title": ["two", "lines"]}),
+        json!({"as_a": null, "so_that": 1.5}),
+        json!({"acceptance_criteria": "listed"}),
+        json!({"acceptance_criteria": null}),
+        json!({"acceptance_criteria": [1, "two"]}),
+        json!({"title": null}),
+    ];
+    let removed = ["", "priority", "as_a", "acceptance_criteria", "i_want"];
+    let (mut read, mut refused) = (0, 0);
+    for change in &changes {
+        for removed in removed {
+            let mut answer = story.as_object().unwrap().clone();
+            answer.extend(change.as_object().unwrap().clone());
+            answer.remove(removed);
+            let answer = Value::Object(answer);
+            let by_team = UserStory::read_leniently(answer.clone());
+            let by_type = read_with(&schema, "story", answer.clone());
+            match (by_team, by_type) {
+                (Ok(team), Ok((of_type, _))) => {
+                    assert_eq!(serde_json::to_value(team.value).unwrap(), of_type, "{answer}");
+                    read += 1;
+                }
+                (Err(_), Err(_)) => refused += 1,
+                (team, of_type) => panic!("{answer}: {team:?} and {of_type:?}"),
+            }
+        }
+    }
+    assert!(read > 40 && refused > 10, "{read} answers are read, {refused} are refused");
 }

@@ -1,19 +1,26 @@
-//! The items of a map: what follows when people change a run of which some items have not ended.
+//! The items of a map: how many run at once, and what follows when people change a run of which some items have not
+//! ended.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use graphrun::{
     engine::machine::ReviseError,
-    graph::{Catch, ItemPolicy, Policies, Schedule, Target},
+    graph::{
+        Catch, ItemNeeds, ItemOrder, ItemPolicy, ItemReads, Policies, RouteError, RouteView,
+        Schedule, Target,
+    },
     prelude::*,
-    state::Update,
+    state::{Type, Update},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 struct Sums {
@@ -107,4 +114,67 @@ async fn a_change_is_refused_while_a_caught_item_waits_for_the_others() {
         ["0", "1", "2"],
         "the caught item led to the end"
     );
+}
+
+/// Each number but 0 needs its half.
+#[derive(Debug)]
+struct AfterHalf;
+
+impl ItemOrder for AfterHalf {
+    fn needs(&self, items: &[&Value], _: &RouteView<'_>) -> Result<ItemNeeds, RouteError> {
+        let half = |it: usize| if it == 0 { Vec::new() } else { vec![it / 2] };
+        Ok(ItemNeeds {
+            keys: items.iter().map(ToString::to_string).collect(),
+            needs: (0..items.len()).map(half).collect(),
+            missing: None,
+        })
+    }
+
+    fn reads(&self) -> ItemReads {
+        ItemReads { item: Type::INT, key: vec![Vec::new()], after: vec![Vec::new()] }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn items_that_need_others_run_as_wide_as_allowed() {
+    let order = Some(Arc::new(AfterHalf) as Arc<dyn ItemOrder>);
+    for (width, expected) in [(1, 1), (2, 2), (3, 3), (40, 8)] {
+        // The items that run, those that have ended, and the most that ran at once.
+        let items: Arc<Mutex<(u64, Vec<u64>, u64)>> = Arc::default();
+        let seen = Arc::clone(&items);
+        let work = move |Item(number): Item<u64>| {
+            let seen = Arc::clone(&seen);
+            async move {
+                let begin = |(running, ended, most): &mut (u64, Vec<u64>, u64)| {
+                    assert!(
+                        number == 0 || ended.contains(&(number / 2)),
+                        "{number} needs its half"
+                    );
+                    *running += 1;
+                    *most = (*most).max(*running);
+                };
+                begin(&mut seen.lock().unwrap());
+                tokio::time::sleep(Duration::from_millis(10 + number)).await;
+                let (running, ended, _) = &mut *seen.lock().unwrap();
+                *running -= 1;
+                ended.push(number);
+                Ok::<_, NodeError>(Log { log: vec![number.to_string()] })
+            }
+        };
+        let items_of_map = Some(ItemPolicy { order: order.clone(), ..ItemPolicy::default() });
+        let schedule =
+            Schedule { items: items_of_map, width_max: Some(width), ..Schedule::default() };
+        let graph = GraphBuilder::new::<Sums>("map")
+            .node("work", work.with_policies(Policies::from(schedule)))
+            .route(START, ["work"], |_: &Sums| {
+                (0..16_u64).map(|it| dispatch("work", &it)).collect::<Vec<_>>()
+            })
+            .edge("work", END)
+            .compile()
+            .unwrap_or_else(|it| panic!("{it}"));
+        let end = Engine::new(graph).run(&Sums::default()).await.unwrap();
+        let in_order: Vec<String> = (0..16).map(|it: u64| it.to_string()).collect();
+        assert_eq!(end.output::<Sums>().unwrap().log, in_order, "the results have item order");
+        assert_eq!(items.lock().unwrap().2, expected, "with a width of {width}");
+    }
 }

@@ -258,6 +258,7 @@ fn every_mistake_gives_its_code_on_its_line_and_no_other() {
     }
     assert!(misses.is_empty(), "{missing} of {count} mistakes are missed:\n\n{misses}");
     assert!(count >= 450, "only {count} mistakes");
+    assert!(folders().len() >= 6, "only {:?}", folders());
 }
 
 /// Diagnostics that a broken name may cause are not required; all others are.

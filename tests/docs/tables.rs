@@ -49,10 +49,13 @@ fn the_tables_of_the_reference_are_those_of_the_program() {
 fn the_table_of_functions_is_that_of_the_program() {
     let page = Page::read("docs/expressions.md");
     let rows = Function::all().iter().map(|function| {
-        let (example, about) = (function.example.replace('|', "\\|"), function.about);
-        format!("| `{function}` | `{example}` | {about} |")
+        let example = function.example.replace('|', "\\|");
+        format!(
+            "| `{function}` | `{example}` | `{}` | {} |",
+            function.example_value, function.about
+        )
     });
-    let text = with_rows(&page.text, "| function | example | gives |", rows);
+    let text = with_rows(&page.text, "| function | example | its value | gives |", rows);
     let rows = Fact::all().iter().map(|it| format!("| `{}` | {} |", it.name, it.about));
     let text = with_rows(&text, "| fact | is |", rows);
     check_generated(&page.path, &text);

@@ -487,10 +487,12 @@ impl<'a> FrontierBuilder<'a> {
                 None => policies.bounds.max_visits,
             };
             if let Some(max_visits) = max_visits.filter(|&max| visits >= max) {
-                let cause = self.cause(node, &trigger).map(str::to_owned);
+                let cause = self.position.cause(node, &trigger).map(str::to_owned);
                 trigger = Trigger::Exhausted { node: name.clone(), max_visits, cause };
             } else if let Some(error) = budget::reached_by_node(name, policies, node_usage) {
-                trigger = Trigger::Limit { error: with_cause(error, self.cause(node, &trigger)) };
+                trigger = Trigger::Limit {
+                    error: with_cause(error, self.position.cause(node, &trigger)),
+                };
             } else {
                 return Some((node, trigger));
             }
@@ -512,11 +514,6 @@ impl<'a> FrontierBuilder<'a> {
             let error = shortened(&failure.message);
             self.position.caught.insert(node, error);
         }
-    }
-
-    /// Returns the error behind a visit of a node: that of the trigger, or the last one of the node itself.
-    fn cause<'t>(&'t self, node: NodeIndex, trigger: &'t Trigger) -> Option<&'t str> {
-        trigger.cause().or(self.position.caught.get(&node).map(String::as_str))
     }
 
     /// Handles a route to `fail`.

@@ -78,6 +78,11 @@ impl IndexedActivation {
 }
 
 impl IndexedPosition {
+    /// Returns the error behind a visit of a node: that of the trigger, or the last one of the node itself.
+    pub(super) fn cause<'t>(&'t self, node: NodeIndex, trigger: &'t Trigger) -> Option<&'t str> {
+        trigger.cause().or(self.caught.get(&node).map(String::as_str))
+    }
+
     /// Returns the position by index.
     ///
     /// Fails when it names a node that the graph does not have.

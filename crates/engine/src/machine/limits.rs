@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::{Status, Usage},
-    graph::{Limits, Target, Trigger},
+    graph::{Limits, Target, Trigger, with_cause},
 };
 
 use super::{
@@ -87,6 +87,9 @@ fn route_to_exhausted(
     reason: String,
 ) {
     let Some(target) = &limits.exhausted else { return };
+    // A limit that is reached while the run handles an error hides it otherwise.
+    let cause = position.frontier.iter().find_map(|it| position.cause(it.node, &it.trigger));
+    let reason = with_cause(reason, cause);
     position.used.exhaust(limits, reason.clone());
     position.deferred.clear();
     // The nodes they wait for are dropped with the frontier.

@@ -24,6 +24,8 @@ pub struct Function {
     pub about: &'static str,
     /// A call, as an example in help texts.
     pub example: &'static str,
+    /// The value of the example for the state that the documentation names, as JSON.
+    pub example_value: &'static str,
     /// Its names in other languages.
     pub(super) aliases: &'static [&'static str],
     pub(super) style: Style,
@@ -149,6 +151,7 @@ impl Function {
         name: "",
         about: "",
         example: "",
+        example_value: "",
         aliases: &[],
         style: Style::Method,
         parameters: &[],
@@ -187,6 +190,7 @@ static FUNCTIONS: &[Function] = &[
         name: "has",
         about: "Whether an optional or not yet written field is present; behind this guard (`has(x) && x > 3`) the field may be used.",
         example: "has(review.guidance)",
+        example_value: "false",
         aliases: &["defined", "exists", "present"],
         style: Style::Function,
         parameters: &[Parameter { name: "field", takes: Takes::Path }],
@@ -196,6 +200,7 @@ static FUNCTIONS: &[Function] = &[
         name: "orValue",
         about: "The value of a field, an item or a call, or another one if it is absent, as `has(x) ? x : other` is.",
         example: "review.guidance.orValue(\"none\")",
+        example_value: r#""none""#,
         aliases: &["default", "orDefault", "coalesce", "ifNull", "or_value"],
         parameters: &[
             Parameter { name: "value", takes: Takes::Path },
@@ -214,6 +219,7 @@ static FUNCTIONS: &[Function] = &[
         name: "visits",
         about: "How often a node has run since its count was last reset.",
         example: "visits(\"sse\")",
+        example_value: "2",
         style: Style::Function,
         parameters: &[Parameter { name: "node", takes: Takes::NodeName }],
         result: |_| COUNT,
@@ -225,6 +231,7 @@ static FUNCTIONS: &[Function] = &[
         name: "usage",
         about: "The usage of models by one node before this step, with the fields of `usage`.",
         example: "usage(\"sse\").tokens",
+        example_value: "700",
         style: Style::Function,
         parameters: &[Parameter { name: "node", takes: Takes::NodeName }],
         result: |_| usage_type(),
@@ -237,6 +244,7 @@ static FUNCTIONS: &[Function] = &[
         name: "now",
         about: "When the step began, as a text such as `2026-01-31T08:30:00Z`; the same if the step runs again.",
         example: "now()",
+        example_value: r#""2026-01-31T08:30:00Z""#,
         aliases: &["today", "date", "timestamp"],
         style: Style::Function,
         result: |_| Type::String,
@@ -247,6 +255,7 @@ static FUNCTIONS: &[Function] = &[
         name: "size",
         about: "The number of items, characters or fields; also written as `size(items)`.",
         example: "items.size()",
+        example_value: "2",
         aliases: &["len", "length", "count"],
         style: Style::Both,
         parameters: &[Parameter {
@@ -280,6 +289,7 @@ static FUNCTIONS: &[Function] = &[
         name: "exists",
         about: "Whether the condition holds for an item.",
         example: "items.exists(item, item.done)",
+        example_value: "true",
         aliases: &["any", "some"],
         value: FunctionValue::OfItems(|mut items| {
             while let Some((_, holds)) = items.next_condition()? {
@@ -295,6 +305,7 @@ static FUNCTIONS: &[Function] = &[
         name: "all",
         about: "Whether the condition holds for all items.",
         example: "items.all(item, item.done)",
+        example_value: "false",
         aliases: &["every"],
         value: FunctionValue::OfItems(|mut items| {
             while let Some((_, holds)) = items.next_condition()? {
@@ -310,6 +321,7 @@ static FUNCTIONS: &[Function] = &[
         name: "exists_one",
         about: "Whether the condition holds for exactly one item.",
         example: "items.exists_one(item, item.done)",
+        example_value: "true",
         value: FunctionValue::OfItems(|mut items| {
             let mut found = 0;
             while let Some((_, holds)) = items.next_condition()? {
@@ -323,6 +335,7 @@ static FUNCTIONS: &[Function] = &[
         name: "filter",
         about: "The items for which the condition holds.",
         example: "items.filter(item, item.done)",
+        example_value: r#"[{"title": "plan", "done": true}]"#,
         // The checker narrows the type of the items to what the condition proves of them.
         result: |types| Type::List(Box::new(types[2].clone())),
         value: FunctionValue::OfItems(|mut items| {
@@ -340,6 +353,7 @@ static FUNCTIONS: &[Function] = &[
         name: "map",
         about: "The value of the expression for each item.",
         example: "items.map(item, item.title)",
+        example_value: r#"["plan", "draft 2"]"#,
         parameters: &[LIST, VARIABLE, Parameter { name: "expression", takes: Takes::Expression }],
         result: |types| Type::List(Box::new(types[2].clone())),
         value: FunctionValue::OfItems(|mut items| {
@@ -354,7 +368,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "contains",
         about: "Whether the part is in the text.",
-        example: "title.contains(\"draft\")",
+        example: "title.contains(\"RE\")",
+        example_value: "true",
         value: FunctionValue::OfValues(|arguments, _| {
             Ok(arguments.text(0)?.contains(arguments.text(1)?).into())
         }),
@@ -363,7 +378,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "startsWith",
         about: "Whether the text begins with the part.",
-        example: "title.startsWith(\"draft\")",
+        example: "title.startsWith(\"CORE\")",
+        example_value: "true",
         value: FunctionValue::OfValues(|arguments, _| {
             Ok(arguments.text(0)?.starts_with(arguments.text(1)?).into())
         }),
@@ -372,7 +388,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "endsWith",
         about: "Whether the text ends with the part.",
-        example: "title.endsWith(\"draft\")",
+        example: "title.endsWith(\"-\")",
+        example_value: "false",
         value: FunctionValue::OfValues(|arguments, _| {
             Ok(arguments.text(0)?.ends_with(arguments.text(1)?).into())
         }),
@@ -382,6 +399,7 @@ static FUNCTIONS: &[Function] = &[
         name: "matches",
         about: "Whether a part of the text matches the regular expression, in linear time.",
         example: "title.matches(\"^[A-Z]+-[0-9]+$\")",
+        example_value: "true",
         parameters: &[TEXT, Parameter { name: "pattern", takes: Takes::Pattern }],
         value: FunctionValue::OfValues(|arguments, meter| {
             let (text, pattern) = (arguments.text(0)?, arguments.pattern(1));
@@ -393,7 +411,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "groups",
         about: "The groups of the first match: a record of texts if the groups have names, otherwise a list; absent without a match. A group that took no part is an empty text.",
-        example: "has(title.groups(\"^(?<key>[A-Z]+)-[0-9]+$\"))",
+        example: "title.groups(\"^(?<key>[A-Z]+)-[0-9]+$\").key.orValue(\"none\")",
+        example_value: r#""CORE""#,
         aliases: &["captures", "extract"],
         parameters: &[TEXT, Parameter { name: "pattern", takes: Takes::Pattern }],
         result: |types| types[1].clone().optional(),
@@ -405,7 +424,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "split",
         about: "The parts of the text between the separators; the characters if the separator is empty.",
-        example: "title.split(\", \")",
+        example: "title.split(\"-\")",
+        example_value: r#"["CORE", "7"]"#,
         parameters: &[TEXT, Parameter { name: "separator", ..TEXT }],
         result: |_| Type::List(Box::new(Type::String)),
         value: FunctionValue::OfValues(|arguments, meter| {
@@ -416,7 +436,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "trim",
         about: "The text without white space at its ends.",
-        example: "title.trim()",
+        example: "\" a b\\n\".trim()",
+        example_value: r#""a b""#,
         aliases: &["strip"],
         value: FunctionValue::OfValues(|arguments, meter| {
             values::text(arguments.text(0)?.trim(), meter)
@@ -427,6 +448,7 @@ static FUNCTIONS: &[Function] = &[
         name: "lower",
         about: "The text in lower-case letters.",
         example: "title.lower()",
+        example_value: r#""core-7""#,
         aliases: &["lowerAscii", "toLowerCase", "lowercase", "downcase"],
         value: FunctionValue::OfValues(|arguments, meter| {
             values::text(&arguments.text(0)?.to_lowercase(), meter)
@@ -436,7 +458,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "upper",
         about: "The text in upper-case letters.",
-        example: "title.upper()",
+        example: "\"done\".upper()",
+        example_value: r#""DONE""#,
         aliases: &["upperAscii", "toUpperCase", "uppercase", "upcase"],
         value: FunctionValue::OfValues(|arguments, meter| {
             values::text(&arguments.text(0)?.to_uppercase(), meter)
@@ -447,6 +470,7 @@ static FUNCTIONS: &[Function] = &[
         name: "replace",
         about: "The text with another one in place of each occurrence of a part.",
         example: "title.replace(\"-\", \" \")",
+        example_value: r#""CORE 7""#,
         aliases: &["replaceAll", "sub", "gsub"],
         parameters: &[
             TEXT,
@@ -462,6 +486,7 @@ static FUNCTIONS: &[Function] = &[
         name: "join",
         about: "The texts of the list as one, with the separator between them.",
         example: "items.map(item, item.title).join(\", \")",
+        example_value: r#""plan, draft 2""#,
         aliases: &["concat"],
         parameters: &[TEXTS, Parameter { name: "separator", ..TEXT }],
         result: |_| Type::String,
@@ -473,7 +498,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "first",
         about: "The first item, the same as `items[0]`; absent if the list is empty.",
-        example: "has(items.first())",
+        example: "items.first().title.orValue(\"none\")",
+        example_value: r#""plan""#,
         result: |types| item_of(&types[0]).optional(),
         value: FunctionValue::OfValues(|arguments, meter| {
             values::item(arguments.list(0)?.first(), meter)
@@ -484,6 +510,7 @@ static FUNCTIONS: &[Function] = &[
         name: "last",
         about: "The last item; absent if the list is empty.",
         example: "has(items.last()) && items.last().done",
+        example_value: "false",
         result: |types| item_of(&types[0]).optional(),
         value: FunctionValue::OfValues(|arguments, meter| {
             values::item(arguments.list(0)?.last(), meter)
@@ -493,7 +520,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "slice",
         about: "The items from one number up to, and without, another; of a text, the characters. Both count from zero and may lie beyond the ends.",
-        example: "items.slice(0, 3)",
+        example: "items.slice(0, 1)",
+        example_value: r#"[{"title": "plan", "done": true}]"#,
         aliases: &["substring", "take", "substr"],
         parameters: &[
             Parameter {
@@ -516,6 +544,7 @@ static FUNCTIONS: &[Function] = &[
         name: "flatten",
         about: "The items of all lists in the list.",
         example: "items.map(item, item.title.split(\" \")).flatten()",
+        example_value: r#"["plan", "draft", "2"]"#,
         aliases: &["flat", "flatMap"],
         parameters: &[Parameter {
             name: "list",
@@ -537,6 +566,7 @@ static FUNCTIONS: &[Function] = &[
         name: "sort",
         about: "The numbers or texts in ascending order.",
         example: "items.map(item, item.title).sort()",
+        example_value: r#"["draft 2", "plan"]"#,
         aliases: &["sorted", "order"],
         parameters: &[Parameter {
             name: "list",
@@ -551,7 +581,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "sortBy",
         about: "The items in ascending order of a number or a text of each; equal ones keep their order.",
-        example: "items.sortBy(item, item.title)",
+        example: "items.sortBy(item, item.title).map(item, item.title)",
+        example_value: r#"["draft 2", "plan"]"#,
         aliases: &["sort_by", "orderBy", "order_by"],
         parameters: &[LIST, VARIABLE, Parameter { name: "key", takes: Takes::Order }],
         value: FunctionValue::OfItems(|mut items| {
@@ -566,7 +597,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "minBy",
         about: "The item with the smallest number or text, the first of equal ones; absent if the list is empty.",
-        example: "has(items.minBy(item, item.title))",
+        example: "items.minBy(item, item.title).title.orValue(\"none\")",
+        example_value: r#""draft 2""#,
         aliases: &["min_by"],
         value: FunctionValue::OfItems(|items| items.extreme(Ordering::Less)),
         ..Function::OF_ORDER
@@ -575,6 +607,7 @@ static FUNCTIONS: &[Function] = &[
         name: "maxBy",
         about: "The item with the largest number or text, the first of equal ones; absent if the list is empty.",
         example: "items.size() > 0 && items.maxBy(item, item.title).done",
+        example_value: "true",
         aliases: &["max_by"],
         value: FunctionValue::OfItems(|items| items.extreme(Ordering::Greater)),
         ..Function::OF_ORDER
@@ -582,7 +615,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "reverse",
         about: "The items from the last to the first.",
-        example: "items.reverse()",
+        example: "[1, 2, 3].reverse()",
+        example_value: "[3, 2, 1]",
         aliases: &["reversed"],
         value: FunctionValue::OfValues(|arguments, meter| {
             values::reverse(arguments.list(0)?, meter)
@@ -592,7 +626,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "distinct",
         about: "The items without repetitions, each at its first place.",
-        example: "items.map(item, item.title).distinct()",
+        example: "[2, 1, 2].distinct()",
+        example_value: "[2, 1]",
         aliases: &["unique", "uniq", "dedup"],
         value: FunctionValue::OfValues(|arguments, meter| {
             values::distinct(arguments.list(0)?, meter)
@@ -603,6 +638,7 @@ static FUNCTIONS: &[Function] = &[
         name: "sum",
         about: "The sum of the numbers; 0 of an empty list.",
         example: "items.map(item, item.title.size()).sum()",
+        example_value: "11",
         aliases: &["total"],
         parameters: &[Parameter {
             name: "list",
@@ -619,6 +655,7 @@ static FUNCTIONS: &[Function] = &[
         name: "min",
         about: "The smaller of two numbers, which keeps a number below a limit.",
         example: "min(items.size(), 10)",
+        example_value: "2",
         aliases: &["least"],
         result: |types| ranges::smaller(&types[0], &types[1]),
         value: FunctionValue::OfValues(|arguments, _| arguments.nearest(Ordering::Less)),
@@ -627,7 +664,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "max",
         about: "The larger of two numbers, which keeps a number above a limit.",
-        example: "max(items.size(), 1)",
+        example: "max(items.size(), 3)",
+        example_value: "3",
         aliases: &["greatest"],
         result: |types| ranges::larger(&types[0], &types[1]),
         value: FunctionValue::OfValues(|arguments, _| arguments.nearest(Ordering::Greater)),
@@ -637,6 +675,7 @@ static FUNCTIONS: &[Function] = &[
         name: "toMap",
         about: "A map from a text of each item to a value of it; the last of equal texts wins.",
         example: "items.toMap(item, item.title, item.done)",
+        example_value: r#"{"plan": true, "draft 2": false}"#,
         aliases: &["to_map", "associate", "groupBy", "index_by"],
         parameters: &[
             LIST,
@@ -658,6 +697,7 @@ static FUNCTIONS: &[Function] = &[
         name: "keys",
         about: "The keys of a map, or the names of the fields of a record, sorted.",
         example: "items.toMap(item, item.title, item).keys()",
+        example_value: r#"["draft 2", "plan"]"#,
         parameters: &[Parameter { name: "map", ..RECORD }],
         result: |_| Type::List(Box::new(Type::String)),
         value: FunctionValue::OfValues(|arguments, meter| {
@@ -669,6 +709,7 @@ static FUNCTIONS: &[Function] = &[
         name: "merge",
         about: "The fields of both records or maps, at any depth; where both have one, that of the argument.",
         example: "items.toMap(item, item.title, 1).merge({ other: 2 })",
+        example_value: r#"{"plan": 1, "draft 2": 1, "other": 2}"#,
         aliases: &["update", "assign", "extend"],
         parameters: &[RECORD, Parameter { name: "changes", ..RECORD }],
         result: |types| values::merged_type(&types[0], &types[1]).unwrap_or(Type::Any),
@@ -683,6 +724,7 @@ static FUNCTIONS: &[Function] = &[
         name: "string",
         about: "The text of a number, a bool or another simple value.",
         example: "string(items.size())",
+        example_value: r#""2""#,
         aliases: &["str", "text", "toString"],
         style: Style::Function,
         parameters: &[Parameter {
@@ -703,7 +745,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "int",
         about: "The whole number that a text shows, absent if it shows none; of a number, the part before the point.",
-        example: "has(int(title))",
+        example: "int(title.slice(5, 6)).orValue(0)",
+        example_value: "7",
         aliases: &["parseInt", "number", "toInt"],
         style: Style::Function,
         parameters: &[TEXT_OR_NUMBER],
@@ -719,6 +762,7 @@ static FUNCTIONS: &[Function] = &[
         name: "float",
         about: "The number with a fraction that a text shows, absent if it shows none; of a whole number, the same number. `float(a) / b` keeps the fraction.",
         example: "float(items.size()) / 2",
+        example_value: "1.0",
         aliases: &["double", "toFloat", "parseFloat"],
         style: Style::Function,
         parameters: &[TEXT_OR_NUMBER],

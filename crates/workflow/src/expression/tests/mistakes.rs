@@ -46,7 +46,10 @@ fn forms_of_other_languages_get_the_form_of_this_one() {
         ("text.default('')", "write `review.guidance.orValue(\"none\")`"),
         ("join(['a'], '')", "write `items.map(item, item.title).join(\", \")`"),
         ("text.toLowerCase()", "write `title.lower()`"),
-        ("text.groups('a')", "write `has(title.groups(\"^(?<key>[A-Z]+)-[0-9]+$\"))`"),
+        (
+            "text.groups('a')",
+            r#"write `title.groups("^(?<key>[A-Z]+)-[0-9]+$").key.orValue("none")`"#,
+        ),
         ("Revue{ score: 1 }", "did you mean `Review`?"),
         ("Review{ scores: 1 }", "did you mean `score`?"),
         ("Other{ a: 1 }", "there is: Review"),
@@ -60,7 +63,7 @@ fn forms_of_other_languages_get_the_form_of_this_one() {
         ("exists(text)", "write `has(review.guidance)`"),
         ("list.exists(it > 1)", "write `items.exists(item, item.done)`"),
         ("list.map(it + 1)", "write `items.map(item, item.title)`"),
-        ("text.contains()", "write `title.contains(\"draft\")`"),
+        ("text.contains()", "write `title.contains(\"RE\")`"),
         ("text.matches(level)", "write `title.matches(\"^[A-Z]+-[0-9]+$\")`"),
         ("text.matches('a(?=b)')", "patterns are those of RE2; look-around is not supported"),
         (

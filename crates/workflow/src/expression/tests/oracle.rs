@@ -100,6 +100,15 @@ const FORMS: &[(&str, &str, &str)] = &[
     ("flatten", "[$0, $1].flatten()", "($0 + $1)"),
     ("sort", "[$0, $1].sort()", "(($0) <= ($1) ? [$0, $1] : [$1, $0])"),
     ("sorted", "[$0, $1].sortBy(k, k / 2)", "(($0) / 2 <= ($1) / 2 ? [$0, $1] : [$1, $0])"),
+    ("smallest", "[$0, $1].minBy(k, k / 2)", "(($0) / 2 <= ($1) / 2 ? ($0) : ($1))"),
+    ("largest", "[$0, $1].maxBy(k, k / 2)", "(($0) / 2 >= ($1) / 2 ? ($0) : ($1))"),
+    (
+        "most",
+        "$0.filter(k, k % 3 == 1).maxBy(k, k / 2).orValue($1)",
+        "($0.exists(k, k % 3 == 1) ? $0.filter(k, k % 3 == 1 && $0.all(m, m % 3 != 1 || m / 2 <= k / 2))[0] : ($1))",
+    ),
+    ("default", "$0.first().orValue($1)", "(size($0) > 0 ? $0[0] : ($1))"),
+    ("note", "review.note.orValue($0)", "(has(review.note) ? review.note : ($0))"),
     ("reverse", "[$0, $1].reverse()", "[$1, $0]"),
     ("double", "float($0)", "double($0)"),
     ("slice", "[$0, $1, 5].slice(1, 3)", "(($0) == ($0) ? [$1, 5] : [])"),
@@ -202,11 +211,11 @@ fn whole(depth: u32) -> BoxedStrategy<String> {
         1 => list(depth - 1).prop_map(|it| format!("size({it})")),
         1 => (list(depth - 1), whole(depth - 1), whole(depth - 1))
             .prop_map(|(l, i, d)| format!("@at({l};({i} + 0);{d})")),
-        1 => (prop::sample::select(&["first", "last"][..]), list(depth - 1), whole(depth - 1))
+        1 => (prop::sample::select(&["first", "last", "default", "most"][..]), list(depth - 1), whole(depth - 1))
             .prop_map(|(of, l, d)| format!("@{of}({l};{d})")),
         1 => (text(depth - 1), whole(depth - 1)).prop_map(|(t, d)| format!("@int({t};{d})")),
         1 => (prop::sample::select(
-                &["sum", "smaller", "larger", "distinct", "merge", "record", "keys", "lookup"][..],
+                &["sum", "smaller", "larger", "smallest", "largest", "distinct", "merge", "record", "keys", "lookup"][..],
             ), whole(depth - 1), whole(depth - 1))
             .prop_map(|(of, a, b)| format!("@{of}({a};{b})")),
         1 => (text(depth - 1), text(depth - 1)).prop_map(|(a, b)| format!("@mapped({a};{b})")),
@@ -243,8 +252,9 @@ fn text(depth: u32) -> BoxedStrategy<String> {
         2 => two(&inner, &["+"]),
         1 => (truth(depth - 1), inner.clone(), inner.clone())
             .prop_map(|(c, a, b)| format!("({c} ? {a} : {b})")),
-        1 => (prop::sample::select(&["join", "cut", "record", "trim", "lower", "upper", "replace", "groups"][..]), inner.clone(), inner)
+        1 => (prop::sample::select(&["join", "cut", "record", "trim", "lower", "upper", "replace", "groups"][..]), inner.clone(), inner.clone())
             .prop_map(|(of, a, b)| format!("@{of}({a};{b})")),
+        1 => inner.prop_map(|it| format!("@note({it})")),
         1 => whole(depth - 1).prop_map(|it| format!("string({it})")),
         1 => float(depth - 1).prop_map(|it| format!("string({it})")),
     ]
