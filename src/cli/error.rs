@@ -3,12 +3,14 @@
 use std::{error::Error, io, path::Path};
 
 use super::{
-    diagnostics,
+    arguments::globals::Output,
     exit::Exit,
-    globals::Output,
-    json::to_json,
-    terminal::{Paint, print_result},
-    words::clean,
+    output::{
+        diagnostics,
+        json::to_json,
+        terminal::{Paint, print_result},
+        words::clean,
+    },
 };
 use crate::{
     diagnostic::{Diagnostics, Severity},

@@ -1,120 +1,28 @@
 //! The `graphrun` program: one file per command, all of the same shape. Only this module prints.
 //!
-//! Start with [`main`], then read `execute`. The shared code of `execute` and `resume` is in
-//! `prepare`, which creates an engine, and `drive`, which runs it at a terminal.
+//! Start with [`main`], then read `commands::execute`. The shared code of `execute` and `resume` is in
+//! `run::prepare`, which creates an engine, and `run::drive`, which runs it at a terminal.
+//!
+//! - `commands`: a file for each command.
+//! - `arguments`: flags and values of the command line, and `settings`: all that no flag gives.
+//! - `run`: a run from the choice of its models to its end, and `recording`: the parts of a run that is recorded or
+//!   replayed.
+//! - `people`: questions and answers.
+//! - `allow`: what the operator allows a workflow.
+//! - `output`: all that is printed.
+//! - `process`: the threads, signals, limits and logs of the process.
 
-/// Declares the commands, in the order of the help. The arguments of a command have its description as their doc comment,
-/// and a method `run`.
-macro_rules! commands {
-    ($($command:ident($args:ty),)+) => {
-        #[derive(Debug, ::clap::Subcommand)]
-        enum Command {
-            $($command($args),)+
-        }
-
-        impl Command {
-            fn run(self, globals: &Globals) -> Result<Exit, CliError> {
-                match self {
-                    $(Self::$command(args) => args.run(globals),)+
-                }
-            }
-        }
-    };
-}
-
-mod approve;
-mod chat;
-mod completions;
-mod doctor;
-mod eval;
-mod execute;
-mod explain;
-mod figures;
-mod fmt;
-mod fork;
-mod graph;
-mod init;
-mod list_models;
-mod lsp;
-mod mcp;
-mod memory;
-mod message;
-mod migrate;
-mod network;
-mod plan;
-mod prepare_packages;
-mod render;
-mod resume;
-mod retry;
-mod runs;
-mod schema;
-mod test;
-mod trust;
-mod validate;
-
-mod answer;
-mod config;
-mod costs;
-mod data_limits;
-mod database;
-mod dependencies;
-mod diagnostics;
-mod difference;
-mod drive;
-mod environment;
+mod allow;
+mod arguments;
+mod commands;
 mod error;
 mod exit;
-#[cfg(feature = "failpoints")]
-mod faults;
-mod globals;
-mod hosts;
-mod input;
-mod item_writers;
-mod json;
-mod keys;
-mod known_databases;
-mod log;
-mod migrate_flags;
-mod models;
-mod names;
-mod needs;
-mod new_run;
-mod options;
-mod origin;
-mod prepare;
+mod output;
+mod people;
 mod process;
-mod progress;
-mod question_text;
-mod questions;
-mod recorded_mcp;
-mod recorded_memory;
-mod recorded_tools;
-mod refusals;
-mod report;
-mod report_files;
-mod resources;
-mod run_at;
-mod run_folders;
-mod runtime;
-mod set;
-mod signals;
-mod state_file;
-mod stdin_lines;
-mod steps;
-mod summary;
-#[cfg(feature = "otel")]
-mod telemetry;
-mod terminal;
-mod terminal_env;
-mod trusted_folders;
-mod user_folders;
-mod values;
-mod visible;
-mod web;
-mod who;
-mod words;
-mod workflow_files;
-mod yes_no;
+mod recording;
+mod run;
+mod settings;
 
 use std::{env, process::ExitCode, sync::OnceLock};
 
@@ -122,52 +30,23 @@ use clap::{CommandFactory, Parser};
 use graphrun_workflow::Registry;
 
 use self::{
+    arguments::globals::{GlobalArgs, Globals},
     error::CliError,
     exit::Exit,
-    globals::{GlobalArgs, Globals},
-    terminal::{Paint, columns, print_message},
-    terminal_env::TerminalEnv,
+    output::{
+        terminal::{Paint, columns, print_message},
+        terminal_env::TerminalEnv,
+    },
 };
 
 /// Runs graphs of agents over a typed state, checked before the first token and saved at every step
 #[derive(Debug, Parser)]
-#[command(name = "graphrun", version, after_help = format!("{}\n\n{}", exit::TABLE, globals::VARIABLES))]
+#[command(name = "graphrun", version, after_help = format!("{}\n\n{}", exit::TABLE, arguments::globals::VARIABLES))]
 struct Cli {
     #[command(flatten)]
     globals: GlobalArgs,
     #[command(subcommand)]
-    command: Command,
-}
-
-commands! {
-    Execute(execute::Args),
-    Chat(chat::Args),
-    Resume(resume::Args),
-    Approve(approve::ApproveArgs),
-    Reject(approve::RejectArgs),
-    Retry(retry::Args),
-    Message(message::Args),
-    Fork(fork::Args),
-    Migrate(migrate::Args),
-    Init(init::Args),
-    Validate(validate::Args),
-    Fmt(fmt::Args),
-    Explain(explain::Args),
-    Plan(plan::Args),
-    Prepare(prepare_packages::Args),
-    Graph(graph::Args),
-    Render(render::Args),
-    Schema(schema::Args),
-    Test(test::Args),
-    Eval(eval::Args),
-    Runs(runs::Args),
-    Memory(memory::Args),
-    Mcp(mcp::Args),
-    Models(list_models::Args),
-    Doctor(doctor::Args),
-    Trust(trust::Args),
-    Lsp(lsp::Args),
-    Completions(completions::Args),
+    command: commands::Command,
 }
 
 /// Returns the definition of the command line, for tools such as generators of pages.
@@ -202,10 +81,10 @@ pub fn main() -> ExitCode {
 /// }
 /// ```
 pub fn main_with(registry: Registry) -> ExitCode {
-    if let Err(error) = resources::check_limits() {
+    if let Err(error) = process::resources::check_limits() {
         return report(&error, Paint::new(false)).into();
     }
-    process::protect_secrets();
+    process::secrets::protect_secrets();
     let terminal_env = TerminalEnv::look();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -213,11 +92,11 @@ pub fn main_with(registry: Registry) -> ExitCode {
     };
     let log_filter = cli.globals.log.clone();
     let globals = Globals::new(cli.globals, terminal_env);
-    terminal::allow_colours(globals.stdout, globals.stderr);
+    output::terminal::allow_colours(globals.stdout, globals.stderr);
     #[cfg(feature = "otel")]
-    let connection = telemetry::connect(globals.stderr);
+    let connection = process::telemetry::connect(globals.stderr);
     #[cfg(feature = "otel")]
-    let layer = connection.as_ref().map(telemetry::layer);
+    let layer = connection.as_ref().map(process::telemetry::layer);
     #[cfg(not(feature = "otel"))]
     let layer = None;
     let begun = begin(log_filter.as_deref(), layer).and_then(|()| register(registry, &globals));
@@ -233,7 +112,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         }
     };
     #[cfg(feature = "otel")]
-    telemetry::close(connection, globals.stderr);
+    process::telemetry::close(connection, globals.stderr);
     exit.into()
 }
 
@@ -244,7 +123,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
 /// Fails if the command line runs already in this process.
 fn register(registry: Registry, globals: &Globals) -> Result<(), CliError> {
     // A command that needs the configuration reports its mistakes.
-    let configured = globals.config().ok().map(models::providers_at_their_addresses);
+    let configured = globals.config().ok().map(run::models::providers_at_their_addresses);
     let registry = match configured {
         Some(providers) => registry.providers(providers),
         None => registry,
@@ -264,7 +143,7 @@ fn registry() -> Registry {
 /// Prints help, or an error of the command line, which may contain a key.
 fn refuse(error: &clap::Error, terminal_env: TerminalEnv) -> Exit {
     let globals = Globals::new(GlobalArgs::of_unparsed(env::args_os()), terminal_env);
-    terminal::allow_colours(globals.stdout, globals.stderr);
+    output::terminal::allow_colours(globals.stdout, globals.stderr);
     let draw = |paint: Paint| {
         let text = error.render();
         if paint.is_enabled() { text.ansi().to_string() } else { text.to_string() }
@@ -273,19 +152,22 @@ fn refuse(error: &clap::Error, terminal_env: TerminalEnv) -> Exit {
         print_message(draw(globals.stderr).trim_end());
         return Exit::Usage;
     }
-    match terminal::print_result(&draw(globals.stdout)) {
+    match output::terminal::print_result(&draw(globals.stdout)) {
         Ok(()) => Exit::Done,
         Err(error) => report(&CliError::write(error), globals.stderr),
     }
 }
 
 /// Sets up what the environment asks for, for every command.
-fn begin(log_filter: Option<&str>, telemetry: Option<log::BoxedLayer>) -> Result<(), CliError> {
+fn begin(
+    log_filter: Option<&str>,
+    telemetry: Option<process::log::BoxedLayer>,
+) -> Result<(), CliError> {
     #[cfg(feature = "failpoints")]
-    faults::plan()?;
-    environment::check()?;
-    data_limits::set_from_environment()?;
-    log::start(log_filter, telemetry)
+    process::faults::plan()?;
+    settings::environment::check()?;
+    process::data_limits::set_from_environment()?;
+    process::log::start(log_filter, telemetry)
 }
 
 /// Prints an error and returns its exit code.
@@ -312,10 +194,10 @@ mod tests {
         ] {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             let globals = Globals::new(cli.globals, TerminalEnv::default());
-            assert_eq!(globals.output, globals::Output::Json, "{line}");
+            assert_eq!(globals.output, arguments::globals::Output::Json, "{line}");
             assert_eq!(
                 globals.database().unwrap(),
-                database::Database::parse("memory:", "--db").unwrap()
+                settings::database::Database::parse("memory:", "--db").unwrap()
             );
         }
     }

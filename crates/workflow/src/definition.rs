@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{
     Expression, FolderDefinition, HostSettings, NestedUse, ReportFile, kind::NodeSettings,
-    memory::Tiers,
+    sections::memory::Tiers,
 };
 
 /// A workflow whose names, types, expressions and prompts are checked.

@@ -13,7 +13,7 @@ use pretty_yaml::config::{FormatOptions, LanguageOptions, LayoutOptions, LineBre
 use yaml_parser::SyntaxError;
 
 use self::{blanks::GuardedText, comments::keep_columns};
-use super::{
+use super::source::{
     reader::{self, Data, Yaml},
     report::Report,
 };

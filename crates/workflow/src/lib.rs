@@ -2,11 +2,12 @@
 //! before anything runs.
 //!
 //! Start with [`load`]. A file passes through these modules, in the order that `lower` names:
-//! - `reader`: a tree of values with their places;
-//! - `declarations` and `sections`: the names that the rest refers to;
-//! - `draft`: the nodes and edges with their names resolved (`policies`, `fan`, `then`);
+//! - `source`: the file as a tree of values with their places, and the diagnostics about it;
+//! - `format`: the keys, for the reader and for editors;
+//! - `sections`: the models, agents, sandboxes and other parts that nodes name;
+//! - `lower::draft`: the nodes and edges with their names resolved, by `node::policies`, `edge::fan` and `edge::then`;
 //! - `flow`: the data flow over the draft;
-//! - `nodes`: the expressions, prompts and keys of each kind, checked with the data flow;
+//! - `node`: the keys, expressions and prompts of each node, checked with the data flow;
 //! - [`Workflow`], which becomes a [`Graph`](graphrun_core::graph::Graph).
 //!
 //! ```
@@ -34,71 +35,29 @@
 // Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
-// A file as a tree of values with places, and the diagnostics about it.
-mod reader;
-mod references;
-mod report;
-mod secrets;
-mod shape;
+// From the text of a file to its workflow.
+mod definition;
+mod edge;
+mod flow;
+mod format;
+mod lower;
+mod node;
+mod sections;
 mod source;
 
-// The format itself, for the reader and for editors.
-mod format;
+// The languages inside the values.
+mod expression;
+mod prompt;
+
+// What Rust code adds to the format.
+pub mod kind;
+mod registry;
+pub mod tool;
+
+// For editors and tests.
+pub mod case_file;
 mod layout;
 mod outline;
-
-// The workflow that a file becomes, and the order in which it is read.
-mod definition;
-mod lower;
-mod registry;
-mod used;
-
-// The names of nodes, and the sections to which they refer.
-mod approval;
-mod argument;
-mod declarations;
-mod fixed_files;
-mod folders;
-mod hosts;
-mod mcp;
-pub mod memory;
-mod program;
-mod reports;
-mod request_settings;
-mod sections;
-pub mod tool;
-mod tools;
-mod types;
-
-// The nodes and edges: first with their names resolved, then with their expressions and prompts.
-mod cache;
-mod cases;
-mod draft;
-mod environment;
-mod fan;
-pub mod kind;
-mod nodes;
-mod policies;
-mod route;
-mod structure;
-mod then;
-
-// The data flow, and checks that need it.
-mod bounds;
-mod failures;
-mod flow;
-mod known_fact;
-mod success;
-mod written;
-
-// Expressions and prompts, and the names in them.
-mod expression;
-mod facts;
-mod prompt;
-mod typing;
-
-// Test cases.
-pub mod case_file;
 
 use std::{
     io,
@@ -111,39 +70,43 @@ use graphrun_guard::{beneath::read_named, data_limit::DataLimit};
 use thiserror::Error;
 
 pub use self::{
-    approval::Approval,
     definition::{
         Caching, Defaults, LockFileUse, NodeDefinition, NodeFactory, SandboxSettings, Workflow,
     },
-    expression::{EvaluateError, Expression, ExpressionView, Function},
-    facts::Fact,
-    folders::{FolderDefinition, FolderRequest, FolderRequestError},
+    expression::{EvaluateError, Expression, ExpressionView, Function, facts::Fact},
     format::{cases_json_schema, json_schema},
-    hosts::{
-        CommandShape, HostAccess, HostPermission, HostRefusal, HostSettings, HostUse, parse_shape,
-    },
     layout::{FileKind, format_text},
-    mcp::{LockedServer, LockedTool, McpLock, McpPlace, McpServer, ResourcePattern, mcp_servers},
-    program::{Program, ProgramPlace, ProgramProtocol, ProgramSandbox},
-    prompt::{Prompt, PromptError, PromptView},
-    registry::Registry,
-    reports::ReportFile,
-    sections::OnOverflow,
-    source::Buffers,
-    structure::{
+    node::structure::{
         Custom, CustomSettings, EnterNode, LeaveNode, Map, MapSettings, NestedUse, Parallel, Use,
     },
+    prompt::{Prompt, PromptError, PromptView},
+    registry::Registry,
+    sections::{
+        OnOverflow,
+        approval::Approval,
+        folders::{FolderDefinition, FolderRequest, FolderRequestError},
+        hosts::{
+            CommandShape, HostAccess, HostPermission, HostRefusal, HostSettings, HostUse,
+            parse_shape,
+        },
+        mcp::{
+            LockedServer, LockedTool, McpLock, McpPlace, McpServer, ResourcePattern, mcp_servers,
+        },
+        memory,
+        program::{Program, ProgramPlace, ProgramProtocol, ProgramSandbox},
+        reports::ReportFile,
+    },
+    source::files::Buffers,
+};
+use self::{
+    lower::used::{Chain, WholeSize},
+    prompt::PromptFiles,
+    source::{files::SourceFolder, report::Report},
 };
 pub use self::{
     outline::{Outline, Part, Slot, Step},
-    source::source_paths,
-    types::{check_field_name, check_type_name},
-};
-use self::{
-    prompt::PromptFiles,
-    report::Report,
-    source::SourceFolder,
-    used::{Chain, WholeSize},
+    sections::types::{check_field_name, check_type_name},
+    source::files::source_paths,
 };
 
 /// A workflow cannot be loaded.
@@ -217,7 +180,9 @@ fn survey_within(
     chain: &Chain<'_>,
 ) -> (Option<Workflow>, Diagnostics) {
     let mut report = Report::new(file);
-    let Some(root) = reader::read(&mut report) else { return (None, report.into_diagnostics()) };
+    let Some(root) = source::reader::read(&mut report) else {
+        return (None, report.into_diagnostics());
+    };
     let prompts = PromptFiles::new(folder);
     let workflow = lower::lower(&mut report, &root, prompts, chain);
     (workflow, report.into_diagnostics())

@@ -14,8 +14,8 @@ use graphrun_models::Providers;
 
 use crate::{
     kind::{Kind, RegisteredKind},
-    reader::Yaml,
-    structure,
+    node::structure,
+    source::reader::Yaml,
     tool::{BuiltIn, Tool},
 };
 

@@ -13,9 +13,11 @@ use serde_json::{Value, json};
 use super::{Answer, Answers, Turns, read::Reading};
 use crate::{
     format::FailKeys,
-    reader::{Data, Entry, SpannedText, Yaml},
-    report::suggestion,
-    shape::Section,
+    source::{
+        reader::{Data, Entry, SpannedText, Yaml},
+        report::suggestion,
+        shape::Section,
+    },
 };
 
 impl<'a> Reading<'a> {

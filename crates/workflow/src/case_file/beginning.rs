@@ -16,8 +16,10 @@ use serde_json::Value;
 use super::{ExpectedValue, read::Reading};
 use crate::{
     format::{MappingKeys as _, NodeUsageKeys, UsageKeys},
-    reader::{Data, Entry, Yaml},
-    shape::Section,
+    source::{
+        reader::{Data, Entry, Yaml},
+        shape::Section,
+    },
 };
 
 /// The start of a run, apart from its input.

@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 use super::{Answer, read::Reading};
 use crate::{
     format::CallKeys,
-    reader::{Data, Entry, SpannedText, Yaml},
-    report::suggestion,
-    shape::Section,
-    types::value_of,
+    sections::types::value_of,
+    source::{
+        reader::{Data, Entry, SpannedText, Yaml},
+        report::suggestion,
+        shape::Section,
+    },
 };
 
 /// The answers of a model to one agent: calls of tools, and then the fields that the agent writes.

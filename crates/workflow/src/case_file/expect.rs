@@ -13,9 +13,11 @@ use serde_json::Value;
 use super::{Expectation, ExpectedValue, PromptParts, Stage, read::Reading};
 use crate::{
     format::ExpectKeys,
-    reader::{Data, Entry, SpannedText, Yaml},
-    report::suggestion,
-    shape::Section,
+    source::{
+        reader::{Data, Entry, SpannedText, Yaml},
+        report::suggestion,
+        shape::Section,
+    },
 };
 
 /// The statuses with which a run can end in a case. A case is never interrupted.

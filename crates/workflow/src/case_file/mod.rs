@@ -43,9 +43,11 @@ pub use self::{
 };
 use super::{
     LoadError,
-    reader::{self, Yaml},
-    report::Report,
-    source::{Buffers, SourceFolder},
+    source::{
+        files::{Buffers, SourceFolder},
+        reader::{self, Yaml},
+        report::Report,
+    },
 };
 
 /// The suffix of the name of such a file.

@@ -16,10 +16,12 @@ use crate::{
     Workflow,
     format::{CaseFileKeys, TestCaseKeys},
     lower::is_version,
-    reader::{Data, Entry, SpannedText, Yaml},
-    report::Report,
-    shape::Section,
-    source::{Buffers, SourceFolder},
+    source::{
+        files::{Buffers, SourceFolder},
+        reader::{Data, Entry, SpannedText, Yaml},
+        report::Report,
+        shape::Section,
+    },
 };
 
 /// The version of the format that this code reads.

@@ -15,9 +15,11 @@ use serde_json::{Map, Value};
 use super::{Expectation, accesses, read::Reading};
 use crate::{
     LoadError, Workflow,
-    reader::{Data, Entry, SpannedText, Yaml},
-    report::Report,
-    shape::Section,
+    source::{
+        reader::{Data, Entry, SpannedText, Yaml},
+        report::Report,
+        shape::Section,
+    },
 };
 
 /// The keys of a row, which are some of those of a case.

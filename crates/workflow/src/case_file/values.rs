@@ -13,9 +13,11 @@ use serde_json::Value;
 
 use super::read::Reading;
 use crate::{
-    reader::{Data, Entry, Yaml},
-    report::suggestion,
-    types::value_of,
+    sections::types::value_of,
+    source::{
+        reader::{Data, Entry, Yaml},
+        report::suggestion,
+    },
 };
 
 impl Reading<'_> {

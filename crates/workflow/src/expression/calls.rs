@@ -11,7 +11,7 @@ use super::{
     parser::{Parsed, Parser},
     syntax::{Node, NodeKind, Pattern},
 };
-use crate::report::{Problem, suggestion};
+use crate::source::report::{Problem, suggestion};
 
 /// The largest compiled pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1 << 20;

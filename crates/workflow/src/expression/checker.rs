@@ -22,13 +22,14 @@ use super::{
     sizes,
     syntax::{Node, NodeKind, Operator},
 };
-use crate::{
+use super::{
     facts::Fact,
-    known_fact::KnownFacts,
-    report::{Problem, suggestion},
-    structure::{INDEX, names_of_item},
     typing::{describe, null},
-    written::Presence,
+};
+use crate::{
+    flow::{known_fact::KnownFacts, written::Presence},
+    node::structure::{INDEX, names_of_item},
+    source::report::{Problem, suggestion},
 };
 
 pub(super) struct CheckedExpression {

@@ -11,7 +11,7 @@ use super::{
     evaluate::{Absent, NumberPlaces, Settings, evaluate_owned},
     syntax::{Node, NodeKind, Operator},
 };
-use crate::report::Problem;
+use crate::source::report::Problem;
 
 /// Evaluates an expression that reads nothing; its value is the same in every state. Returns `None`
 /// if it reads something.

@@ -4,6 +4,7 @@ use std::{borrow::Cow, cmp::Ordering, collections::BTreeSet, sync::Arc};
 
 use serde_json::{Map, Value};
 
+use super::facts::{Fact, FactsView};
 use super::{
     ExpressionView,
     evaluate_error::{EvaluateError, kind},
@@ -13,10 +14,7 @@ use super::{
     syntax::{Node, NodeKind, Operator, Pattern, RecordField},
     values,
 };
-use crate::{
-    facts::{Fact, FactsView},
-    structure::INDEX,
-};
+use crate::node::structure::INDEX;
 
 /// A value with the name of its variable, if there is one.
 type Named<'a> = Option<(&'a str, &'a Value)>;

@@ -14,7 +14,7 @@ use super::meter::ExpressionMeter;
 use super::operators::joined;
 use super::ranges;
 use super::values;
-use crate::{facts::usage_type, typing::describe};
+use super::{facts::usage_type, typing::describe};
 
 /// A function or method of expressions.
 pub struct Function {

@@ -10,7 +10,7 @@ use super::{
     print, ranges, sizes,
     syntax::{Node, NodeKind, Operator},
 };
-use crate::known_fact::KnownFact;
+use crate::flow::known_fact::KnownFact;
 
 impl ExpressionChecker<'_> {
     /// Checks a part that is evaluated only if a condition has this outcome.

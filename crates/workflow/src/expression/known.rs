@@ -8,7 +8,7 @@ use super::{
     parser, print, ranges, sizes,
     syntax::{Node, NodeKind, Operator},
 };
-use crate::{known_fact::KnownFact, success::SuccessFields};
+use crate::flow::{known_fact::KnownFact, success::SuccessFields};
 
 /// A value that a condition proves present: a name, or a part of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::report::Problem;
+use crate::source::report::Problem;
 
 /// The longest expression, in bytes.
 const LENGTH_MAX: usize = 4096;

@@ -10,6 +10,7 @@ mod checker;
 mod closed;
 mod evaluate;
 mod evaluate_error;
+pub(super) mod facts;
 mod functions;
 mod guards;
 mod known;
@@ -27,6 +28,7 @@ mod sizes;
 mod syntax;
 #[cfg(test)]
 mod tests;
+pub(super) mod typing;
 mod values;
 
 use std::{
@@ -50,7 +52,10 @@ pub(crate) use self::{
     output_path::OutputPathError,
     satisfiability::{CaseList, UncoveredState, exclude_each_other},
 };
-use super::{known_fact::KnownFacts, report::Problem, written::AssignedFields};
+use super::{
+    flow::{known_fact::KnownFacts, written::AssignedFields},
+    source::report::Problem,
+};
 
 /// A checked expression over the state.
 #[derive(Clone)]

@@ -5,15 +5,13 @@ use std::{ops::Range, sync::Arc};
 use graphrun_core::state::{Field, Record, Type};
 use serde_json::Value;
 
+use super::typing::{comparable, describe, is_null, values_of};
 use super::{
     checker::ExpressionChecker,
     ranges,
     syntax::{Node, NodeKind, Operator},
 };
-use crate::{
-    report::{Problem, suggestion},
-    typing::{comparable, describe, is_null, values_of},
-};
+use crate::source::report::{Problem, suggestion};
 
 impl ExpressionChecker<'_> {
     pub(super) fn binary(

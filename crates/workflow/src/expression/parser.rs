@@ -8,7 +8,7 @@ use super::{
     lexer::{Token, tokens},
     syntax::{Node, NodeKind, Operator, RecordField},
 };
-use crate::report::Problem;
+use crate::source::report::Problem;
 
 /// The deepest nesting of an expression.
 const DEPTH_MAX: usize = 32;

@@ -4,14 +4,12 @@ use std::{ops::Range, sync::Arc};
 
 use graphrun_core::state::{Field, Record, Type};
 
+use super::typing::{Misfit, describe};
 use super::{
     checker::ExpressionChecker,
     syntax::{Node, RecordField},
 };
-use crate::{
-    report::suggestion,
-    typing::{Misfit, describe},
-};
+use crate::source::report::suggestion;
 
 impl ExpressionChecker<'_> {
     /// Returns the type of a record: the named one, the expected one, or that of its fields.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::syntax::{Node, NodeKind, Operator};
-use crate::known_fact::{KnownFact, KnownFacts};
+use crate::flow::known_fact::{KnownFact, KnownFacts};
 
 /// Returns whether an item of a list is there for certain.
 pub(super) fn has_item(known: &KnownFacts, item: &Node) -> bool {

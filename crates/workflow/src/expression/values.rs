@@ -5,6 +5,7 @@ use std::{cmp::Ordering, collections::BTreeSet, fmt, ops::Range, sync::Arc};
 use graphrun_core::state::{Field, NumberRange, Record, Type};
 use serde_json::{Map, Number, Value};
 
+use super::typing::describe;
 use super::{
     evaluate::Evaluated,
     evaluate_error::{EvaluateError, kind},
@@ -14,7 +15,6 @@ use super::{
     ranges,
     syntax::{Operator, Pattern},
 };
-use crate::typing::describe;
 
 /// Whole numbers below this are exact as floats.
 const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;

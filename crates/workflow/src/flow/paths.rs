@@ -15,7 +15,7 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
 };
 
-use crate::{
+use super::{
     known_fact::{KnownFact, KnownFacts},
     success::SuccessFields,
     written::{AssignmentGap, Presence},

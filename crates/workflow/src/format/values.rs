@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::{
     Approval, OnOverflow, ProgramProtocol,
-    policies::ATTEMPTS_MAX,
+    node::policies::ATTEMPTS_MAX,
+    sections::types::{LENIENCE, RANGE_KEYS, TYPES, reducer_names},
     tool::{BUILT_IN, Method},
-    types::{LENIENCE, RANGE_KEYS, TYPES, reducer_names},
 };
 
 /// The settings of the requests of an agent, or of a node that asks one.

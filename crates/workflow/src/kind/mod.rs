@@ -33,18 +33,22 @@ pub use self::{
 };
 use crate::{Expression, HostUse, Program, Registry, SandboxSettings, tool::DeclaredTool};
 pub use crate::{
-    argument::{ArgumentAdvice, check_argument, read_arguments},
-    fixed_files::read_fixed,
+    edge::then::MatchArms,
+    expression::typing::{describe, values_of},
+    flow::success::SuccessForm,
     format::values,
     prompt::LoadedPrompt,
-    reader::{Data, Entry, SpannedText, Yaml},
-    report::{Report, suggestion},
-    sections::Agent,
-    shape::Section,
-    success::SuccessForm,
-    then::MatchArms,
-    types::file_type,
-    typing::{describe, values_of},
+    sections::{
+        Agent,
+        argument::{ArgumentAdvice, check_argument, read_arguments},
+        fixed_files::read_fixed,
+        types::file_type,
+    },
+    source::{
+        reader::{Data, Entry, SpannedText, Yaml},
+        report::{Report, suggestion},
+        shape::Section,
+    },
     value_types,
 };
 

@@ -15,21 +15,27 @@ use graphrun_sandbox::SourceFile;
 use super::RegisteredKind;
 use crate::{
     Defaults, Expression, HostSettings, Prompt, SandboxSettings,
-    environment::{NodeScope, find_tool},
-    expression::OutputPathError,
-    fixed_files::read_scripts,
+    edge::then::MatchArms,
+    expression::{
+        OutputPathError,
+        typing::{Misfit, describe},
+    },
     format::{MappingKeys as _, values::RequestKeys},
-    memory::{Tier, Tiers, check_tier},
+    lower::environment::{NodeScope, find_tool},
     prompt::LoadedPrompt,
-    reader::{Data, Entry, SpannedText, Yaml},
-    report::Report,
-    request_settings,
-    sections::{Agent, read_template},
-    shape::Section,
-    then::MatchArms,
+    sections::{
+        Agent,
+        fixed_files::read_scripts,
+        memory::{Tier, Tiers, check_tier},
+        read_template, request_settings,
+        types::refuse_private,
+    },
+    source::{
+        reader::{Data, Entry, SpannedText, Yaml},
+        report::Report,
+        shape::Section,
+    },
     tool::{BuiltIn, DeclaredTool, ToolSignature},
-    types::refuse_private,
-    typing::{Misfit, describe},
 };
 
 /// The field of an artifact with its files.

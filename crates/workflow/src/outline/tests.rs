@@ -9,7 +9,7 @@ use graphrun_core::diagnostic::SourceFile;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
+use crate::source::{
     reader::{self, Data, Yaml},
     report::Report,
 };

@@ -16,7 +16,10 @@ use super::{
     operations::TestedOperand,
     shapes::{any_of, is_shape, values_of_map},
 };
-use crate::{facts::usage_type, report::suggestion, typing::describe};
+use crate::{
+    expression::{facts::usage_type, typing::describe},
+    source::report::suggestion,
+};
 
 impl PromptChecker<'_, '_> {
     pub(super) fn call(&mut self, call: &Call<'_>) -> Type {

@@ -30,11 +30,13 @@ use super::{
     tried::OperationResults,
 };
 use crate::{
-    known_fact::{KnownFact, KnownFacts},
-    report::Problem,
-    structure::names_of_item,
-    typing::{describe, null},
-    written::{AssignedFields, Presence},
+    expression::typing::{describe, null},
+    flow::{
+        known_fact::{KnownFact, KnownFacts},
+        written::{AssignedFields, Presence},
+    },
+    node::structure::names_of_item,
+    source::report::Problem,
 };
 
 /// The scope of a prompt.

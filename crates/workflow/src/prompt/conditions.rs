@@ -14,8 +14,10 @@ use serde_json::json;
 
 use super::{checker::PromptChecker, guards::outside_of_chain};
 use crate::{
-    Expression, expression::ExpressionScope, known_fact::KnownFacts, structure::INDEX,
-    written::AssignedFields,
+    Expression,
+    expression::ExpressionScope,
+    flow::{known_fact::KnownFacts, written::AssignedFields},
+    node::structure::INDEX,
 };
 
 impl PromptChecker<'_, '_> {

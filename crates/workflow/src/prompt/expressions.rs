@@ -18,12 +18,14 @@ use super::{
     tried::{OPERANDS, type_of},
 };
 use crate::{
-    facts::{Fact, record},
-    report::suggestion,
-    structure::{INDEX, ITEM},
-    types::{CONTENT, is_file},
-    typing::{describe, null, values_of},
-    written::Presence,
+    expression::{
+        facts::{Fact, record},
+        typing::{describe, null, values_of},
+    },
+    flow::written::Presence,
+    node::structure::{INDEX, ITEM},
+    sections::types::{CONTENT, is_file},
+    source::report::suggestion,
 };
 
 /// The variable of a loop over its items.

@@ -7,7 +7,7 @@ use minijinja::{
     value::{Enumerator, Object, Serde},
 };
 
-use crate::facts::{Fact, FactsView};
+use crate::expression::facts::{Fact, FactsView};
 
 /// Adds the facts to the names of a template; a field of the state takes precedence.
 pub(super) fn add_facts(

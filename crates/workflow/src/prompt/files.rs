@@ -10,10 +10,10 @@ use std::{
 use graphrun_core::diagnostic::{Diagnostic, SourceFile, SourceSpan};
 
 use super::Prompt;
-use crate::{
+use crate::source::{
+    files::{SourceFolder, SourcePath},
     reader::{SpannedText, Yaml},
     report::{Problem, Report, suggestion},
-    source::{SourceFolder, SourcePath},
 };
 
 /// A prompt and the source of its places.

@@ -19,8 +19,8 @@ use super::{
     tried::OPERANDS,
 };
 use crate::{
-    typing::{describe, null},
-    written::Presence,
+    expression::typing::{describe, null},
+    flow::written::Presence,
 };
 
 /// The filters that make an empty list of one.

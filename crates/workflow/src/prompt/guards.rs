@@ -16,7 +16,7 @@ use super::{
     checker::{Meaning, PromptChecker},
     expressions::LOOP,
 };
-use crate::known_fact::KnownFact;
+use crate::flow::known_fact::KnownFact;
 
 /// A comparison in a condition, and its outcome.
 struct Comparison<'e> {

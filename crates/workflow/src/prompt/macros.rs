@@ -21,9 +21,9 @@ use super::{
     shapes::either,
 };
 use crate::{
-    known_fact::{KnownFact, KnownFacts},
-    report::suggestion,
-    typing::{describe, null},
+    expression::typing::{describe, null},
+    flow::known_fact::{KnownFact, KnownFacts},
+    source::report::suggestion,
 };
 
 /// The most bodies of macros and loops that are checked for one prompt.

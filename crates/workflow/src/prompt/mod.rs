@@ -51,10 +51,10 @@ pub use self::files::LoadedPrompt;
 pub(super) use self::{checker::PromptScope, files::PromptFiles};
 use self::{facts::add_facts, metered::metered};
 use super::{
-    facts::FactsView,
-    report::Problem,
-    structure::INDEX,
-    types::{holds_files, without_contents},
+    expression::facts::FactsView,
+    node::structure::INDEX,
+    sections::types::{holds_files, without_contents},
+    source::report::Problem,
 };
 
 /// The name of the one template of an environment.
@@ -313,7 +313,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{known_fact::KnownFacts, written::AssignedFields};
+    use crate::flow::{known_fact::KnownFacts, written::AssignedFields};
 
     fn state(fields: &[(&str, serde_json::Value)]) -> State {
         let name = |name: &str| ChannelName::parse(name).unwrap();

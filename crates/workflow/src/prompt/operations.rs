@@ -15,7 +15,7 @@ use super::{
     shapes::alternatives,
     tried::{FailingValues, Failure, OPERANDS, Operand},
 };
-use crate::typing::describe;
+use crate::expression::typing::describe;
 
 /// An expression with its type.
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@ use graphrun_core::state::Type;
 use minijinja::machinery::Span;
 
 use super::checker::PromptChecker;
-use crate::{report::Problem, types::is_file};
+use crate::{sections::types::is_file, source::report::Problem};
 
 impl PromptChecker<'_, '_> {
     /// Warns about text that looks like a placeholder of another template language.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{BuiltIn, Make, Needs, Tool, ToolContext, ToolError};
-use crate::memory::{MemoryWrite, TaskMemory, TaskMemoryError, Tiers, names};
+use crate::sections::memory::{MemoryWrite, TaskMemory, TaskMemoryError, Tiers, names};
 
 /// The tools of this file.
 pub(super) const TOOLS: [BuiltIn; 2] = [SEARCH, ADD];

@@ -26,7 +26,7 @@ pub use self::{
     },
     function::{ToolFn, tool_fn},
 };
-use crate::memory::{TaskMemory, Tiers};
+use crate::sections::memory::{TaskMemory, Tiers};
 
 /// The built-in tools, in the order of the documentation.
 pub const BUILT_IN: &[BuiltIn] = {

@@ -9,7 +9,7 @@ use super::{
     search::{Search, SearchResult, Wish, World},
     translate::Conditions,
 };
-use crate::report::Problem;
+use crate::source::report::Problem;
 
 /// The most values that an example shows.
 const SHOWN_MAX: usize = 6;

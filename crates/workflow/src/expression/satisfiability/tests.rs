@@ -14,7 +14,7 @@ use super::{
     super::{Expression, ExpressionScope},
     *,
 };
-use crate::{known_fact::KnownFacts, report::Problem};
+use crate::{flow::known_fact::KnownFacts, source::report::Problem};
 
 fn name(name: &str) -> ChannelName {
     ChannelName::parse(name).unwrap()

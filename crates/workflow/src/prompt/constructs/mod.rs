@@ -12,7 +12,10 @@ use graphrun_core::{
 use serde_json::{Map, Value, json};
 
 use super::{Prompt, PromptScope, PromptView};
-use crate::{known_fact::KnownFacts, report::Problem, written::AssignedFields};
+use crate::{
+    flow::{known_fact::KnownFacts, written::AssignedFields},
+    source::report::Problem,
+};
 
 /// Returns the fields of the state, each with its schema.
 fn fields() -> Vec<(&'static str, Value)> {

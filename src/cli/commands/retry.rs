@@ -1,0 +1,46 @@
+//! `graphrun retry RUN [--node NODE]`.
+
+use super::resume::ResumedRun;
+use crate::cli::{
+    arguments::{
+        globals::{Globals, Output},
+        options::RunOptions,
+    },
+    error::CliError,
+    exit::Exit,
+    people::stdin_lines::StdinLines,
+    run::{
+        drive::{Begin, refused},
+        origin::Origin,
+    },
+};
+use crate::{engine::check_retry, id::NodeName};
+
+/// Run the failed tasks of a run again; finished tasks are kept
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The name or the id of the run
+    run: String,
+    /// Retry only this node, and leave the other failed nodes as they are
+    #[arg(long, value_name = "NODE", value_parser = NodeName::parse)]
+    node: Option<NodeName>,
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+impl Args {
+    /// Retries the failed tasks of a run; finished work is kept.
+    pub(crate) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("retry", &[Output::Text, Output::Json, Output::Jsonl])?;
+        let Self { run, node, options } = self;
+        let wanted = |origin: Origin| origin.with_options(options);
+        let resumed = ResumedRun { run: &run, globals, lines: &mut StdinLines::default() };
+        let stopped = resumed.drive(wanted, |saved, _, database| {
+            // Errors are reported before anything is connected.
+            let name = &saved.summary.info.name;
+            check_retry(saved, node.as_ref()).map_err(|it| refused(it, name, database))?;
+            Ok(Begin::Retry(node))
+        })?;
+        stopped.print(globals)
+    }
+}

@@ -1,0 +1,715 @@
+//! Runs an engine at a terminal: shows events, handles signals, asks questions.
+
+use std::{panic, sync::Arc, time::Duration};
+
+use tokio::{
+    task::JoinError,
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{
+    origin::Origin,
+    report_files::{ReportFiles, WriteOccasion},
+};
+use crate::cli::{
+    arguments::globals::{Globals, Output, Progress},
+    commands::migrate,
+    error::{CliError, left_line},
+    exit::Exit,
+    output::{
+        json::to_json,
+        progress::{Caption, Views},
+        report::RunReport,
+        summary,
+        terminal::{print_message, print_result},
+        words::count,
+    },
+    people::{
+        answer::{self, AskOutcome},
+        stdin_lines::StdinLines,
+        who::who,
+    },
+    process::signals::{Signal, Signals},
+    settings::database::Database,
+};
+use crate::{
+    checkpoint::{CheckpointError, Checkpointer, RunInfo, open_questions},
+    engine::{Answers, Engine, Launch, LaunchKind, ReviseError, RunEnd, RunError, ShutdownHandle},
+    event::{Deltas, EventSink, Events, LeftRun, MessageDelta, RunEvent, Status},
+    id::{NodeName, RunId},
+    state::Update,
+};
+
+/// How often the live view updates the elapsed time.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long a run may take to save its end after a signal to stop at once.
+const LEAVE_AFTER: Duration = Duration::from_secs(3);
+
+/// The most pieces of answers that are shown before an event.
+const DELTAS_AT_ONCE_MAX: usize = 1024;
+
+/// A run and its engine.
+#[derive(Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) globals: &'a Globals,
+    pub(crate) database: &'a Database,
+    pub(crate) checkpointer: Arc<dyn Checkpointer>,
+    pub(crate) engine: Engine,
+    pub(crate) id: RunId,
+    pub(crate) name: String,
+    pub(crate) reports: ReportFiles,
+}
+
+/// A run that stopped or suspended in this process.
+#[derive(Debug)]
+pub(crate) struct StoppedRun {
+    pub(crate) report: RunReport,
+    pub(crate) exit: Exit,
+    database: Database,
+    /// Whether this process has done something with the run.
+    is_driven: bool,
+}
+
+/// How a run starts in this process.
+#[derive(Debug)]
+pub(crate) enum Begin {
+    /// A new run, with its input.
+    Start(Box<RunInfo>, Update),
+    /// A turn of the thread that has the name of this run, with its input.
+    Turn { info: Box<RunInfo>, input: Update, is_queued: bool },
+    /// From its last checkpoint, with answers.
+    Resume(Answers),
+    /// With the failed tasks; with those of one node only, if one is named.
+    Retry(Option<NodeName>),
+}
+
+/// How a run ended in this process.
+#[derive(Debug)]
+pub(crate) enum DriveOutcome {
+    /// It stopped or suspended, perhaps because of a signal.
+    Stopped { end: Box<RunEnd>, signal: Option<Signal> },
+    /// It had already ended, so this process has done nothing with it.
+    AlreadyEnded,
+}
+
+/// An engine that drives a run.
+type EngineTask = AbortOnDropHandle<Result<RunEnd, RunError>>;
+
+/// An engine at work, with the views that show it.
+#[derive(Debug)]
+struct Drive<'r> {
+    run: &'r Run<'r>,
+    views: Views,
+    events: Events,
+    /// The pieces of models' answers, if a view shows them.
+    deltas: Option<Deltas>,
+    shutdown: ShutdownHandle,
+    /// The first signal.
+    signal: Option<Signal>,
+    /// When the run is left even if its end is not saved.
+    left_at: Option<Instant>,
+    /// Whether the engine has saved an entry.
+    is_saved: bool,
+    /// Whether an event has changed the reports since they were written.
+    is_due: bool,
+}
+
+/// Listens to the signals that stop a run.
+///
+/// # Errors
+///
+/// Fails when the system refuses.
+pub(crate) fn listen() -> Result<Signals, CliError> {
+    Signals::listen()
+        .map_err(|error| CliError::new(Exit::Unusable, "cannot listen to signals").because(error))
+}
+
+/// Resumes the panic of a task; tasks that are awaited are never cancelled.
+pub(crate) fn unwind<T>(error: JoinError) -> T {
+    match error.try_into_panic() {
+        Ok(panic) => panic::resume_unwind(panic),
+        Err(error) => panic!("the run was dropped while it was waited for: {error}"),
+    }
+}
+
+impl Run<'_> {
+    /// Drives the run until it stops or suspends without a question to ask here, and returns its
+    /// report.
+    pub(crate) async fn drive(
+        &self,
+        begin: Begin,
+        lines: &mut StdinLines,
+    ) -> Result<StoppedRun, CliError> {
+        let is_turn = matches!(begin, Begin::Turn { .. });
+        let mut signals = listen()?;
+        let outcome = self.drive_to_stop(begin, lines, &mut signals).await?;
+        let status = match &outcome {
+            DriveOutcome::Stopped { end, .. } => end.status,
+            DriveOutcome::AlreadyEnded => Status::Done,
+        };
+        let report = async {
+            if let DriveOutcome::Stopped { end, .. } = &outcome {
+                self.warn_of_late_messages(end).await?;
+            }
+            match outcome {
+                // Another process can continue a thread, and no other run. The report reads the state again, so this
+                // copy is dropped.
+                DriveOutcome::Stopped { end, signal } if !is_turn => {
+                    drop(end);
+                    self.report_from_storage(signal).await
+                }
+                outcome => self.report(&outcome).await,
+            }
+        };
+        tokio::pin!(report);
+        let report = tokio::select! {
+            biased;
+            report = &mut report => report,
+            signal = signals.next() => match timeout(LEAVE_AFTER, report).await {
+                Ok(report) => report,
+                Err(_) => return Err(self.left(signal, status)),
+            },
+        };
+        report.map_err(|error| self.leave(error, status))
+    }
+
+    /// Drives the run until it stops or suspends without a question to ask here.
+    pub(crate) async fn drive_to_stop(
+        &self,
+        mut begin: Begin,
+        lines: &mut StdinLines,
+        signals: &mut Signals,
+    ) -> Result<DriveOutcome, CliError> {
+        loop {
+            let end = match self.drive_once(begin, signals).await? {
+                DriveOutcome::Stopped { end, signal: None } => end,
+                outcome => return Ok(outcome),
+            };
+            if end.questions.is_empty() || !self.globals.can_ask() {
+                return Ok(DriveOutcome::Stopped { end, signal: None });
+            }
+            let signal = match self.ask(lines, signals).await? {
+                AskOutcome::Answers(by_name) => {
+                    begin = Begin::Resume(Answers { by_name, by: Some(who()) });
+                    continue;
+                }
+                AskOutcome::Closed => None,
+                AskOutcome::Stopped(signal) => Some(signal),
+            };
+            return Ok(DriveOutcome::Stopped { end, signal });
+        }
+    }
+
+    /// Checks that the run can continue with the current version of its workflow.
+    pub(crate) async fn check_compatibility(&self) -> Result<(), CliError> {
+        match self.engine.check_compatibility(&self.id).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.refused(error).await),
+        }
+    }
+
+    /// Drives the run until it stops or suspends.
+    async fn drive_once(
+        &self,
+        begin: Begin,
+        signals: &mut Signals,
+    ) -> Result<DriveOutcome, CliError> {
+        let mut sink = EventSink::default();
+        let mut drive = Drive::new(self, &mut sink);
+        let task = self.start(begin, sink, drive.shutdown.clone());
+        let result = drive.follow(task, signals).await;
+        let Drive { mut views, is_saved, signal, .. } = drive;
+        let Some(result) = result else {
+            drop(views.close());
+            return Err(self.left(signal.unwrap_or(Signal::Terminate), Status::Running));
+        };
+        if is_reported(&result, is_saved) {
+            self.write_reports(WriteOccasion::Stop, &mut views).await;
+        }
+        let shown = views.close();
+        let written = |status: Status| {
+            shown.map_err(|error| {
+                let unwritten = self.globals.unwritten(&self.name, status, self.database, error);
+                match exit_of_signal(signal, status) {
+                    Some(exit) => unwritten.with_exit(exit),
+                    None => unwritten,
+                }
+            })
+        };
+        match result {
+            Ok(end) => {
+                written(end.status)?;
+                Ok(DriveOutcome::Stopped { end: Box::new(end), signal })
+            }
+            Err(RunError::AlreadyEnded(status)) => {
+                written(status)?;
+                print_message(&format!("run {} is {} already", self.name, status.as_str()));
+                Ok(DriveOutcome::AlreadyEnded)
+            }
+            Err(error @ RunError::NotBegun { .. }) => {
+                let refused = CliError::from(error);
+                Err(signal.map(Signal::exit).into_iter().fold(refused, CliError::with_exit))
+            }
+            Err(error) if is_saved => {
+                // A file that was taken away, which is still open, may hold an end that no other process can read.
+                let is_full = matches!(error, RunError::Checkpoint(CheckpointError::Full { .. }));
+                let status = if is_full { self.last_status().await } else { Status::Running };
+                Err(self.leave(self.failure(error), status))
+            }
+            Err(error) => Err(self.refused(error).await),
+        }
+    }
+
+    /// Starts the engine on a worker thread of its nodes, so that a step mostly wakes no other thread.
+    fn start(&self, begin: Begin, sink: EventSink, shutdown: ShutdownHandle) -> EngineTask {
+        let (engine, id) = (self.engine.clone(), self.id.clone());
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            match begin {
+                Begin::Start(info, input) => {
+                    drive(engine.run(input).with_info(*info), sink, &shutdown).await
+                }
+                Begin::Turn { info, input, is_queued } => {
+                    let turn = engine.turn(info.name.clone(), input).with_info(*info);
+                    let turn = if is_queued { turn.queued() } else { turn };
+                    drive(turn, sink, &shutdown).await
+                }
+                Begin::Resume(answers) => {
+                    drive(engine.resume(&id).with_answers(answers), sink, &shutdown).await
+                }
+                Begin::Retry(node) => drive(engine.retry(&id).only(node), sink, &shutdown).await,
+            }
+        }))
+    }
+
+    /// Writes the reports of the workflow. One that cannot be written is a warning.
+    async fn write_reports(&self, occasion: WriteOccasion, views: &mut Views) {
+        for warning in self.reports.write(self.checkpointer.as_ref(), &self.id, occasion).await {
+            let line = self.globals.stderr.loud(&format!("warning: {warning}"));
+            match self.globals.progress {
+                Progress::Silent => print_message(&line),
+                Progress::Tree | Progress::Plain => views.note(&line),
+            }
+        }
+    }
+
+    /// Asks the open questions at the terminal.
+    async fn ask(
+        &self,
+        lines: &mut StdinLines,
+        signals: &mut Signals,
+    ) -> Result<AskOutcome, CliError> {
+        let saved = self.checkpointer.load(&self.id).await?;
+        let open = open_questions(&saved.position, &saved.records);
+        answer::ask(&open, lines, signals, self.globals.stderr)
+            .await
+            .map_err(|error| CliError::new(Exit::Paused, "cannot read the terminal").because(error))
+    }
+
+    /// Returns the report of the run after it stopped like this, with the exit code.
+    pub(crate) async fn report(&self, outcome: &DriveOutcome) -> Result<StoppedRun, CliError> {
+        match outcome {
+            // The turn of a thread may have joined a run that another process has begun meanwhile.
+            DriveOutcome::Stopped { end, signal } => {
+                let report = self.report_of_turn(&end.run, Some(end)).await?;
+                Ok(self.stopped(report, *signal))
+            }
+            DriveOutcome::AlreadyEnded => {
+                Ok(StoppedRun { is_driven: false, ..self.report_from_storage(None).await? })
+            }
+        }
+    }
+
+    /// Returns the report of the saved run, with the exit code.
+    async fn report_from_storage(&self, signal: Option<Signal>) -> Result<StoppedRun, CliError> {
+        Ok(self.stopped(self.report_of_turn(&self.id, None).await?, signal))
+    }
+
+    async fn report_of_turn(
+        &self,
+        run: &RunId,
+        end: Option<&RunEnd>,
+    ) -> Result<RunReport, CliError> {
+        RunReport::read_turn(self.checkpointer.as_ref(), run, end, self.database).await
+    }
+
+    fn stopped(&self, report: RunReport, signal: Option<Signal>) -> StoppedRun {
+        let report = report.with_artifacts(self.reports.paths());
+        let exit = exit_of_signal(signal, report.status).unwrap_or(report.exit());
+        StoppedRun { report, exit, database: self.database.clone(), is_driven: true }
+    }
+
+    /// Warns of messages that no step has read, if the run is over.
+    async fn warn_of_late_messages(&self, end: &RunEnd) -> Result<(), CliError> {
+        if !matches!(end.status, Status::Done | Status::Failed) {
+            return Ok(());
+        }
+        let read = end.position.people.last_message;
+        let late = self.checkpointer.inbox(&end.run, read).await?;
+        if let Ok(late @ 1..) = u64::try_from(late.len()) {
+            let late = count(late, "message");
+            let warning =
+                format!("warning: {late} came during the last step, and no step reads it");
+            print_message(&self.globals.stderr.loud(&warning));
+        }
+        Ok(())
+    }
+
+    fn caption(&self) -> Caption {
+        let resume = self.database.command("resume", &self.name);
+        Caption { name: self.name.clone(), resume }
+    }
+
+    /// Returns the error of an engine that did nothing. For a changed workflow, it contains the
+    /// command to migrate the run.
+    async fn refused(&self, error: RunError) -> CliError {
+        let RunError::Broken { remedies, .. } = &error else {
+            return refused(error, &self.name, self.database);
+        };
+        let info = self.checkpointer.find(self.id.as_str()).await.map(|it| it.info);
+        let origin = info.ok().and_then(|it| Origin::of(&it).ok());
+        let command = origin.and_then(|origin| {
+            migrate::command(self.database, &self.name, &origin.workflow, remedies)
+        });
+        let help = command.map(|it| format!("to migrate it: {it}"));
+        help.into_iter().fold(CliError::from(error), CliError::with_help)
+    }
+
+    /// Returns the error for a run whose storage does not answer after a signal.
+    fn left(&self, signal: Signal, status: Status) -> CliError {
+        let message = format!("run {} was left, because its database did not answer", self.name);
+        let left = self.with_resume(CliError::new(signal.exit(), message));
+        self.leave(left, status)
+    }
+
+    /// Returns the saved status of a run on a full disk, which has mostly saved its end.
+    async fn last_status(&self) -> Status {
+        let found = timeout(LEAVE_AFTER, self.checkpointer.find(self.id.as_str())).await;
+        found.ok().and_then(Result::ok).map_or(Status::Running, |it| it.status)
+    }
+
+    /// Returns an error after which this process leaves an accepted run; `status` is the last one that it saved.
+    fn leave(&self, error: CliError, status: Status) -> CliError {
+        let reason = Some(error.in_one_line());
+        let resume = self.database.command("resume", &self.name).filter(|_| status != Status::Done);
+        let (run, name) = (self.id.clone(), self.name.clone());
+        error.leaving(LeftRun { run, name, status, reason, resume })
+    }
+
+    /// Returns the error of an engine, with the command to resume the run.
+    fn failure(&self, error: RunError) -> CliError {
+        let is_overtaken =
+            matches!(&error, RunError::Checkpoint(CheckpointError::Overtaken { .. }));
+        let failure = CliError::from(error);
+        if is_overtaken { failure } else { self.with_resume(failure) }
+    }
+
+    /// Adds the command to resume the run, if it is saved.
+    fn with_resume(&self, error: CliError) -> CliError {
+        match self.database.command("resume", &self.name) {
+            Some(command) => {
+                error.with_help(format!("to continue from the last checkpoint: {command}"))
+            }
+            None => error,
+        }
+    }
+}
+
+impl<'r> Drive<'r> {
+    fn new(run: &'r Run<'r>, sink: &mut EventSink) -> Self {
+        Self {
+            run,
+            views: Views::new(run.globals, &run.caption()),
+            events: sink.subscribe(),
+            deltas: Views::want_deltas(run.globals).then(|| sink.subscribe_deltas()),
+            shutdown: ShutdownHandle::default(),
+            signal: None,
+            left_at: None,
+            is_saved: false,
+            is_due: false,
+        }
+    }
+
+    /// Shows the events of the engine and passes signals on to it, until it has ended. Returns none if it does not end
+    /// after a signal to stop at once, because its storage does not answer.
+    async fn follow(
+        &mut self,
+        mut task: EngineTask,
+        signals: &mut Signals,
+    ) -> Option<Result<RunEnd, RunError>> {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut is_open = true;
+        loop {
+            tokio::select! {
+                biased;
+                // First: an engine that is faster than the terminal always has a next event.
+                signal = signals.next() => self.stop(signal),
+                _ = ticks.tick() => self.views.tick(),
+                event = self.events.recv(), if is_open => match event {
+                    Some(event) => self.show(&event),
+                    None => is_open = false,
+                },
+                // After its last event.
+                result = &mut task, if !is_open => return Some(result.unwrap_or_else(unwind)),
+                () = until(self.left_at) => return None,
+                // After all events that wait: a report shows the last of their steps.
+                () = std::future::ready(()), if self.is_due => {
+                    self.is_due = false;
+                    self.run.write_reports(WriteOccasion::Step, &mut self.views).await;
+                }
+                // Last: a model that sends many pieces must not keep the others waiting.
+                Some(delta) = next_delta(&mut self.deltas) => self.views.show_delta(&delta),
+            }
+        }
+    }
+
+    fn show(&mut self, event: &RunEvent) {
+        // The engine saves entries before it emits their events.
+        self.is_saved = true;
+        // The pieces of an answer come before the event of its end.
+        let waiting = self.deltas.iter_mut().flat_map(waiting_deltas);
+        waiting.for_each(|it| self.views.show_delta(&it));
+        self.views.show(event);
+        self.is_due |= self.run.reports.are_changed_by(&event.event);
+    }
+
+    /// Stops the engine: at the first signal after its running nodes, at the next one at once.
+    fn stop(&mut self, signal: Signal) {
+        let paint = self.run.globals.stderr;
+        if self.signal.is_none() {
+            self.views.note(&paint.loud(signal.announcement()));
+            self.signal = Some(signal);
+            self.shutdown.drain();
+        } else {
+            self.views.note(&paint.loud("stopping at once"));
+            self.shutdown.abort();
+            let is_repeated = self.left_at.is_some();
+            self.left_at =
+                Some(Instant::now() + if is_repeated { Duration::ZERO } else { LEAVE_AFTER });
+        }
+    }
+}
+
+/// Drives a run whose events go to a sink, and which this handle can stop.
+async fn drive<K: LaunchKind + 'static>(
+    launch: Launch<K>,
+    sink: EventSink,
+    shutdown: &ShutdownHandle,
+) -> Result<RunEnd, RunError> {
+    launch.with_events(sink).with_shutdown(shutdown).await
+}
+
+impl StoppedRun {
+    /// Prints the result, and the command to resume the run if it can continue. Returns the exit code. That of a signal
+    /// stays if the result cannot be written: the signal may be the end of the terminal.
+    ///
+    /// # Errors
+    ///
+    /// Fails when stdout cannot be written.
+    pub(crate) fn print(&self, globals: &Globals) -> Result<Exit, CliError> {
+        // With events, the last one contains the status of the run.
+        let is_shown = self.is_driven && globals.output == Output::Jsonl;
+        let printed =
+            if is_shown { Ok(()) } else { print_new_report(&self.report, globals, &self.database) };
+        self.print_next(globals);
+        let is_signal = matches!(self.exit, Exit::Interrupted | Exit::Terminated);
+        printed.map(|()| self.exit).map_err(|error| match self.exit {
+            exit if is_signal => error.with_exit(exit),
+            _ => error,
+        })
+    }
+
+    /// Prints the open questions, or the command to resume the run, for people.
+    pub(crate) fn print_next(&self, globals: &Globals) {
+        let Self { report, database, .. } = self;
+        let paint = globals.stderr;
+        if !report.questions.is_empty() {
+            print_message(summary::draw_questions(report, database, paint).trim_end());
+        } else if report.status != Status::Done
+            && globals.output != Output::Text
+            && let Some(command) = &report.resume
+        {
+            print_message(&format!(
+                "{}; continue with: {}",
+                report.status.as_str(),
+                paint.command(command)
+            ));
+        }
+    }
+}
+
+/// Waits until a moment; forever if there is none.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns the exit code of a signal that stopped a run: none if no signal stopped it.
+fn exit_of_signal(signal: Option<Signal>, status: Status) -> Option<Exit> {
+    let was_stopped = matches!(status, Status::Interrupted | Status::Paused);
+    signal.filter(|_| was_stopped).map(Signal::exit)
+}
+
+/// Returns whether the reports of a run are written after it has stopped here: if it is one of this process, or over.
+fn is_reported(result: &Result<RunEnd, RunError>, is_saved: bool) -> bool {
+    match result {
+        Ok(_) | Err(RunError::AlreadyEnded(_)) => true,
+        // Another process writes them now.
+        Err(RunError::Checkpoint(CheckpointError::Overtaken { .. })) => false,
+        Err(_) => is_saved,
+    }
+}
+
+/// Prints the result of a run that this process changed, in the requested format.
+///
+/// # Errors
+///
+/// Fails when stdout cannot be written; the error says that the run itself is saved.
+pub(crate) fn print_new_report(
+    report: &RunReport,
+    globals: &Globals,
+    database: &Database,
+) -> Result<(), CliError> {
+    print_result(&draw_report(report, globals, database)?)
+        .map_err(|error| globals.unwritten(&report.name, report.status, database, error))
+}
+
+/// Returns the result of a run in the requested format.
+///
+/// # Errors
+///
+/// Fails when it cannot be represented as JSON.
+pub(crate) fn draw_report(
+    report: &RunReport,
+    globals: &Globals,
+    database: &Database,
+) -> Result<String, CliError> {
+    match globals.output {
+        Output::Text => Ok(summary::draw(report, database, globals.stdout)),
+        Output::Json => to_json(report),
+        // No event is printed for it.
+        Output::Jsonl => left_line(&LeftRun {
+            run: report.run.clone(),
+            name: report.name.clone(),
+            status: report.status,
+            reason: report.reason.clone(),
+            resume: report.resume.clone(),
+        }),
+        // The formats for diagnostics were refused before the run began.
+        Output::Sarif | Output::Github => Ok(String::new()),
+    }
+}
+
+impl From<ReviseError> for CliError {
+    fn from(error: ReviseError) -> Self {
+        let help = match &error {
+            ReviseError::NotNext { .. } => Some(
+                "name one of these nodes with `--as`, or fork an earlier step to take another \
+                 route",
+            ),
+            _ => None,
+        };
+        let message = error.to_string();
+        let refused = Self::usage(format!("{message}; nothing was changed"));
+        let refused = match error {
+            ReviseError::State(source) => refused.because(source),
+            _ => refused,
+        };
+        help.into_iter().fold(refused, Self::with_help)
+    }
+}
+
+impl From<RunError> for CliError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Checkpoint(error) => Self::from(error),
+            RunError::Input(_)
+            | RunError::UnfitCheckpoint(_)
+            | RunError::MissingInput { .. }
+            | RunError::Fields(_)
+            | RunError::Name(_)
+            | RunError::WrongAnswer { .. }
+            | RunError::UnknownQuestion { .. } => Self::usage(error.to_string()).because(error),
+            RunError::Broken { ref differences, .. } => {
+                let problems = differences.iter().map(ToString::to_string).collect();
+                Self::new(Exit::NotResumable, error.to_string())
+                    .with_problems(problems)
+                    .with_help("restore the workflow to resume the run")
+            }
+            RunError::NoCounterpart { ref differences, .. } => {
+                let breaks = differences.iter().filter(|it| it.breaks.is_some());
+                Self::new(Exit::NotResumable, format!("{error}; nothing was changed"))
+                    .with_problems(breaks.map(ToString::to_string).collect())
+            }
+            RunError::Changed { .. } => Self::new(Exit::NotResumable, error.to_string())
+                .because(error)
+                .with_help("restore the workflow to resume the run, or start a new run"),
+            RunError::Closed { .. }
+            | RunError::TurnOpen { .. }
+            | RunError::NotThread { .. }
+            | RunError::NotBegun { .. }
+            | RunError::AlreadyEnded(_)
+            | RunError::NotFailed(_) => Self::new(Exit::NotResumable, error.to_string()),
+            RunError::NotDone { .. } | RunError::Output(_) | RunError::Dropped { .. } => {
+                Self::new(Exit::Failed, error.to_string()).because(error)
+            }
+            RunError::Revise(error) => Self::from(error),
+            RunError::NothingFailed { ref failed, .. } => {
+                let help = if failed.is_empty() {
+                    "a route of the workflow ended it; start a new run"
+                } else {
+                    "without `--node`, all failed tasks run again"
+                };
+                Self::new(Exit::NotResumable, error.to_string()).with_help(help)
+            }
+        }
+    }
+}
+
+/// Returns the error of an engine that did nothing with a run, with the commands that the run needs instead.
+pub(crate) fn refused(error: RunError, name: &str, database: &Database) -> CliError {
+    let command = |verb: &str| database.command(verb, name);
+    let help = match &error {
+        RunError::Closed { .. } => command("runs show").map(|command| {
+            format!("nothing was changed; `{command}` prints the status of the run")
+        }),
+        RunError::TurnOpen { status: Status::Failed, .. } => {
+            command("retry").map(|it| format!("`{it}` runs its failed tasks again"))
+        }
+        RunError::TurnOpen { .. } => command("resume").map(|it| format!("continue it with `{it}`")),
+        RunError::NotFailed(Status::Done | Status::Failed) => {
+            Some("start a new run to repeat its work".to_owned())
+        }
+        RunError::NotFailed(Status::Paused) => {
+            command("resume").zip(command("runs show")).map(|(resume, show)| {
+                format!("continue it with `{resume}`; `{show}` prints its questions")
+            })
+        }
+        RunError::NotFailed(Status::Limit) => command("resume").map(|command| {
+            format!("resume it with a higher limit, as in `{command} --max-steps N`")
+        }),
+        RunError::NotFailed(Status::Running | Status::Interrupted) => {
+            command("resume").map(|it| format!("continue it with `{it}`"))
+        }
+        _ => None,
+    };
+    help.into_iter().fold(CliError::from(error), CliError::with_help)
+}
+
+/// Returns the pieces of models' answers that wait to be shown. Their number is bounded, so that events are shown
+/// meanwhile.
+fn waiting_deltas(deltas: &mut Deltas) -> impl Iterator<Item = MessageDelta> {
+    std::iter::from_fn(|| deltas.try_recv()).take(DELTAS_AT_ONCE_MAX)
+}
+
+/// Returns the next piece of a model's answer; waits for ever without a reader, and returns `None` after the run.
+async fn next_delta(deltas: &mut Option<Deltas>) -> Option<MessageDelta> {
+    match deltas {
+        Some(deltas) => deltas.recv().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,159 @@
+//! The steps of a run, from its journal: tasks, writers of changes, and next nodes.
+
+use serde::Serialize;
+
+use crate::{
+    checkpoint::{EarlierTurns, EntryHash, JournalEntry, Outcome, Position, TaskRecord},
+    id::{NodeName, Step, TaskId},
+    state::ChangeKind,
+};
+
+/// A committed step.
+#[derive(Debug, Serialize)]
+pub(crate) struct HistoryStep {
+    pub(crate) step: Step,
+    /// The number of the entry that committed it.
+    pub(crate) entry: u64,
+    pub(crate) hash: EntryHash,
+    /// When it was committed.
+    pub(crate) ts: Option<String>,
+    pub(crate) tasks: Vec<HistoryTask>,
+    pub(crate) changes: Vec<ChangedField>,
+    /// The next nodes.
+    pub(crate) next: Vec<NodeName>,
+    /// The number of the turn that begins with the step, after the first one of a thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) turn: Option<u64>,
+    /// The workflow after a migration, if the step is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) migrated_to: Option<String>,
+}
+
+/// A task whose result is part of a step.
+#[derive(Debug, Serialize)]
+pub(crate) struct HistoryTask {
+    pub(crate) task: TaskId,
+    pub(crate) node: NodeName,
+    pub(crate) attempt: u32,
+    pub(crate) outcome: &'static str,
+    pub(crate) writes: Vec<String>,
+}
+
+/// A field that a step changed.
+#[derive(Debug, Serialize)]
+pub(crate) struct ChangedField {
+    pub(crate) field: String,
+    /// `set`, `appended` or `cleared`.
+    pub(crate) kind: &'static str,
+}
+
+/// The writer of a field in a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Writer {
+    pub(crate) step: Step,
+    /// The node; none for the input and for changes by hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<NodeName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) task: Option<TaskId>,
+    /// Whether a migration wrote the field.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_migration: bool,
+}
+
+/// Reads the committed steps of a journal, including the first one.
+pub(crate) fn steps(journal: Vec<JournalEntry>) -> Vec<HistoryStep> {
+    let (mut steps, mut tasks, mut still_open) = (Vec::new(), Vec::new(), Vec::new());
+    for JournalEntry { number, hash, entry } in journal {
+        tasks.append(&mut still_open);
+        tasks.extend(entry.records.iter().filter_map(HistoryTask::of));
+        let Some(commit) = entry.commit else { continue };
+        let mut tasks = std::mem::take(&mut tasks);
+        tasks.sort_by_key(|it: &HistoryTask| it.task);
+        let migrated_to = entry.migration.map(|migration| {
+            // The next step takes in the results that tasks had before the migration.
+            still_open = migration.records.iter().filter_map(HistoryTask::of).collect();
+            tasks.clear();
+            migration.to.workflow
+        });
+        let changes = commit.changes.iter().map(|change| ChangedField {
+            field: change.channel.to_string(),
+            kind: match change.kind {
+                ChangeKind::Set(_) => "set",
+                ChangeKind::Appended(_) => "appended",
+                ChangeKind::Cleared => "cleared",
+            },
+        });
+        steps.push(HistoryStep {
+            step: commit.position.step,
+            entry: number,
+            hash,
+            ts: entry.events.last().map(|it| it.ts.clone()),
+            tasks,
+            changes: changes.collect(),
+            turn: begun_turn(&commit.position),
+            next: commit.position.frontier.into_iter().map(|it| it.node).collect(),
+            migrated_to,
+        });
+    }
+    steps
+}
+
+/// Returns the number of the turn whose input the step of this position has taken in, after the first turn.
+fn begun_turn(position: &Position) -> Option<u64> {
+    let EarlierTurns { turns, steps, .. } = position.earlier;
+    (turns > 0 && steps == position.step.0).then_some(turns + 1)
+}
+
+impl HistoryTask {
+    /// Returns the task of a record; none if it failed and ran again, or asked a question.
+    fn of(record: &TaskRecord) -> Option<Self> {
+        let (outcome, writes) = match &record.outcome {
+            Outcome::Finished { update, .. } => {
+                let written = update.writes.iter().map(|(name, _)| name);
+                let mut writes: Vec<String> =
+                    update.clears.iter().chain(written).map(ToString::to_string).collect();
+                writes.dedup();
+                ("finished", writes)
+            }
+            Outcome::Caught { .. } => ("caught", Vec::new()),
+            Outcome::Skipped { .. } => ("skipped", Vec::new()),
+            _ => return None,
+        };
+        let (task, node, attempt) = (record.task, record.node.clone(), record.attempt);
+        Some(Self { task, node, attempt, outcome, writes })
+    }
+}
+
+impl HistoryStep {
+    /// Returns the writers of a field in this step: the tasks in the order of their updates, or a
+    /// writer without a task if no task changed it.
+    pub(crate) fn writers(&self, field: &str) -> Vec<Writer> {
+        let mut writers: Vec<Writer> = self
+            .tasks
+            .iter()
+            .filter(|task| task.writes.iter().any(|it| it == field))
+            .map(|task| {
+                let (node, task) = (Some(task.node.clone()), Some(task.task));
+                Writer { step: self.step, node, task, is_migration: false }
+            })
+            .collect();
+        if writers.is_empty() && self.changes.iter().any(|it| it.field == field) {
+            let is_migration = self.migrated_to.is_some();
+            writers.push(Writer { step: self.step, node: None, task: None, is_migration });
+        }
+        writers
+    }
+}
+
+impl Writer {
+    /// Returns the writer as text for people.
+    pub(crate) fn describe(&self) -> String {
+        match &self.node {
+            Some(node) => format!("{node} (step {})", self.step),
+            None if self.step == Step(0) => "the beginning".to_owned(),
+            None if self.is_migration => format!("the migration (step {})", self.step),
+            None => format!("by hand (step {})", self.step),
+        }
+    }
+}
