@@ -100,7 +100,9 @@ fn measure() -> ExitCode {
     for (name, collector) in ROWS {
         let (ran, in_flight) = measure_row(collector);
         let figure = |name: &str| ran[name].as_f64().unwrap();
-        let (first, again, memory) = (figure("first"), figure("again"), figure("memory"));
+        let first = figure("first");
+        let again = figure("again");
+        let memory = figure("memory");
         let cpu = figure("cpu");
         println!("{name:<30} {first:>9.2} {again:>9.2} {in_flight:>10} {memory:>10.1} {cpu:>12.0}");
         if collector.is_empty() {
@@ -240,7 +242,8 @@ fn run_agents(server: &str, collector: &str) {
     let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
     let engine = Engine::new(graph(server)).with_storage(Arc::new(storage));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let (memory, cpu) = (memory_mb("VmRSS:"), cpu_ms());
+    let memory = memory_mb("VmRSS:");
+    let cpu = cpu_ms();
     let first = runtime.block_on(all_at_once(&engine));
     let again = runtime.block_on(all_at_once(&engine));
     let figures = json!({

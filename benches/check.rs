@@ -52,7 +52,8 @@ fn main() {
         check(&text, true);
         let (mut ours, mut floor): (Vec<Duration>, Vec<Duration>) =
             (0..rounds).map(|_| (timed(|| check(&text, true)), timed(|| read(&text)))).unzip();
-        let (ours, floor) = (median(&mut ours), median(&mut floor));
+        let ours = median(&mut ours);
+        let floor = median(&mut floor);
         let of_a_node = ours * 1_000.0 / nodes as f64;
         println!("{what:<32} {ours:>12.2} {floor:>12.2} {:>8.1} {of_a_node:>12.1}", ours / floor);
     }

@@ -298,7 +298,8 @@ fn memory_of_runs(runtime: &Runtime) {
 fn many_runs(runtime: &Runtime, table: &Table) {
     let engine = Arc::new(Engine::new(waits(WAIT)));
     let cpu = cpu_time();
-    let (mut threads, mut peak) = (0.0_f64, 0.0_f64);
+    let mut threads = 0.0_f64;
+    let mut peak = 0.0_f64;
     let row = Row { name: "1,000 runs × 5 nodes × 10 ms, ms", units: 1_000, at_most: "80" };
     let ran = table.measure(row, || {
         let ours = timed(|| {

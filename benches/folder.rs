@@ -25,7 +25,8 @@ fn main() {
     // Room for a copy, which a node would not have.
     let limits = Limits { work_bytes: 8 << 30, memory_bytes: 16 << 30, ..Limits::default() };
     let argv = ["wc", "--bytes", "0/0.bin"].map(str::to_owned).to_vec();
-    let (mut mounted, mut copied) = (Vec::new(), Vec::new());
+    let mut mounted = Vec::new();
+    let mut copied = Vec::new();
     for _ in 0..ROUNDS {
         let began = Instant::now();
         let job = Job {
@@ -47,7 +48,8 @@ fn main() {
         runtime.block_on(run(&sandbox, &job));
         copied.push(began.elapsed());
     }
-    let (mounted, copied) = (median(mounted), median(copied));
+    let mounted = median(mounted);
+    let copied = median(copied);
     println!("{mib} MiB in {} files: milliseconds of a command", paths.len());
     println!("mounted {mounted:>10.1}\ncopied  {copied:>10.1}\nratio   {:>10.1}", copied / mounted);
 }

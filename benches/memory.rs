@@ -87,7 +87,9 @@ async fn measure(place: &str, store: &Arc<dyn Store>, by_vector_max: Duration) {
     println!("{:<44} {:>10} {:>10} {:>10}", "", "median", "worst", "processor");
     let mut slow = Vec::new();
     for (name, search) in SEARCHES {
-        let (mut times, mut limit, before) = (Vec::new(), RECALL_MAX, processor_time());
+        let mut times = Vec::new();
+        let mut limit = RECALL_MAX;
+        let before = processor_time();
         for _ in 0..ROUNDS {
             let search = search(&mut random);
             let begun = Instant::now();
@@ -178,7 +180,8 @@ async fn put(store: &dyn Store, key: String, entries: Vec<NewEntry>) {
 async fn writes(store: &dyn Store, random: &mut StdRng, name: &str) -> (Duration, Duration) {
     let mut times = Vec::new();
     for round in 0..ROUNDS {
-        let (key, entry) = (format!("{name}/{round}"), entry(random));
+        let key = format!("{name}/{round}");
+        let entry = entry(random);
         let begun = Instant::now();
         put(store, key, vec![entry]).await;
         times.push(begun.elapsed());
@@ -198,9 +201,11 @@ fn processor_time() -> Duration {
 /// Prints a line of the table, and returns the median.
 fn shown(name: &str, times: &mut [Duration], processor: Duration) -> Duration {
     times.sort();
-    let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
+    let median = times[times.len() / 2];
+    let worst = times[times.len() - 1];
     let ms = |it: Duration| it.as_secs_f64() * 1e3;
-    let (worst, processor) = (ms(worst), ms(processor));
+    let worst = ms(worst);
+    let processor = ms(processor);
     println!("{name:<44} {:>7.2} ms {worst:>7.2} ms {processor:>7.2} ms", ms(median));
     median
 }

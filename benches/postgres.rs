@@ -129,7 +129,8 @@ async fn look(url: &str) -> String {
     let storage = PostgresStorage::open(url).unwrap();
     let newest = storage.page(None, 50).await.unwrap();
     let summary = newest.last().unwrap().as_ref().unwrap();
-    let (name, id) = (summary.info.name.clone(), summary.info.id.clone());
+    let name = summary.info.name.clone();
+    let id = summary.info.id.clone();
     let mut times: [Vec<Duration>; 6] = Default::default();
     for _ in 0..LOOKS {
         let mut began = Instant::now();

@@ -25,12 +25,14 @@ fn main() {
     ];
     println!("{:<24} {:>12} {:>12} {:>8}", "milliseconds", "graphrun", "true", "ratio");
     for (what, args) in cases {
-        let (mut ours, mut floor) = (Vec::new(), Vec::new());
+        let mut ours = Vec::new();
+        let mut floor = Vec::new();
         for _ in 0..ROUNDS {
             ours.push(started(env!("CARGO_BIN_EXE_graphrun"), args));
             floor.push(started("true", &[]));
         }
-        let (ours, floor) = (median(ours), median(floor));
+        let ours = median(ours);
+        let floor = median(floor);
         println!("{what:<24} {ours:>12.2} {floor:>12.2} {:>8.1}", ours / floor);
     }
 }

@@ -20,7 +20,8 @@ async fn the_team_delivers_the_same_as_from_its_recording() {
     let recorded = Home::new();
     let expected = Ended::of(recorded.replay("retry")).await.done();
 
-    let (home, server) = (Home::new(), Aimock::start(&team("retry"), None, &[]).await);
+    let home = Home::new();
+    let server = Aimock::start(&team("retry"), None, &[]).await;
     let report = Ended::of(home.execute(&server.base_url())).await.done();
     assert_eq!(home.delivered(), recorded.delivered());
     assert_eq!(timeless(report["state"].clone()), timeless(expected["state"].clone()));
@@ -41,7 +42,8 @@ async fn the_team_delivers_the_same_as_from_its_recording() {
 async fn a_refused_key_stops_a_run_that_another_key_resumes() {
     let answer = json!({"text": "Good morning, Ada.", "mood": "warm"});
     let fixtures = json!([fixture("Greet Ada.", &answer)]);
-    let (home, server) = (Home::new(), Aimock::start(&fixtures, Some("right"), &[]).await);
+    let home = Home::new();
+    let server = Aimock::start(&fixtures, Some("right"), &[]).await;
     let with_key = |key: &str, arguments: &[&str]| {
         let mut program = home.program(arguments);
         program.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", key);
@@ -65,7 +67,8 @@ async fn a_refused_key_stops_a_run_that_another_key_resumes() {
 
 #[tokio::test]
 async fn a_refused_key_does_not_send_the_team_to_its_failure_route() {
-    let (home, server) = (Home::new(), Aimock::start(&team("retry"), Some("right"), &[]).await);
+    let home = Home::new();
+    let server = Aimock::start(&team("retry"), Some("right"), &[]).await;
     let mut program = home.execute(&server.base_url());
     program.env("OPENAI_API_KEY", "wrong");
     let ended = Ended::of(program).await;
@@ -120,7 +123,8 @@ async fn among_faults_every_run_is_done_or_rests_until_it_is_resumed() {
 
 /// Runs the team among faults until it is done. Every second run is killed once, each after another number of requests.
 async fn finish_among_faults(run: usize, recorded: &Home, expected: &Value) {
-    let (home, server) = (Home::new(), Aimock::start(&team("retry"), None, &FAULTS).await);
+    let home = Home::new();
+    let server = Aimock::start(&team("retry"), None, &FAULTS).await;
     let is_killed = run % 2 == 1;
     let mut program = home.execute_as_written(&server.base_url());
     if is_killed {

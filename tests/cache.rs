@@ -365,8 +365,10 @@ async fn a_finished_node_is_cached_before_a_crash_can_lose_it() {
     // The run is accepted, and the record of the node is the write that fails.
     let dying = Engine::new(bench.graph(&writer("cache: true")))
         .with_storage(Arc::new(Disturbed::dying_after(1, Arc::clone(&storage))));
-    let (info, input) = (RunInfo::new("w"), Update::of(&brief("cats")).unwrap());
-    let (sink, stop) = (EventSink::default(), ShutdownHandle::default());
+    let info = RunInfo::new("w");
+    let input = Update::of(&brief("cats")).unwrap();
+    let sink = EventSink::default();
+    let stop = ShutdownHandle::default();
     dying
         .run(input)
         .with_info(info.clone())

@@ -252,7 +252,8 @@ fn missed_by(suite: &Suite, ran: &[(String, CaseRun)]) -> Vec<String> {
     assert_eq!(coverage.percent() == 100, missed.is_empty());
     let shown = missed.into_iter().map(|part| {
         let from = part.from.as_ref().map_or("", |it| it.as_str());
-        let (to, label) = (part.to.as_deref().unwrap_or(""), part.label.as_deref().unwrap_or(""));
+        let to = part.to.as_deref().unwrap_or("");
+        let label = part.label.as_deref().unwrap_or("");
         format!("{} {from} {to} {label}", part.kind.as_str()).trim_end().to_owned()
     });
     shown.collect()

@@ -62,7 +62,8 @@ fn codes_in(text: &str) -> BTreeSet<&str> {
 
 /// The files below a folder whose names end in this way.
 fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
-    let (mut found, mut open) = (Vec::new(), vec![PathBuf::from(folder)]);
+    let mut found = Vec::new();
+    let mut open = vec![PathBuf::from(folder)];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -120,7 +121,8 @@ fn every_wrong_example_has_its_mistake_and_no_other() {
 #[test]
 fn every_right_example_is_another_and_has_no_diagnostics() {
     for code in CODES {
-        let (name, right) = (code.as_str(), code.right());
+        let name = code.as_str();
+        let right = code.right();
         let diagnostics = diagnostics(right);
         assert!(diagnostics.is_empty(), "the right example of {name}:\n{diagnostics}");
         assert_ne!(right, code.wrong(), "{name}");
@@ -134,7 +136,8 @@ fn the_pages_and_their_list_match_the_table() {
         its meaning.\n\n| code | problem |\n|---|---|\n"
         .to_owned();
     for code in CODES {
-        let (name, title) = (code.as_str(), code.title());
+        let name = code.as_str();
+        let title = code.title();
         writeln!(list, "| [{name}]({name}.md) | {title} |").unwrap();
     }
     let path = Path::new(PAGES).join("README.md");

@@ -77,7 +77,8 @@ fn no_right_workflow_gets_a_diagnostic() {
         }
     }
     assert!(wrong.is_empty(), "these are right, and were refused:\n\n{wrong}");
-    let (small, large) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+    let small = sizes.iter().min().unwrap();
+    let large = sizes.iter().max().unwrap();
     assert!(*small <= 5 && *large >= 45, "the corpus has {small} to {large} nodes");
 }
 

@@ -143,7 +143,8 @@ impl Usual {
 
     async fn once(recording: &str) -> Self {
         let _place = PLACES.acquire().await.unwrap();
-        let (home, provider) = (Home::new(), Provider::start(recording).await);
+        let home = Home::new();
+        let provider = Provider::start(recording).await;
         let started = Instant::now();
         let ended = Ended::of(home.execute(&provider.base_url)).await;
         let length = started.elapsed();

@@ -90,7 +90,8 @@ impl Team {
             Some(read(requirements["clarified_requirements"].clone()));
         self.state.user_stories =
             Some(read::<Vec<UserStory>>(requirements["user_stories"].clone()));
-        let (suite, spec) = (self.ask("qc", "qc", "then"), self.ask("ta", "ta", "then"));
+        let suite = self.ask("qc", "qc", "then");
+        let spec = self.ask("ta", "ta", "then");
         self.state.test_suite = Some(read::<TestSuite>(suite));
         self.state.technical_spec = Some(read::<TechnicalSpec>(spec));
         loop {

@@ -133,9 +133,11 @@ async fn a_returning_watcher_gets_every_event_once() {
     let engine = Engine::new(team(40, 5)).with_storage(storage.clone());
     let (mut sink, stop, info) =
         (EventSink::default(), ShutdownHandle::default(), RunInfo::new("team"));
-    let (mut told, run) = (sink.subscribe(), info.id.clone());
+    let mut told = sink.subscribe();
+    let run = info.id.clone();
     let watch = async {
-        let (mut heard, mut meanwhile) = (Vec::new(), Vec::new());
+        let mut heard = Vec::new();
+        let mut meanwhile = Vec::new();
         while let Some(event) = told.recv().await {
             heard.push(event);
             // It stops and reads again at once: the saved events continue without a gap.
@@ -346,10 +348,13 @@ async fn no_more_tasks_of_a_node_run_at_once_than_its_width_allows() {
 
 /// The most of fifty tasks that run at the same time.
 async fn busy_at_once(policies: Policies, limits: Limits) -> usize {
-    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (at_work, peak) = (Arc::clone(&now), Arc::clone(&most));
+    let now = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let at_work = Arc::clone(&now);
+    let peak = Arc::clone(&most);
     let busy = node_fn(move |_: Nothing, _| {
-        let (now, most) = (Arc::clone(&at_work), Arc::clone(&peak));
+        let now = Arc::clone(&at_work);
+        let most = Arc::clone(&peak);
         async move {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             sleep(Duration::from_millis(10)).await;
@@ -412,8 +417,10 @@ async fn a_run_that_is_drained_before_it_starts_starts_no_node() {
 
 #[tokio::test(start_paused = true)]
 async fn finished_tasks_of_an_aborted_run_are_kept() {
-    let (stop, ledger) = (ShutdownHandle::default(), Ledger::default());
-    let (asked, book) = (stop.clone(), ledger.clone());
+    let stop = ShutdownHandle::default();
+    let ledger = Ledger::default();
+    let asked = stop.clone();
+    let book = ledger.clone();
     let stops = node_fn(move |_: Nothing, ctx: NodeContext| {
         book.done(&ctx);
         asked.abort();
@@ -625,7 +632,8 @@ async fn see_through(
     let engine = Engine::new(graph.clone()).with_storage(storage);
     let mut end = match resume(&engine, &info.id, BTreeMap::new()).await {
         Err(RunError::Checkpoint(CheckpointError::UnknownRun(_))) => {
-            let (input, sink) = (Update::default(), EventSink::default());
+            let input = Update::default();
+            let sink = EventSink::default();
             engine.run(input).with_info(info.clone()).with_events(sink).await?
         }
         end => end?,
@@ -771,7 +779,8 @@ async fn a_node_and_a_route_may_read_nothing() {
         .route("first", ["second"], |(): &()| "second")
         .edge("second", "end");
     let info = RunInfo::new("nothing");
-    let (sink, stop) = (EventSink::default(), ShutdownHandle::default());
+    let sink = EventSink::default();
+    let stop = ShutdownHandle::default();
     let end = engine(compiled(graph))
         .run(Update::default())
         .with_info(info)

@@ -193,7 +193,8 @@ fn compiled(name: &str, source: &str) -> String {
 
 /// Runs programs, a few at a time.
 async fn run_all(path: &str, programs: Vec<Program>, wall: Duration) -> Vec<(String, TestReport)> {
-    let (sandbox, runner) = (&Sandbox::probe().unwrap(), &Runner::of(path).await);
+    let sandbox = &Sandbox::probe().unwrap();
+    let runner = &Runner::of(path).await;
     let limits = &Limits { wall, ..Limits::default() };
     let runs = programs.into_iter().map(|program| async move {
         (program.name.clone(), runner.run(sandbox, program, limits).await)

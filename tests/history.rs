@@ -148,7 +148,8 @@ impl Bench {
     }
 
     async fn resume(&self, run: &RunId) -> RunEnd {
-        let (events, stop) = (EventSink::default(), ShutdownHandle::default());
+        let events = EventSink::default();
+        let stop = ShutdownHandle::default();
         self.engine().resume(run).with_events(events).with_shutdown(&stop).await.unwrap()
     }
 
@@ -289,7 +290,8 @@ async fn an_answer_from_before_an_update_is_not_reused() {
     bench.engine().update(&run, write("brief", json!("y")), None).await.unwrap();
     let open = bench.resume(&run).await.questions;
     let stale = Answers { by_name: [("verdict".to_owned(), json!("good"))].into(), by: None };
-    let (engine, events) = (bench.engine(), EventSink::default());
+    let engine = bench.engine();
+    let events = EventSink::default();
     let refused = engine.resume(&run).with_answers(stale).with_events(events).await.unwrap_err();
     let is_refused = matches!(refused, RunError::Closed { .. } | RunError::UnknownQuestion { .. });
     assert!(is_refused, "{refused}");
@@ -339,7 +341,8 @@ async fn a_run_with_an_owner_is_not_updated() {
 async fn a_refused_call_releases_the_run() {
     let bench = Bench::new();
     let run = bench.start(Some("x")).await;
-    let (engine, stop) = (bench.engine(), ShutdownHandle::default());
+    let engine = bench.engine();
+    let stop = ShutdownHandle::default();
     let answers: Answers = BTreeMap::from([("nobody".to_owned(), json!("x"))]).into();
     let nowhere = Mapping::default().node(name("judge"), name("nowhere"));
     // A process that ends right then leaves nothing that others would wait for.

@@ -99,7 +99,8 @@ async fn each_step_is_reported_with_its_number_and_what_follows() {
 
 #[tokio::test]
 async fn a_run_without_storage_retries_only_what_failed() {
-    let (runs, fails) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let runs = Arc::new(AtomicUsize::new(0));
+    let fails = Arc::new(AtomicUsize::new(0));
     let works = {
         let runs = Arc::clone(&runs);
         node_fn(move |_: Nothing, _| {

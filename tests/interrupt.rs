@@ -51,7 +51,8 @@ async fn ctrl_c_in_a_terminal_spares_the_tests_of_the_code() {
     // Every process below them: the probe of the sandbox, Python on the host, and the processes inside.
     let at_work = ["bwrap", "python3", "bash"];
     future::join_all(at_work.map(|name| async move {
-        let (home, provider) = (Home::new(), Provider::start("retry").await);
+        let home = Home::new();
+        let provider = Provider::start("retry").await;
         let mut program = home.execute(&provider.base_url).process_group(0).spawn().unwrap();
         let mut said = StderrLines::by(&mut program);
         said.until("unit_tests started").await;
@@ -83,7 +84,8 @@ struct Stopped {
 impl Run {
     /// A run whose QC has finished, and whose TA waits for its model.
     async fn held_at_the_design() -> Self {
-        let (home, provider) = (Home::new(), Provider::holding("retry", "ta").await);
+        let home = Home::new();
+        let provider = Provider::holding("retry", "ta").await;
         let mut program = home.execute(&provider.base_url).spawn().unwrap();
         let mut said = StderrLines::by(&mut program);
         said.until("qc finished").await;

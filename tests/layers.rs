@@ -125,7 +125,9 @@ fn used_modules(code: &str) -> Vec<String> {
 
 /// The first path segment of each item of a `{a, b::{c, d}, e}` group.
 fn top_level_names(group: &str) -> Vec<String> {
-    let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
+    let mut names = Vec::new();
+    let mut depth = 0;
+    let mut start = 0;
     for (at, char) in group.char_indices() {
         match char {
             '{' => depth += 1,

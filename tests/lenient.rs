@@ -193,7 +193,8 @@ fn a_lenient_type_reads_as_the_reader_of_the_team_does() {
         json!({"title": null}),
     ];
     let removed = ["", "priority", "as_a", "acceptance_criteria", "i_want"];
-    let (mut read, mut refused) = (0, 0);
+    let mut read = 0;
+    let mut refused = 0;
     for change in &changes {
         for removed in removed {
             let mut answer = story.as_object().unwrap().clone();

@@ -211,7 +211,8 @@ fn number(value: &Value) -> usize {
 
 /// The text of a range that lies in one line.
 fn within(text: &str, range: &Value) -> String {
-    let (start, end) = (&range["start"], &range["end"]);
+    let start = &range["start"];
+    let end = &range["end"];
     assert_eq!(start["line"], end["line"], "{range}");
     let line = text.split('\n').nth(number(&start["line"])).unwrap();
     let units: Vec<u16> = line.encode_utf16().collect();
@@ -402,7 +403,8 @@ fn diagnostics_of_prompts_use_unsaved_prompts() {
     editor.write("prompts/write.md", "Größe: {{ breif }}");
     // The folder above that of the workflow belongs to its project.
     editor.write("graphrun.toml", "");
-    let (uri, prompt) = (editor.uri("graphs/team.yaml"), editor.uri("prompts/write.md"));
+    let uri = editor.uri("graphs/team.yaml");
+    let prompt = editor.uri("prompts/write.md");
     editor.open(&uri, &workflow);
     assert_eq!(editor.diagnostics(&uri), [Value::Null; 0]);
     let found = editor.diagnostics(&prompt);
@@ -722,7 +724,8 @@ fn symbols_are_the_names_that_a_workflow_declares() {
         .map(|item| format!("{}: {}", item["name"], item["detail"]).replace('"', ""))
         .collect();
     assert_eq!(shown, ["write: agent writer", "count: set", "judge: set"]);
-    let (whole, name) = (&nodes[0]["range"], &nodes[0]["selectionRange"]);
+    let whole = &nodes[0]["range"];
+    let name = &nodes[0]["selectionRange"];
     assert_eq!(within(TEAM, name), "write");
     assert_eq!((&whole["start"]["line"], &whole["end"]["line"]), (&json!(12), &json!(22)));
 }
@@ -824,7 +827,8 @@ fn missing_prompts(text: &str) -> usize {
 #[test]
 fn test_cases_are_checked_against_their_workflow() {
     let mut editor = Editor::start();
-    let (workflow, cases) = (editor.uri("team.yaml"), editor.uri("team.test.yaml"));
+    let workflow = editor.uri("team.yaml");
+    let cases = editor.uri("team.test.yaml");
     editor.write("team.yaml", TEAM);
     let text = "graphrun_test: 1\ninput: { brief: x }\nnodes:\n  write: { review: { verdict: approved, notes: [] } }\n\
         cases:\n  - name: it is approved\n    expect: { status: done }\n";
@@ -847,7 +851,8 @@ fn test_cases_are_checked_against_their_workflow() {
 #[test]
 fn a_prompt_file_is_understood_with_its_workflow() {
     let mut editor = Editor::start();
-    let (uri, prompt) = (editor.uri("team.yaml"), editor.uri("prompts/write.md"));
+    let uri = editor.uri("team.yaml");
+    let prompt = editor.uri("prompts/write.md");
     let template =
         "{{ brief }} {% for note in review.notes %}{{ note.level }}{% endfor %} {{ review. }}";
     editor.write("prompts/write.md", template);

@@ -107,7 +107,8 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let (storage, ledger) = (Arc::default(), Ledger::default());
+        let storage = Arc::default();
+        let ledger = Ledger::default();
         Self { storage, run: RunId::parse("r").unwrap(), ledger }
     }
 
@@ -497,7 +498,8 @@ async fn owned_and_finished_runs_are_not_migrated() {
     let graph = || rounds(["draft", "check"], "notes");
     place.start(&place.engine(graph())).await;
     let presence = Presence::new();
-    let (owner, ttl) = (presence.owner().clone(), Duration::from_secs(60));
+    let owner = presence.owner().clone();
+    let ttl = Duration::from_secs(60);
     let claim = LeaseRequest { owner, ttl, replaces_fence: None };
     let token = place.storage.acquire(&place.run, &claim).await.unwrap();
     let refused = place.migrate(graph(), &Mapping::default()).await;
@@ -537,7 +539,8 @@ async fn forks_from_before_a_migration_use_the_new_graph() {
         let from = ForkSource { run: place.run.clone(), name: "r".into(), step: Step(step) };
         place.engine(graph()).fork(fork, from, BTreeMap::new()).await.unwrap();
         let run = RunId::parse(id).unwrap();
-        let (events, stop) = (EventSink::default(), ShutdownHandle::default());
+        let events = EventSink::default();
+        let stop = ShutdownHandle::default();
         let end = place.engine(graph()).resume(&run).with_events(events).with_shutdown(&stop).await;
         let end = end.unwrap();
         assert_eq!(

@@ -111,7 +111,8 @@ fn folders() -> Vec<PathBuf> {
 fn mutants(folder: &Path) -> Vec<Mutant> {
     let path = folder.join("mutants.txt");
     let text = fs::read_to_string(&path).unwrap();
-    let (mut kind, mut file) = (String::new(), "workflow.yaml".to_owned());
+    let mut kind = String::new();
+    let mut file = "workflow.yaml".to_owned();
     let mut mutants = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let listed = format!("{}:{}", path.display(), at + 1);
@@ -240,7 +241,8 @@ fn copy(folder: &Path, to: &Path) {
 
 #[test]
 fn every_mistake_gives_its_code_on_its_line_and_no_other() {
-    let (mut count, mut misses) = (0, String::new());
+    let mut count = 0;
+    let mut misses = String::new();
     let mut missing = 0;
     for folder in folders() {
         let place = tempfile::tempdir().unwrap();
@@ -266,11 +268,13 @@ fn every_mistake_gives_its_code_on_its_line_and_no_other() {
 fn a_mistake_in_a_name_hides_no_mistake_elsewhere() {
     let names = ["unknown nodes", "joins that cannot be met", "parallel and map"];
     let others = ["enum values", "expression types", "optional values", "dead and constant cases"];
-    let (mut count, mut hidden) = (0, String::new());
+    let mut count = 0;
+    let mut hidden = String::new();
     for folder in folders() {
         let place = tempfile::tempdir().unwrap();
         copy(&folder, place.path());
-        let (all, path) = (mutants(&folder), place.path().join("workflow.yaml"));
+        let all = mutants(&folder);
+        let path = place.path().join("workflow.yaml");
         let right = fs::read_to_string(&path).unwrap();
         let of = |kinds: &[&str]| {
             let is_of = |mutant: &&Mutant| {

@@ -63,9 +63,11 @@ impl Process {
         let done: Arc<Mutex<Vec<(TaskId, String)>>> = Arc::default();
         let hangs = Arc::new(Notify::new());
         let node = |does: Fragile| {
-            let (done, hangs) = (Arc::clone(&done), Arc::clone(&hangs));
+            let done = Arc::clone(&done);
+            let hangs = Arc::clone(&hangs);
             Arc::new(node_fn(move |_: Nothing, ctx: NodeContext| {
-                let (done, hangs) = (Arc::clone(&done), Arc::clone(&hangs));
+                let done = Arc::clone(&done);
+                let hangs = Arc::clone(&hangs);
                 async move {
                     if does == Fragile::Hangs {
                         hangs.notify_one();
@@ -219,14 +221,16 @@ async fn asked(storage: &dyn Checkpointer, run: &RunId) -> Vec<AskedQuestion> {
 async fn a_nested_question_is_answered_by_another_process() {
     let place = Place::new();
     {
-        let (first, storage) = (Process::new("top.yaml", Fragile::Works), place.open());
+        let first = Process::new("top.yaml", Fragile::Works);
+        let storage = place.open();
         let end = first.start(&storage).await.unwrap();
         assert_eq!((end.status, end.state.get("verdict")), (Status::Paused, None));
         let [open] = end.questions.as_slice() else { panic!("one question: {:?}", end.questions) };
         assert_eq!((open.node.as_str(), open.name.as_str()), (ASK, ASK));
         assert_eq!(open.question.prompt, "Is a poem good?");
     }
-    let (next, storage) = (Process::new("top.yaml", Fragile::Works), place.open());
+    let next = Process::new("top.yaml", Fragile::Works);
+    let storage = place.open();
     let wrong = next.resume(&storage, &run(), Some("perhaps")).await.unwrap_err();
     assert!(matches!(wrong, RunError::WrongAnswer { .. }), "{wrong}");
     let end = next.resume(&storage, &run(), Some("good")).await.unwrap();
@@ -257,7 +261,8 @@ async fn a_nested_failure_keeps_its_siblings_at_every_level() {
         assert_eq!(failed, [FRAGILE]);
 
         let again = Process::new("top.yaml", Fragile::Works);
-        let (engine, stop) = (again.engine(&storage), ShutdownHandle::default());
+        let engine = again.engine(&storage);
+        let stop = ShutdownHandle::default();
         let sound = NodeName::parse_path("middle.inner.deepest.sound").unwrap();
         let refused = engine.retry(&run()).only(sound.clone()).with_shutdown(&stop).await;
         let refused = refused.unwrap_err();
@@ -281,7 +286,8 @@ async fn a_run_that_failed_three_levels_within_is_resumed_there() {
     let place = Place::new();
     let first = Process::new("top.yaml", Fragile::Fails);
     assert_eq!(first.start(&place.open()).await.unwrap().status, Status::Failed);
-    let (again, storage) = (Process::new("top.yaml", Fragile::Works), place.open());
+    let again = Process::new("top.yaml", Fragile::Works);
+    let storage = place.open();
     assert_eq!(again.resume(&storage, &run(), None).await.unwrap().status, Status::Paused);
     assert_eq!(again.did(), [FRAGILE]);
     let end = again.resume(&storage, &run(), Some("good")).await.unwrap();
@@ -291,7 +297,8 @@ async fn a_run_that_failed_three_levels_within_is_resumed_there() {
 #[tokio::test]
 async fn a_failure_three_levels_within_is_caught_two_levels_above_it() {
     let place = Place::new();
-    let (process, storage) = (Process::new("careful.yaml", Fragile::Fails), place.open());
+    let process = Process::new("careful.yaml", Fragile::Fails);
+    let storage = place.open();
     let end = process.start(&storage).await.unwrap();
     let notes = json!(["a", "b", "c", "d", "e", "sorry", "middle.after", "after"]);
     assert_eq!(ended(&end), (Status::Done, json!("bad"), notes));
@@ -301,7 +308,8 @@ async fn a_failure_three_levels_within_is_caught_two_levels_above_it() {
     assert_eq!(steps[5..], after, "neither a question nor the ends of what failed");
 
     // Where nothing fails, nothing is caught.
-    let (place, sound) = (Place::new(), Process::new("careful.yaml", Fragile::Works));
+    let place = Place::new();
+    let sound = Process::new("careful.yaml", Fragile::Works);
     let storage = place.open();
     assert_eq!(sound.start(&storage).await.unwrap().status, Status::Paused);
     let end = sound.resume(&storage, &run(), Some("good")).await.unwrap();
@@ -321,7 +329,8 @@ async fn notes_at(storage: &dyn Checkpointer, step: u64) -> [Vec<String>; 4] {
 
 #[tokio::test]
 async fn the_history_contains_inner_nodes_and_fields() {
-    let (place, process) = (Place::new(), Process::new("top.yaml", Fragile::Works));
+    let place = Place::new();
+    let process = Process::new("top.yaml", Fragile::Works);
     let storage = place.open();
     process.start(&storage).await.unwrap();
     process.resume(&storage, &run(), Some("good")).await.unwrap();
@@ -332,7 +341,8 @@ async fn the_history_contains_inner_nodes_and_fields() {
     assert_eq!(at(3).await, ["a b c", "", "", ""]);
     assert_eq!(at(4).await, ["a b c d", "", "", "first"]);
     assert_eq!(at(5).await, ["a b c d e", "", "", "first fragile sound"]);
-    let (deepest, top) = ("first fragile sound last", "a b c d e");
+    let deepest = "first fragile sound last";
+    let top = "a b c d e";
     assert_eq!(at(7).await, [top, "", "", deepest]);
     assert_eq!(at(8).await, [top, "", deepest, deepest], "its end gives them to the one outside");
     let inner = format!("{deepest} middle.inner.after");
@@ -350,7 +360,8 @@ async fn the_history_contains_inner_nodes_and_fields() {
 
 #[tokio::test]
 async fn a_fork_inside_a_used_workflow_ends_the_same() {
-    let (place, process) = (Place::new(), Process::new("top.yaml", Fragile::Works));
+    let place = Place::new();
+    let process = Process::new("top.yaml", Fragile::Works);
     let storage = place.open();
     process.start(&storage).await.unwrap();
     process.resume(&storage, &run(), Some("good")).await.unwrap();
@@ -365,7 +376,8 @@ async fn a_fork_inside_a_used_workflow_ends_the_same() {
     let topic = (channel("middle.inner.deepest.topic"), Some(json!("a song")));
     let forks = [(4, None, "Is a poem good?"), (5, Some(topic), "Is a song good?")];
     for (step, set, prompt) in forks {
-        let (next, info) = (Process::new("top.yaml", Fragile::Works), RunInfo::new("top"));
+        let next = Process::new("top.yaml", Fragile::Works);
+        let info = RunInfo::new("top");
         let fork = info.id.clone();
         let from = ForkSource { run: run(), name: "r".into(), step: Step(step) };
         next.engine(&storage).fork(info, from, set.into_iter().collect()).await.unwrap();
@@ -392,7 +404,8 @@ async fn a_crash_inside_a_used_workflow_repeats_no_finished_task() {
     whole.start(&storage).await.unwrap();
     whole.resume(&storage, &run(), Some("good")).await.unwrap();
 
-    let (mut within, mut half_done) = (0, 0);
+    let mut within = 0;
+    let mut half_done = 0;
     for writes in 1.. {
         let place = Place::new();
         let first = Process::new("top.yaml", Fragile::Works);
@@ -405,7 +418,8 @@ async fn a_crash_inside_a_used_workflow_repeats_no_finished_task() {
             break;
         }
         drop(dying);
-        let (next, storage) = (Process::new("top.yaml", Fragile::Works), place.open());
+        let next = Process::new("top.yaml", Fragile::Works);
+        let storage = place.open();
         let saved = storage.load(&run()).await.unwrap();
         let mut frontier = saved.position.frontier.iter();
         if frontier.any(|it| it.node.as_str().starts_with(DEEPEST)) {
@@ -430,7 +444,8 @@ async fn a_crash_inside_a_used_workflow_repeats_no_finished_task() {
 #[tokio::test]
 async fn a_dropped_run_repeats_only_the_hanging_inner_node() {
     let place = Place::new();
-    let (first, storage) = (Process::new("top.yaml", Fragile::Hangs), place.open());
+    let first = Process::new("top.yaml", Fragile::Hangs);
+    let storage = place.open();
     let beside_is_saved = async {
         first.hangs.notified().await;
         // Of the fifth step, `e` and `sound` are over.
@@ -443,7 +458,8 @@ async fn a_dropped_run_repeats_only_the_hanging_inner_node() {
         end = first.start(&storage) => panic!("it hangs: {end:?}"),
         () = beside_is_saved => (),
     }
-    let (next, storage) = (Process::new("top.yaml", Fragile::Works), place.open());
+    let next = Process::new("top.yaml", Fragile::Works);
+    let storage = place.open();
     assert_eq!(next.resume(&storage, &run(), None).await.unwrap().status, Status::Paused);
     assert_eq!(next.did(), [FRAGILE]);
     let end = next.resume(&storage, &run(), Some("good")).await.unwrap();

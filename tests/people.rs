@@ -450,7 +450,8 @@ async fn a_crash_neither_loses_nor_repeats_a_message() {
         let dying = Arc::new(Disturbed::dying_after(writes, Arc::clone(&storage)));
         let info = RunInfo::new("patient");
         let run = info.id.clone();
-        let (events, stop) = (EventSink::default(), ShutdownHandle::default());
+        let events = EventSink::default();
+        let stop = ShutdownHandle::default();
         let engine = Engine::new(compiled(patient())).with_storage(dying);
         let say = async {
             sleep(Duration::from_millis(500)).await;
@@ -547,7 +548,8 @@ async fn the_end_of_a_run_has_no_private_field() {
         text: Option<String>,
     }
     let writes = node_fn(|_: Nothing, _: NodeContext| async {
-        let (draft, text) = (Some("raw".to_owned()), Some("fine".to_owned()));
+        let draft = Some("raw".to_owned());
+        let text = Some("fine".to_owned());
         Ok::<_, NodeError>(Drafted { draft, text })
     });
     let place = Place::new(

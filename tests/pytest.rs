@@ -39,7 +39,8 @@ fn files(files: &[(&str, &str)]) -> Vec<SourceFile> {
 
 async fn run_with(settings: &TestSettings, limits: Limits, project: &[(&str, &str)]) -> TestReport {
     let sandbox = Sandbox::probe().unwrap();
-    let (environment, files) = (environment().await, files(project));
+    let environment = environment().await;
+    let files = files(project);
     let cancel = CancellationToken::new();
     let project = Project { files, ..Project::default() };
     run_pytest(&sandbox, &environment, &project, settings, &limits, &cancel).await.unwrap()
@@ -167,7 +168,8 @@ async fn an_environment_without_pytest_is_no_failure_of_the_code() {
     let sandbox = Sandbox::probe().unwrap();
     let files = files(&[("test_a.py", "def test_a(): pass\n")]);
     let project = Project { files, ..Project::default() };
-    let (settings, limits) = (TestSettings::default(), Limits::default());
+    let settings = TestSettings::default();
+    let limits = Limits::default();
     let cancel = CancellationToken::new();
     let result = run_pytest(&sandbox, &environment, &project, &settings, &limits, &cancel).await;
     assert!(matches!(result, Err(PytestError::NotInstalled)), "{result:?}");

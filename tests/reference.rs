@@ -78,7 +78,8 @@ impl Node for Planned {
             return Err(NodeError::permanent("planned"));
         }
         let sum = ctx.state.get("sum").and_then(Value::as_u64).unwrap();
-        let (task, visit) = (ctx.task, ctx.visit());
+        let task = ctx.task;
+        let visit = ctx.visit();
         let of_item = item.map(|it| format!(" item {it}")).unwrap_or_default();
         let mut log = vec![format!("{task} n{} visit {visit} sum {sum}{of_item}", self.at)];
         if let Some(inner) = &self.inner {
@@ -158,7 +159,8 @@ fn with_ways(graph: GraphBuilder, at: usize, node: &NodePlan, asked: &Asked) -> 
     }
     let mut targets: BTreeSet<String> = node.ways.iter().flatten().map(|it| named(*it)).collect();
     targets.extend(node.dispatches.map(|it| name(it.0)));
-    let (asked, node) = (Arc::clone(asked), node.clone());
+    let asked = Arc::clone(asked);
+    let node = node.clone();
     graph.route(from, &targets.into_iter().collect::<Vec<_>>(), move |own: &Own| {
         // A text that no target has: the route fails.
         let mut lines = own.log.iter().rev();
@@ -185,7 +187,8 @@ async fn check(plan: &Plan, seed: u64) -> Option<BTreeSet<&'static str>> {
         _ => Engine::new(graph).with_storage(Arc::new(InMemoryStorage::default())),
     };
     let mut seen = BTreeSet::from(["fine"]);
-    let (mut reference, mut expected) = (Interpreter::new(plan), State::default());
+    let mut reference = Interpreter::new(plan);
+    let mut expected = State::default();
     for turn in 0..TURNS {
         let line = format!("turn {turn}");
         let input = Update::of(&json!({ "log": [line.clone()] })).unwrap();

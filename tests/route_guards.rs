@@ -154,7 +154,8 @@ async fn a_loaded_workflow_computes_no_absent_or_invalid_value() {
         json!({"a": 3, "b": 6, "top": {"n": 0}, "xs": [3, 6], "m": {"k": 0}, "gaps": {"k": 1}}),
         json!({"a": 5, "b": 1, "top": {"n": 5}, "xs": [0, 1, 2], "m": {}, "gaps": {"k": null}}),
     ];
-    let (mut loaded_workflows, mut runs) = (0, 0);
+    let mut loaded_workflows = 0;
+    let mut runs = 0;
     for seed in 0..WORKFLOWS {
         let text = Choices(seed).workflow();
         let Some(graph) = loaded(&text) else { continue };

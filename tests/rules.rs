@@ -357,7 +357,9 @@ fn a_failed_task_stops_the_run_after_its_siblings() {
     let mut hand = Hand::start(&graph);
     let plan = hand.open.pop_front().unwrap();
     hand.finish(&plan, noting(&plan));
-    let (qc, ta, ux) = (hand.open[0].clone(), hand.open[1].clone(), hand.open[2].clone());
+    let qc = hand.open[0].clone();
+    let ta = hand.open[1].clone();
+    let ux = hand.open[2].clone();
     let failure = Failure::new(ErrorKind::Other, "boom");
     hand.tell(TaskEvent::Failed { task: ta.id, failure, attempt: attempt(1) });
     assert_eq!(hand.rest, None, "siblings are still at work");

@@ -142,13 +142,15 @@ fn closed_sections(
                     Some(inner) => (inner, format!("properties/{key}")),
                     None => (&schema["additionalProperties"], "additionalProperties".to_owned()),
                 };
-                let (pointer, place) = (format!("{pointer}/{step}"), format!("{place}/{key}"));
+                let pointer = format!("{pointer}/{step}");
+                let place = format!("{place}/{key}");
                 closed_sections(inner, &pointer, value, &place, found);
             }
         }
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                let (pointer, place) = (format!("{pointer}/items"), format!("{place}/{at}"));
+                let pointer = format!("{pointer}/items");
+                let place = format!("{place}/{at}");
                 closed_sections(&schema["items"], &pointer, item, &place, found);
             }
         }
@@ -325,11 +327,13 @@ fn is_listed(event: &Event) {
 
 /// One of each kind in [`is_listed`].
 fn events() -> Vec<Event> {
-    let (task, node) = (TaskId { step: Step(1), index: 0 }, NodeName::parse("a").unwrap());
+    let task = TaskId { step: Step(1), index: 0 };
+    let node = NodeName::parse("a").unwrap();
     let text = || "x".to_owned();
     let tokens =
         TokenUsage { calls: 1, cached_input_tokens: 1, estimated: true, ..TokenUsage::default() };
-    let (usage, none) = (Usage { tokens, cost_usd: Some(0.5) }, Usage::default());
+    let usage = Usage { tokens, cost_usd: Some(0.5) };
+    let none = Usage::default();
     let wake = Timestamp::UNIX_EPOCH;
     let reports = [
         Report::ModelCall { model: text(), usage, ms: 1 },

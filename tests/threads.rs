@@ -355,7 +355,8 @@ async fn an_id_of_a_removed_message_is_never_given_again() {
             let messages = end.output::<Talk>().unwrap().messages;
             messages.iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        let (text, remove) = (json!({"text": "x"}), |id: &str| json!({"id": id, "remove": true}));
+        let text = json!({"text": "x"});
+        let remove = |id: &str| json!({"id": id, "remove": true});
         assert_eq!(ids("t", json!([text, text])).await, ["m1", "m2"]);
         assert_eq!(ids("t", remove("m2")).await, ["m1"]);
         assert_eq!(ids("t", text.clone()).await, ["m1", "m3"]);

@@ -81,7 +81,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Seen {
         let span = ctx.span(&id).unwrap();
         let path: Vec<&str> = span.scope().from_root().map(|it| it.name()).collect();
         let fields = span.extensions().get::<Fields>().unwrap().0.clone();
-        let (level, path) = (*span.metadata().level(), path.join("/"));
+        let level = *span.metadata().level();
+        let path = path.join("/");
         self.0.lock().unwrap().push(Line { level, path, fields });
     }
 }

@@ -380,7 +380,8 @@ impl Recipe {
                 };
                 let taking = choices.iter().flat_map(|it| &it.0).filter(|it| takes_item(it));
                 let taking = taking.cloned().collect();
-                let (is_exact, dice) = (more.guess.is_none(), Arc::clone(dice));
+                let is_exact = more.guess.is_none();
+                let dice = Arc::clone(dice);
                 let route = Arc::new(ByDice { dice, ways, choices, taking, is_exact, spread });
                 edges.push(Edge::Route { from: name(at), route, span: None });
             }

@@ -471,7 +471,9 @@ fn routes_are_labelled_and_decide_by_the_state() {
     let visits = graphrun::graph::Visits::default();
     let decide = |node: &str, field: &str, value: Value| {
         let state = state_with(&workflow, &[(field, value)]);
-        let (input, trigger, facts) = (&Input::State, &Trigger::Start, &RunFacts::default());
+        let input = &Input::State;
+        let trigger = &Trigger::Start;
+        let facts = &RunFacts::default();
         let view = RouteView { state: &state, visits: &visits, input, trigger, facts };
         route_of(&workflow, node).decide(&view).map_err(|error| error.to_string())
     };

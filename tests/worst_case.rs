@@ -63,7 +63,9 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
     let id = RunId::parse("r").unwrap();
     let FirstStep { mut machine, actions: first, .. } =
         Machine::start(graph.clone(), settings, id, Update::default()).unwrap();
-    let (mut taken, mut open, mut next) = (Taken::default(), Vec::<Task>::new(), first);
+    let mut taken = Taken::default();
+    let mut open = Vec::<Task>::new();
+    let mut next = first;
     taken.count(&machine);
     for _ in 0..TASKS_MAX {
         while !next.is_empty() {
@@ -148,7 +150,8 @@ impl Taken {
         let visits_max = worst_case.most(|_, it| Some(it.visits_max));
         prop_assert!(visits <= visits_max, "{visits} visits of {visits_max}: {worst_case:#?}");
         for (node, most) in &worst_case.nodes {
-            let (visits, attempts) = (Self::of(&self.visits, node), Self::of(&self.attempts, node));
+            let visits = Self::of(&self.visits, node);
+            let attempts = Self::of(&self.attempts, node);
             let width = Self::of(&self.width, node).max(1);
             prop_assert!(visits <= most.visits_max, "{visits} visits of {node}: {most:?}");
             prop_assert!(width == 1 || most.is_dispatched, "{width} tasks of {node} in a step");

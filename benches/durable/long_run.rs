@@ -50,7 +50,8 @@ pub(crate) fn measure(table: &Table) {
         println!("{name:<48} {ours:>10.2} {floor:>10.2} {:>8.2}", ours / floor);
     };
     print("10,000 steps: a step, µs, median", of(&ours), of(&floor));
-    let (first, last) = (of(&ours[..ENDS]), of(&ours[steps - ENDS..]));
+    let first = of(&ours[..ENDS]);
+    let last = of(&ours[steps - ENDS..]);
     print("  the last 100 steps, by the first 100", last, first);
     let times = |path: &str| stored(&folder.path().join(path)) as f64 / (steps * ITEM) as f64;
     print("  on disk, times the content", times("runs.db"), times("floor.db"));
@@ -102,15 +103,17 @@ struct Pace {
 }
 
 fn appender(steps: usize, pace: Pace) -> CompiledGraph {
-    let (pace, last) = (Arc::new(pace), Arc::new(Mutex::new((0, Instant::now()))));
+    let pace = Arc::new(pace);
+    let last = Arc::new(Mutex::new((0, Instant::now())));
     let append = node_fn(move |_: Nothing, _: NodeContext| {
-        let (pace, last) = (Arc::clone(&pace), Arc::clone(&last));
+        let pace = Arc::clone(&pace);
+        let last = Arc::clone(&last);
         async move {
             let mut last = last.lock().unwrap();
             if last.0 > 0 {
                 pace.times.lock().unwrap().push(last.1.elapsed());
             }
-            if last.0 % TURN == 0 {
+            if last.0.is_multiple_of(TURN) {
                 if last.0 > 0 {
                     pace.done.send(()).unwrap();
                 }

@@ -54,8 +54,10 @@ fn measure_in(
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let (ours, floor) = both(&runtime, active);
         let rate = |duration: Duration| (RUNS * STEPS) as f64 / duration.as_secs_f64();
-        let (ours, floor) = (rate(ours), rate(floor));
-        let (ratio, at_least) = (ours / floor, format!("≥ {at_least}"));
+        let ours = rate(ours);
+        let floor = rate(floor);
+        let ratio = ours / floor;
+        let at_least = format!("≥ {at_least}");
         println!("{name:<52} {ours:>6.0} {floor:>10.0} {ratio:>8.2} {at_least:>10}");
     }
 }

@@ -66,8 +66,10 @@ pub(crate) fn measure(table: &Table) {
         });
     }
 
-    let (limit, twice) = (Until::Limit(STEPS), Until::Limit(2 * STEPS));
-    let (one, all) = (read_last as fn(&Path) -> usize, read_all as fn(&Path) -> usize);
+    let limit = Until::Limit(STEPS);
+    let twice = Until::Limit(2 * STEPS);
+    let one = read_last as fn(&Path) -> usize;
+    let all = read_all as fn(&Path) -> usize;
     for (name, at_most, saved, graph, read) in [
         ("resume after 1,000 steps, small state, ms", "0.8", replacer(limit), replacer(twice), one),
         ("resume after 1,000 steps, grown list, ms", "4.5", appender(limit), appender(twice), all),

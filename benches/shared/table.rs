@@ -62,7 +62,8 @@ impl Table {
         round();
         let (ours, floor): (Vec<Duration>, Vec<Duration>) =
             (0..self.rounds).map(|_| round()).unzip();
-        let (ours, floor) = (median(ours, units), median(floor, units));
+        let ours = median(ours, units);
+        let floor = median(floor, units);
         if self.is_json {
             println!("{}", json!({ "row": name, "graphrun": ours, "by_hand": floor }));
         } else {

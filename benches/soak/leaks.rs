@@ -41,11 +41,14 @@ fn is_counted(descriptor: &Path) -> bool {
 pub(crate) fn compare(what: &str, samples: &[Sample]) {
     let quarter = samples.len() / 4;
     assert!(quarter > 0, "{what} was seen {} times only", samples.len());
-    let (first, last) = (&samples[..quarter], &samples[samples.len() - quarter..]);
+    let first = &samples[..quarter];
+    let last = &samples[samples.len() - quarter..];
     let memory = |of: &[Sample]| median(of.iter().map(|it| it.memory_kb));
     let descriptors = |of: &[Sample]| median(of.iter().map(|it| it.descriptors));
-    let (before, after) = (memory(first), memory(last));
-    let (opened, open) = (descriptors(first), descriptors(last));
+    let before = memory(first);
+    let after = memory(last);
+    let opened = descriptors(first);
+    let open = descriptors(last);
     println!(
         "{what}, seen {} times: {before} kB at first and {after} kB at last, {opened} descriptors and {open}",
         samples.len()

@@ -78,7 +78,9 @@ impl Conversations {
     /// Begins the conversation of an attempt at a task. An attempt that continues after the answer of a person continues
     /// its conversation.
     pub(super) fn begin(&self, ctx: &NodeContext, node: &NodeName, script: &Arc<ScriptedAgent>) {
-        let (key, task, attempt) = (ctx.idempotency_key(), ctx.task, ctx.attempt);
+        let key = ctx.idempotency_key();
+        let task = ctx.task;
+        let attempt = ctx.attempt;
         let mut all = self.all();
         if all.get(&key).is_some_and(|it| it.attempt == attempt) {
             return;
@@ -88,7 +90,8 @@ impl Conversations {
             let unasked = || (call.span.clone(), CallState::Unasked);
             calls.entry(call.span.range.start).or_insert_with(unasked);
         }
-        let (node, script) = (node.clone(), Arc::clone(script));
+        let node = node.clone();
+        let script = Arc::clone(script);
         let open = Vec::new();
         all.insert(key, Conversation { node, task, attempt, script, round: 0, open, calls });
     }
@@ -105,7 +108,8 @@ impl Conversations {
         };
         let at = conversation.open.iter().position(is_asked)?;
         let open = &mut conversation.open[at];
-        let (place, span) = (open.call.span.range.start, open.call.span.clone());
+        let place = open.call.span.range.start;
+        let span = open.call.span.clone();
         let Some(answer) = open.call.answer.clone() else {
             conversation.calls.insert(place, (span, CallState::Waits));
             return None;
@@ -311,7 +315,8 @@ pub(super) struct ScriptedModels {
 
 impl ModelSource for ScriptedModels {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
-        let (conversations, others) = (Arc::clone(&self.conversations), Arc::clone(&self.others));
+        let conversations = Arc::clone(&self.conversations);
+        let others = Arc::clone(&self.others);
         Ok(Arc::new(ScriptedModel { name: name.to_owned(), conversations, others }))
     }
 

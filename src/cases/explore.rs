@@ -373,7 +373,9 @@ impl Search<'_> {
         from: Option<usize>,
         step: Vec<(NodeName, String)>,
     ) {
-        let (mut tasks, mut records, mut rest) = (Vec::new(), settled.to_vec(), None);
+        let mut tasks = Vec::new();
+        let mut records = settled.to_vec();
+        let mut rest = None;
         let mut committed = None;
         for action in actions {
             match action {
@@ -520,7 +522,8 @@ fn asked_to_fail(machine: &Machine, before: &Position, records: &[TaskRecord]) -
         | RecordedModels::Answered { .. } => false,
     };
     let records_of_step: Vec<&TaskRecord> = records.iter().collect();
-    let (graph, state) = (machine.graph().definition(), machine.state());
+    let graph = machine.graph().definition();
+    let state = machine.state();
     let used_up = used_up(graph, before, &records_of_step, |it| state.get(it.as_str()));
     records.iter().any(fails)
         || used_up.iter().any(|(_, target)| *target == Some(Target::Fail))

@@ -236,7 +236,8 @@ fn whole_numbers(range: NumberRange, access: &Access) -> BTreeSet<i64> {
 /// Returns all whole numbers of a range, if they are few.
 #[expect(clippy::cast_possible_truncation, reason = "the numbers of a small range are small")]
 pub(super) fn all_of(range: NumberRange) -> Option<RangeInclusive<i64>> {
-    let (min, max) = (range.min?, range.max?);
+    let min = range.min?;
+    let max = range.max?;
     let is_small = max - min < WHOLE_NUMBERS_MAX && min.abs() < 1e15 && max.abs() < 1e15;
     is_small.then(|| min.ceil() as i64..=max.floor() as i64)
 }
@@ -253,7 +254,8 @@ fn fractions(range: NumberRange, access: &Access) -> Vec<f64> {
     numbers.sort_by(f64::total_cmp);
     numbers.dedup();
     let between: Vec<f64> = numbers.windows(2).map(|it| f64::midpoint(it[0], it[1])).collect();
-    let (first, last) = (numbers[0] - 1.0, numbers[numbers.len() - 1] + 1.0);
+    let first = numbers[0] - 1.0;
+    let last = numbers[numbers.len() - 1] + 1.0;
     let all = numbers.into_iter().chain(between).chain([first, last]);
     all.filter(|it| it.is_finite()).collect()
 }

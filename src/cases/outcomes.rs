@@ -114,7 +114,8 @@ impl<'a> Outcomes<'a> {
                 "`{}` does not declare its writes; the exploration assumes none",
                 task.node
             ));
-            let (label, result) = (String::new(), Ok(Command::default()));
+            let label = String::new();
+            let result = Ok(Command::default());
             return vec![Outcome::new(label, result)];
         };
         for field in

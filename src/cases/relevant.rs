@@ -163,7 +163,8 @@ impl Relevant {
         let has_limit = position.used.limit.is_some();
         let settled: BTreeMap<_, _> =
             records.iter().map(|it| (it.task.index, &it.outcome)).collect();
-        let (joins, rounds) = (&position.joins, &position.rounds);
+        let joins = &position.joins;
+        let rounds = &position.rounds;
         let key =
             json!([frontier, joins, rounds, deferred, visits, fields, limited, has_limit, settled]);
         blake3::hash(key.to_string().as_bytes())
@@ -193,7 +194,8 @@ fn ahead(
     }
     let computed = computed(definition, graph);
     for (name, spec) in &graph.nodes {
-        let (policies, of_node) = (&spec.policies, reads.entry(name).or_default());
+        let policies = &spec.policies;
+        let of_node = reads.entry(name).or_default();
         let set = spec.when.as_ref().map(|it| it.access_set());
         of_node.extend(match set {
             None => BTreeSet::new(),

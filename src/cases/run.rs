@@ -88,8 +88,10 @@ impl Suite {
             Err(error) => {
                 let reason = with_causes(&error);
                 let problems = vec![Problem::new(&case.span, reason.clone())];
-                let (status, route) = (Status::Failed, Vec::new());
-                let (reason, trail) = (Some(reason), Trail::default());
+                let status = Status::Failed;
+                let route = Vec::new();
+                let reason = Some(reason);
+                let trail = Trail::default();
                 CaseRun { problems, status, reason, route, elapsed: started.elapsed(), trail }
             }
         }

@@ -57,6 +57,7 @@ fn line(problem: &Problem) -> String {
     let part = |name: &str, value: &Option<String>| {
         value.as_ref().map(|it| format!("; {name} {it}")).unwrap_or_default()
     };
-    let (expected, actual) = (part("expected", &problem.expected), part("got", &problem.actual));
+    let expected = part("expected", &problem.expected);
+    let actual = part("got", &problem.actual);
     format!("{}{expected}{actual}", problem.what)
 }

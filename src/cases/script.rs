@@ -98,7 +98,8 @@ impl Script {
     /// Replaces the nodes of a graph, and makes its routes record their choices.
     pub(super) fn direct(self: &Arc<Self>, graph: &mut Graph) {
         for (name, spec) in &mut graph.nodes {
-            let (node, script) = (Arc::clone(spec.node()), Arc::clone(self));
+            let node = Arc::clone(spec.node());
+            let script = Arc::clone(self);
             spec.set_node(Arc::new(StandIn { name: name.clone(), node, script }));
         }
         for (at, edge) in graph.edges.iter_mut().enumerate() {
@@ -142,7 +143,8 @@ impl Script {
             let Turns::Visits(given) = &answers.turns else { continue };
             let made = requests.visits.get(node).map_or(&[][..], Vec::as_slice);
             if made.len() < given.len() {
-                let (given, made) = (count(given.len() as u64, "visit"), made.len());
+                let given = count(given.len() as u64, "visit");
+                let made = made.len();
                 let text = format!("`{node}` has answers for {given}, and made {made}");
                 unused.push((node.clone(), text));
             }

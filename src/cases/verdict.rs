@@ -29,7 +29,8 @@ pub struct Problem {
 
 impl Problem {
     pub(super) fn new(span: &SourceSpan, what: impl Into<String>) -> Self {
-        let (span, what) = (span.clone(), what.into());
+        let span = span.clone();
+        let what = what.into();
         Self { span, what, expected: None, actual: None, help: None }
     }
 

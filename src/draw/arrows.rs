@@ -205,7 +205,8 @@ pub(super) fn bound_loops(arrows: &mut [Arrow], bounds: &BTreeMap<NodeName, u32>
         arrow.bounds = if let Some(one) = bound(to).or_else(|| bound(from)) {
             vec![one]
         } else {
-            let (on, back) = (reachable(to, &next), reachable(from, &before));
+            let on = reachable(to, &next);
+            let back = reachable(from, &before);
             on.intersection(&back).filter_map(|it| bound(it)).collect()
         };
     }
@@ -215,7 +216,8 @@ fn reachable<'a>(
     from: &'a NodeName,
     next: &'a BTreeMap<NodeName, BTreeSet<NodeName>>,
 ) -> BTreeSet<&'a NodeName> {
-    let (mut found, mut open) = (BTreeSet::from([from]), vec![from]);
+    let mut found = BTreeSet::from([from]);
+    let mut open = vec![from];
     while let Some(name) = open.pop() {
         let further = next.get(name).into_iter().flatten();
         open.extend(further.filter(|&it| found.insert(it)));

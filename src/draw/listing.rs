@@ -257,7 +257,8 @@ impl<'a> Listing<'a> {
             (false, false) => self.signs.forward,
         };
         let is_fork = arrow.reason == Reason::Always;
-        let (from, marks) = (arrow.from.iter().collect(), self.marks(arrow));
+        let from = arrow.from.iter().collect();
+        let marks = self.marks(arrow);
         DrawnEdge { from, label, marks, sign, to: vec![&arrow.to], is_fork }
     }
 

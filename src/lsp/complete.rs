@@ -472,7 +472,8 @@ fn files(folder: &Path, relative: &str, depth: usize, found: &mut Vec<String>) {
     for entry in entries.flatten() {
         let name = entry.file_name();
         let Some(name) = name.to_str().filter(|it| !it.starts_with('.')) else { continue };
-        let (path, relative) = (entry.path(), format!("{relative}/{name}"));
+        let path = entry.path();
+        let relative = format!("{relative}/{name}");
         if found.len() >= FILES_MAX {
             return;
         }

@@ -24,7 +24,8 @@ pub(super) fn definition(
         && let Some(role @ (Role::Prompt | Role::SchemaFile | Role::Workflow | Role::Recording)) =
             spot.role
     {
-        let (folder, word) = (view.folder()?, view.text.get(spot.range)?);
+        let folder = view.folder()?;
+        let word = view.text.get(spot.range)?;
         let paths = match role {
             Role::Prompt => source_paths(folder, word.as_ref()),
             _ => vec![folder.join(word)],

@@ -158,7 +158,8 @@ impl DocumentView<'_> {
     /// Returns the path of the declaration of a field in the default of another one, if a key is such a field.
     pub(super) fn declared_in_default(&self, path: &[Step]) -> Option<Vec<Step>> {
         let at = path.iter().position(|it| *it == Step::Key("default".to_owned()))?;
-        let (field, inside) = (&path[..at], &path[at + 1..]);
+        let field = &path[..at];
+        let inside = &path[at + 1..];
         self.outline.part(&[field, &[Step::Key("type".to_owned())]].concat())?;
         inside.last()?;
         inside.iter().try_fold(field.to_vec(), |of, step| match step {
@@ -191,7 +192,8 @@ impl DocumentView<'_> {
             let is_node = wanted == ExpectedKind::Node && range == *word;
             return is_node.then(|| entry("nodes", name));
         }
-        let (inside, behind) = (&expression[..word.start], &expression[word.end..]);
+        let inside = &expression[..word.start];
+        let behind = &expression[word.end..];
         let before = format!("{}{inside}", context.bound);
         let is_number = name.starts_with(|it: char| it.is_ascii_digit());
         if is_number || behind.starts_with('(') || binds_next(&before) {
@@ -315,7 +317,8 @@ state:
                 Step::Key(key) => Some(key.as_str()),
                 Step::Item(_) => None,
             });
-            let (path, word) = (keys.collect::<Vec<_>>().join("."), &text[mention.range]);
+            let path = keys.collect::<Vec<_>>().join(".");
+            let word = &text[mention.range];
             assert!(path.ends_with(word), "{path} {word}");
             path
         };

@@ -263,7 +263,8 @@ fn all(workspace: &Workspace, view: &DocumentView<'_>, declared: &[Step]) -> Vec
     let mut found = Vec::new();
     let own: Arc<str> = view.text.into();
     let mut add = |uri: &str, text: &Arc<str>, range: Range<usize>, is_declaration: bool| {
-        let (uri, text) = (uri.to_owned(), Arc::clone(text));
+        let uri = uri.to_owned();
+        let text = Arc::clone(text);
         found.push(Reference { uri, text, range, is_declaration });
     };
     let mut prompts: Vec<(PathBuf, Context)> = Vec::new();

@@ -107,19 +107,25 @@ pub(super) struct Spot {
 
 impl Workspace {
     pub(super) fn new(registry: Registry) -> Self {
-        let (documents, on_disk, published) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let (grammar, cases_grammar) = (Grammar::new(&registry), Grammar::of_cases());
+        let documents = BTreeMap::new();
+        let on_disk = BTreeMap::new();
+        let published = BTreeMap::new();
+        let grammar = Grammar::new(&registry);
+        let cases_grammar = Grammar::of_cases();
         Self { registry, grammar, cases_grammar, documents, on_disk, published }
     }
 
     /// Sets the text of an opened or changed document.
     pub(super) fn set(&mut self, uri: String, version: i64, text: String) {
         let before = self.documents.remove(&uri);
-        let (path, text) = (uri::to_path(&uri), text.into());
+        let path = uri::to_path(&uri);
+        let text = text.into();
         let document = if let Some(before) = before {
             Document { text, version, path, ..before }
         } else {
-            let (state, inner_nodes, tested) = (None, Vec::new(), None);
+            let state = None;
+            let inner_nodes = Vec::new();
+            let tested = None;
             Document { text, version, path, state, inner_nodes, tested }
         };
         self.documents.insert(uri, document);
@@ -348,7 +354,8 @@ impl Workspace {
         if !self.documents.contains_key(&tested.uri) {
             let path = uri::to_path(&tested.uri);
             let state = Some(tested.schema.clone());
-            let (text, inner_nodes) = (text.into(), Vec::new());
+            let text = text.into();
+            let inner_nodes = Vec::new();
             let document = Document { text, version: 0, path, state, inner_nodes, tested: None };
             self.on_disk.insert(tested.uri.clone(), document);
         }
@@ -459,7 +466,8 @@ impl TestedWorkflow {
             let writes = spec.describe().contract.writes.as_deref();
             (name.to_string(), writes.map(texts))
         });
-        let (schema, input) = (graph.schema.clone(), texts(&graph.input));
+        let schema = graph.schema.clone();
+        let input = texts(&graph.input);
         Self { uri, schema, input, nodes: nodes.collect() }
     }
 }

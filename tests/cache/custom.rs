@@ -123,7 +123,8 @@ fn opaque(
 
 #[tokio::test]
 async fn a_node_without_declared_reads_is_cached_by_the_state() {
-    let (ran, cache) = (Arc::default(), Cache::new(Arc::new(MemoryResults::default())));
+    let ran = Arc::default();
+    let cache = Cache::new(Arc::new(MemoryResults::default()));
     let graph = || opaque(&ran, &cache, |_| Ok(Command::default()));
     for (other, expected) in [(1, 1), (1, 1), (2, 2), (1, 2)] {
         run(graph(), json!({"base": 1, "other": other})).await;
@@ -133,14 +134,16 @@ async fn a_node_without_declared_reads_is_cached_by_the_state() {
 
 #[tokio::test]
 async fn a_question_and_results_of_its_answer_are_not_cached() {
-    let (ran, cache) = (Arc::default(), Cache::new(Arc::new(MemoryResults::default())));
+    let ran = Arc::default();
+    let cache = Cache::new(Arc::new(MemoryResults::default()));
     for runs in [2, 4] {
         let graph = opaque(&ran, &cache, |ctx| {
             let sum: u64 = ctx.ask(Question::new("sum", "How many?"))?;
             Ok(Update::of(&Sum { sum })?.into())
         });
         let engine = Engine::new(graph);
-        let (info, stop) = (RunInfo::new("w"), ShutdownHandle::default());
+        let info = RunInfo::new("w");
+        let stop = ShutdownHandle::default();
         let sink = EventSink::default();
         let end = engine
             .run(Update::default())
@@ -165,7 +168,8 @@ async fn a_question_and_results_of_its_answer_are_not_cached() {
 
 #[tokio::test]
 async fn a_node_that_chooses_its_target_is_not_cached() {
-    let (ran, cache) = (Arc::default(), Cache::new(Arc::new(MemoryResults::default())));
+    let ran = Arc::default();
+    let cache = Cache::new(Arc::new(MemoryResults::default()));
     for runs in 1..=2 {
         let graph = opaque(&ran, &cache, |_| {
             let goto =
@@ -180,7 +184,8 @@ async fn a_node_that_chooses_its_target_is_not_cached() {
 
 #[tokio::test]
 async fn a_result_that_does_not_fit_is_not_cached() {
-    let (ran, cache) = (Arc::default(), Cache::new(Arc::new(MemoryResults::default())));
+    let ran = Arc::default();
+    let cache = Cache::new(Arc::new(MemoryResults::default()));
     for runs in 1..=2 {
         let graph = opaque(&ran, &cache, |_| Ok(Update::of(&json!({"sum": "many"}))?.into()));
         let end = run(graph, json!({})).await.end;

@@ -46,7 +46,8 @@ async fn tasks_that_want_the_same_result_compute_it_once() {
     });
     let engine = Engine::new(graph);
     // Two runs at once: of the eight tasks, one works on each of the two numbers.
-    let (one, two) = (Update::default(), Update::default());
+    let one = Update::default();
+    let two = Update::default();
     let begun = tokio::time::Instant::now();
     let (one, two) = tokio::join!(engine.run(one).into_future(), engine.run(two).into_future());
     for end in [one.unwrap(), two.unwrap()] {

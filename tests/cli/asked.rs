@@ -147,7 +147,8 @@ fn without_a_yes_no_key_is_sent() {
 
 #[test]
 fn a_database_that_came_with_a_folder_is_asked_about() {
-    let (stranger, place) = (Place::new(), Place::new());
+    let stranger = Place::new();
+    let place = Place::new();
     stranger.execute("two_steps");
     fs::create_dir(place.path(".graphrun")).unwrap();
     fs::copy(stranger.path(".graphrun/runs.db"), place.path(".graphrun/runs.db")).unwrap();

@@ -245,10 +245,12 @@ fn earlier_specifications_and_insights_reach_a_later_run() {
 fn each_phase_has_the_effort_of_its_agent() {
     let root = env!("CARGO_MANIFEST_DIR");
     let read = |name: &str| fs::read_to_string(format!("{root}/graphs/{name}.yaml")).unwrap();
-    let (whole, part) = (read("autocode"), read("autocode_subtask"));
+    let whole = read("autocode");
+    let part = read("autocode_subtask");
     let with = |text: &str, name: &str, effort: &str| {
         let lines = text.lines().skip_while(|it| !it.starts_with(&format!("  {name}:")));
-        let (first, rest) = (lines.clone().take(1), lines.skip(1));
+        let first = lines.clone().take(1);
+        let rest = lines.skip(1);
         let section: Vec<&str> = first.chain(rest.take_while(|it| it.starts_with("   "))).collect();
         assert!(section.join("\n").contains(effort), "{name}: {section:?}");
     };

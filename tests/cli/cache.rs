@@ -8,7 +8,8 @@ use super::program::{Place, workflow};
 
 /// Runs the workflow and returns the output of its command.
 fn time(place: &Place, brief: &str, flags: &[&str]) -> Value {
-    let (cached, brief) = (workflow("cached"), format!("brief={brief}"));
+    let cached = workflow("cached");
+    let brief = format!("brief={brief}");
     let args = ["execute", &cached, "-i", &brief, "--output", "json"];
     let ended = place.run([&args[..], flags].concat());
     assert_eq!(ended.code, 0, "{ended}");

@@ -23,7 +23,8 @@ fn execute(place: &Place, more: &[&str]) -> Ended {
 
 /// Creates a cloned folder: it contains a database from another user's folder.
 fn clone_with_database() -> (Place, String) {
-    let (stranger, clone) = (Place::new(), Place::new());
+    let stranger = Place::new();
+    let clone = Place::new();
     let run = stranger.execute("two_steps");
     fs::create_dir(clone.path(".graphrun")).unwrap();
     // A copy of one file is whole only without a log.

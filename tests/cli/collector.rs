@@ -61,7 +61,8 @@ impl Collector {
         let seen = Arc::clone(&requests);
         thread::spawn(move || {
             for call in listener.incoming() {
-                let (call, seen) = (call.unwrap(), Arc::clone(&seen));
+                let call = call.unwrap();
+                let seen = Arc::clone(&seen);
                 thread::spawn(move || serve(call, answers, &seen));
             }
         });

@@ -117,7 +117,8 @@ fn serve(answer: &'static str, requests: usize) -> (u16, JoinHandle<Vec<String>>
     let serving = thread::spawn(move || {
         let read = |_| {
             let (mut stream, _) = listener.accept().unwrap();
-            let (mut request, mut buffer) = (String::new(), [0; 4096]);
+            let mut request = String::new();
+            let mut buffer = [0; 4096];
             while !request.contains("\r\n\r\n")
                 || request.starts_with("POST") && !request.ends_with('}')
             {

@@ -109,7 +109,8 @@ fn what_has_a_result_is_not_run_again() {
     let place = graded();
     assert_eq!(eval(&place, &[]).code, 0);
     let results = || fs::read_to_string(place.path("grade.eval.jsonl")).unwrap();
-    let (first, count) = (results(), runs(&place));
+    let first = results();
+    let count = runs(&place);
     assert_eq!(count, 3);
     assert_eq!((eval(&place, &[]).code, results() == first, runs(&place)), (0, true, 3));
 
@@ -163,7 +164,8 @@ fn results_of_another_version_are_not_mixed_with_new_ones() {
     let text = place.run(compare);
     assert!(text.stdout.contains("one  100 % → 0 %: `add` ran a different number"), "{text}");
     let found = place.run(compare.iter().chain(&["--output", "json"])).json();
-    let (before, after) = (&found["models"][0]["before"], &found["models"][0]["after"]);
+    let before = &found["models"][0]["before"];
+    let after = &found["models"][0]["after"];
     assert_eq!((&before["passed"], &after["passed"]), (&1.into(), &0.into()));
     assert_eq!((&found["changed"][0]["row"], &found["only_after"]), (&"one".into(), &json!([])));
 
@@ -414,7 +416,8 @@ fn an_agent_judges_and_results_have_their_cost_and_time() {
     let ended = place.run(args.iter().chain(&more));
     assert_eq!(ended.code, 0, "{ended}");
     let report = ended.json();
-    let (results, model) = (report["results"].as_array().unwrap(), &report["models"][0]);
+    let results = report["results"].as_array().unwrap();
+    let model = &report["models"][0];
     assert!(results.iter().all(|it| it["score"] == 0.75), "{report}");
     assert_eq!(model["score_mean"], 0.75);
     // 0.25 and 2 dollars for a million tokens, of two calls in each of three runs.
@@ -437,7 +440,8 @@ fn waiting_provider(width: usize) -> (String, Arc<AtomicUsize>) {
     let result = Arc::clone(&first);
     thread::spawn(move || {
         for call in listener.incoming() {
-            let (waiting, first) = (Arc::clone(&waiting), Arc::clone(&first));
+            let waiting = Arc::clone(&waiting);
+            let first = Arc::clone(&first);
             thread::spawn(move || {
                 let mut call = call.unwrap();
                 read_request(&mut call);

@@ -193,7 +193,8 @@ WRAP_SYNC(fdatasync)
 
 /// Compiles the shim. There is a C compiler wherever SQLite was compiled.
 fn shim(place: &Place) -> PathBuf {
-    let (source, library) = (place.path("shim.c"), place.path("shim.so"));
+    let source = place.path("shim.c");
+    let library = place.path("shim.so");
     fs::write(&source, SHIM).unwrap();
     let mut command = Command::new("cc");
     command.args(["-shared", "-fPIC", "-O1", "-w", "-o"]).arg(&library).arg(&source).arg("-ldl");

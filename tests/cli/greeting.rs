@@ -15,7 +15,8 @@ pub(crate) fn repository(place: &Place) {
 /// Makes the repository `repo` of files of a folder of recordings.
 pub(crate) fn repository_of(place: &Place, folder: &str, files: &[&str]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
-    let (from, to) = (root.join(folder), place.path("repo"));
+    let from = root.join(folder);
+    let to = place.path("repo");
     fs::create_dir_all(to.join("tests")).unwrap();
     for file in files {
         fs::copy(from.join(file), to.join(file)).unwrap();

@@ -17,7 +17,8 @@ fn tamper(place: &Place, change: &str) {
 #[test]
 fn a_history_is_verified_by_its_hash() {
     let place = Place::new();
-    let (one, other) = (place.execute("two_steps"), place.execute("two_steps"));
+    let one = place.execute("two_steps");
+    let other = place.execute("two_steps");
     let ended = place.run(["runs", "verify", "--output", "json"]);
     assert_eq!(ended.code, 0, "{ended}");
     let verdicts = ended.json();

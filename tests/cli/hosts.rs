@@ -24,7 +24,8 @@ fn run_configured(place: &Place, text: &str) -> Ended {
 }
 
 fn execute(name: &str, brief: &str, more: &[&str]) -> Vec<String> {
-    let (workflow, brief) = (workflow(name), format!("brief={brief}"));
+    let workflow = workflow(name);
+    let brief = format!("brief={brief}");
     let args = ["execute", &workflow, "-i", &brief, "--output", "json"];
     args.into_iter().chain(more.iter().copied()).map(str::to_owned).collect()
 }
@@ -172,7 +173,8 @@ fn a_declined_command_does_not_run() {
 fn an_answer_approves_no_other_arguments() {
     let place = Place::new();
     let asked = place.run(execute("hosts", "shown", ALLOWED));
-    let (run, first) = (run_of(&asked), question(&asked)["key"].clone());
+    let run = run_of(&asked);
+    let first = question(&asked)["key"].clone();
     let changed = place.run(["runs", "update", &run, "--set", "brief=\"other\""]);
     assert_eq!(changed.code, 0, "{changed}");
     let answer = format!("{}=true", first.as_str().unwrap());
@@ -227,7 +229,8 @@ fn a_value_is_no_option() {
 
 /// A repository with a commit on `main`, and a bare one that it pushes to.
 fn repository_with_remote(place: &Place) -> (PathBuf, PathBuf) {
-    let (folder, remote) = (place.path("repo"), place.path("remote.git"));
+    let folder = place.path("repo");
+    let remote = place.path("remote.git");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("kept.txt"), "kept\n").unwrap();
     git(&folder, &["init", "--quiet", "--initial-branch=main"]);

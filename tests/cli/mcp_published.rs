@@ -30,10 +30,12 @@ fn check(place: &Place, allowed: &[&str], state: &serde_json::Value) {
 fn the_file_server_of_npm_writes_and_reads_on_a_host() {
     let server = packages::npm("tests/mcp_servers")
         .join("node_modules/@modelcontextprotocol/server-filesystem/dist/index.js");
-    let (place, server) = (Place::new(), server.display());
+    let place = Place::new();
+    let server = server.display();
     fs::create_dir(place.path("data")).unwrap();
     let data = place.path("data").canonicalize().unwrap();
-    let (file, data) = (data.join("a.txt").display().to_string(), data.display());
+    let file = data.join("a.txt").display().to_string();
+    let data = data.display();
     let text = format!(
         "graphrun: 1\nname: files\nstate: {{ text: {{ type: string, default: none }} }}\noutput: text\n\
          hosts: {{ here: {{ allow: node {server}, approve: never }} }}\n\

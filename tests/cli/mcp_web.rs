@@ -81,7 +81,8 @@ fn execute(place: &Place, more: &[&str]) -> Ended {
 
 /// A place with a workflow for a behaviour, and with the lock of a server that behaves well.
 fn locked(port: u16, behaviour: &str) -> Place {
-    let (place, url) = (Place::new(), format!("http://127.0.0.1:{port}/"));
+    let place = Place::new();
+    let url = format!("http://127.0.0.1:{port}/");
     fs::write(place.path("w.yaml"), workflow(&format!("{url}picky"))).unwrap();
     let ended = run(&place, &["mcp", "lock", "w.yaml", "--allow-http-private", "127.0.0.1"]);
     assert_eq!(ended.code, 0, "{ended}");

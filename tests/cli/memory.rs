@@ -145,7 +145,8 @@ fn an_entry_without_a_text_or_a_tier_is_refused() {
 
 #[test]
 fn an_export_is_imported_elsewhere_and_wrong_lines_are_named() {
-    let (place, other) = (Place::new(), Place::new());
+    let place = Place::new();
+    let other = Place::new();
     learn(&place, &[]);
     let exported = place.run(["memory", "export"]);
     assert_eq!(exported.stdout.lines().count(), 2, "{exported}");
@@ -168,7 +169,8 @@ fn an_export_is_imported_elsewhere_and_wrong_lines_are_named() {
 
 #[test]
 fn a_recording_has_what_was_recalled() {
-    let (place, other) = (Place::new(), Place::new());
+    let place = Place::new();
+    let other = Place::new();
     place.run(["memory", "add", "insights", "a parser of old"]);
     let recorded = learn(&place, &["--record", "run.jsonl"]);
     assert_eq!(recorded.code, 0, "{recorded}");
@@ -208,7 +210,8 @@ fn another_memory_is_named_by_flag_variable_or_file() {
 
 #[test]
 fn a_memory_that_came_with_a_folder_needs_trust() {
-    let (place, other) = (Place::new(), Place::new());
+    let place = Place::new();
+    let other = Place::new();
     learn(&place, &[]);
     fs::create_dir(other.path(".graphrun")).unwrap();
     fs::copy(place.path(".graphrun/memory.db"), other.path(".graphrun/memory.db")).unwrap();
@@ -300,7 +303,9 @@ fn a_removed_entry_does_not_return_and_a_recall_stays_as_it_was() {
 /// Runs of several folders share a memory, and it moves to a server and back.
 #[test]
 fn a_server_keeps_the_memory_of_several_folders() {
-    let (place, other, schema) = (Place::new(), Place::new(), Schema::new());
+    let place = Place::new();
+    let other = Place::new();
+    let schema = Schema::new();
     let url = schema.url();
     let memory = ["--memory", url.as_str()];
     let empty = place.run([&["memory", "list"][..], &memory].concat());
@@ -352,9 +357,11 @@ fn a_kill_neither_doubles_nor_loses_an_entry_of_a_server() {
 
     for point in Point::REMEMBERING {
         for nth in 1..=2 {
-            let (place, schema) = (Place::new(), Schema::new());
+            let place = Place::new();
+            let schema = Schema::new();
             fs::write(place.path("learn.yaml"), LEARN).unwrap();
-            let (url, fault) = (schema.url(), format!("{}=abort@{nth}", point.name()));
+            let url = schema.url();
+            let fault = format!("{}=abort@{nth}", point.name());
             let execute =
                 ["execute", "learn.yaml", "-i", LESSONS, "--run-id", "mine", "--memory", &url];
             crate::cli::killed::killed(&place, &execute, &fault);

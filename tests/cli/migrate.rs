@@ -252,7 +252,8 @@ fn breakpoints_and_the_inbox_are_migrated() {
 
 #[test]
 fn a_run_in_postgres_is_migrated_and_resumed() {
-    let (place, schema) = (Place::new(), crate::support::postgres::Schema::new());
+    let place = Place::new();
+    let schema = crate::support::postgres::Schema::new();
     let url = schema.url();
     let run = |args: &[&str]| place.run([args, &["--db", &url]].concat());
     fs::write(place.path("again.yaml"), fs::read_to_string(workflow("again")).unwrap()).unwrap();

@@ -143,7 +143,8 @@ fn each_answer_to_a_growing_list_is_an_item() {
     let votes = workflow("votes");
     let asked = place.run(["execute", &votes, "-i", "brief=ann,bob", "--output", "json"]);
     assert_eq!(asked.code, 3, "{asked}");
-    let (run, asked) = (name(&asked.json()), asked.json());
+    let run = name(&asked.json());
+    let asked = asked.json();
     let [ann, bob] = open(&asked)[..] else { panic!("{asked}") };
     let whole = format!("{ann}=[true]");
     let list = place.run(["resume", &run, "--answer", &whole]);

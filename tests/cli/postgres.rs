@@ -10,14 +10,17 @@ use crate::support::postgres::{Schema, ask, execute, server, without_room};
 
 #[test]
 fn a_postgres_run_is_shown_and_listed_without_the_password() {
-    let (place, schema, url) = (Place::new(), Schema::new(), server());
+    let place = Place::new();
+    let schema = Schema::new();
+    let url = server();
     // The test server may accept any user; the given name and password must not be shown either
     // way.
     let (user, rest) = url.split_once("://").unwrap().1.split_once('@').unwrap();
     let (user, password) = user.split_once(':').unwrap_or((user, "hunter2"));
     let url = schema.url_at(&format!("postgres://{user}:{password}@{rest}"));
     let execute = ["execute", &workflow("two_steps"), "-i", "brief=x"];
-    let (by_flag, by_variable) = (["--db", url.as_str()], [("GRAPHRUN_DB", url.as_str())]);
+    let by_flag = ["--db", url.as_str()];
+    let by_variable = [("GRAPHRUN_DB", url.as_str())];
     let mut all = Vec::new();
 
     let empty = place.run_with(["runs", "list"], by_variable);
@@ -153,7 +156,8 @@ fn a_damaged_or_foreign_database_is_refused_with_a_remedy() {
 
 #[test]
 fn a_full_server_is_exit_5_and_the_run_can_be_resumed() {
-    let (place, schema) = (Place::new(), Schema::new());
+    let place = Place::new();
+    let schema = Schema::new();
     let url = schema.url();
     assert_eq!(place.run(asks_in(&url)).code, 3);
     let full = without_room("could not extend file: No space left on device");
@@ -171,7 +175,8 @@ fn a_full_server_is_exit_5_and_the_run_can_be_resumed() {
 
 #[test]
 fn a_second_signal_ends_a_run_whose_server_is_silent() {
-    let (place, schema) = (Place::new(), Schema::new());
+    let place = Place::new();
+    let schema = Schema::new();
     let url = schema.url();
     assert_eq!(place.run(asks_in(&url)).code, 3);
     let table = format!("{}.journal", schema.name);

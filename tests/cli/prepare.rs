@@ -56,7 +56,8 @@ struct Home {
 
 impl Home {
     fn new() -> Self {
-        let (place, registry) = (Place::new(), Registry::start());
+        let place = Place::new();
+        let registry = Registry::start();
         let home = Self { place, registry, locations: Vec::new() };
         fs::write(home.place.path("w.yaml"), WORKFLOW).unwrap();
         fs::create_dir_all(home.place.path("repo/web")).unwrap();

@@ -490,7 +490,8 @@ fn doctor_names_the_homes_of_removed_runs() {
     assert!(homes(&run).is_empty());
     fs::create_dir(home).unwrap();
     let found = doctor();
-    let (detail, help) = (found["detail"].as_str().unwrap(), found["help"].as_str().unwrap());
+    let detail = found["detail"].as_str().unwrap();
+    let help = found["help"].as_str().unwrap();
     let expected = format!("homes of programs without a run: `{}`", home.display());
     assert!(detail.contains(&expected) && help.contains("`rm -r PATH`"), "{found}");
     // Those of another database may belong to its runs.

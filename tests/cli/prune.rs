@@ -35,7 +35,8 @@ fn an_export_is_the_whole_journal_with_its_links() {
 #[test]
 fn removed_runs_are_gone_and_others_are_not_touched() {
     let place = Place::new();
-    let (one, other) = (place.execute("two_steps"), place.execute("two_steps"));
+    let one = place.execute("two_steps");
+    let other = place.execute("two_steps");
     // An unknown run is reported before the first is removed.
     assert_eq!(place.run(["runs", "rm", &one, "nobody"]).code, 6);
     assert_eq!(names(&place), [&*other, &*one]);

@@ -80,7 +80,8 @@ fn with_too_few_files_left_the_program_refuses_to_start() {
         Ended::of(command.current_dir(place.path("")))
     };
     let workflow = workflow("two_steps");
-    let (mut done, mut refused) = (0, 0);
+    let mut done = 0;
+    let mut refused = 0;
     // With fewer, the system cannot load the program.
     for open in 0..=24 {
         let ended = run(open, &["execute", &workflow, "-i", "brief=x"]);

@@ -90,7 +90,8 @@ fn a_question_without_a_terminal_is_exit_3_with_a_command() {
     let asked = place.run(["execute", &workflow("asks"), "-i", "brief=x", "--output", "json"]);
     assert_eq!(asked.code, 3, "{asked}");
     let object = asked.json();
-    let (name, question) = (object["name"].as_str().unwrap(), &object["questions"][0]);
+    let name = object["name"].as_str().unwrap();
+    let question = &object["questions"][0];
     assert_eq!(keys(question)[..4], ["key", "node", "prompt", "schema"]);
     let key = question["key"].as_str().unwrap();
     let command = format!("graphrun resume {name} --answer '{key}=\"go_on\"'");

@@ -80,7 +80,8 @@ fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
 
 #[test]
 fn the_run_of_the_team_is_one_trace_with_the_right_parents() {
-    let (place, collector) = (Place::new(), Collector::start(Answers::Ok));
+    let place = Place::new();
+    let collector = Collector::start(Answers::Ok);
     let ended = dev_team(&place, &[(ENDPOINT, &collector.url())]);
     assert_eq!(ended.code, 0, "{ended}");
     assert!(!ended.stderr.contains("warning"), "{ended}");
@@ -167,7 +168,8 @@ fn logged_spans(log: &str) -> Vec<Span> {
 
 #[test]
 fn spans_and_metrics_of_a_call_have_the_standard_names() {
-    let (place, collector) = (Place::new(), Collector::start(Answers::Ok));
+    let place = Place::new();
+    let collector = Collector::start(Answers::Ok);
     let ended = agent(&place, "They float.", &[(ENDPOINT, &collector.url())]);
     assert_eq!(ended.code, 0, "{ended}");
     let spans = collector.spans();
@@ -206,7 +208,8 @@ fn spans_and_metrics_of_a_call_have_the_standard_names() {
 
 #[test]
 fn a_failed_call_is_an_error_of_its_span_and_of_its_metric() {
-    let (place, collector) = (Place::new(), Collector::start(Answers::Ok));
+    let place = Place::new();
+    let collector = Collector::start(Answers::Ok);
     let provider = Collector::start(Answers::Status(401));
     let args = ["execute", &workflow("agent"), "-i", "brief=x"];
     let variables = [(ENDPOINT, collector.url()), ("OPENAI_BASE_URL", provider.url())];
@@ -293,7 +296,8 @@ async fn the_content_of_a_tool_call_is_that_of_its_span() {
 #[test]
 fn a_run_is_below_the_span_of_its_caller() {
     const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let (place, collector) = (Place::new(), Collector::start(Answers::Ok));
+    let place = Place::new();
+    let collector = Collector::start(Answers::Ok);
     let url = collector.url();
     let variables = [(ENDPOINT, &*url), ("TRACEPARENT", CALLER), ("TRACESTATE", "vendor=7")];
     let ended = agent(&place, "They float.", &variables);
@@ -320,7 +324,8 @@ fn a_run_is_below_the_span_of_its_caller() {
 
 #[test]
 fn all_parts_of_a_run_have_its_conversation() {
-    let (place, collector) = (Place::new(), Collector::start(Answers::Ok));
+    let place = Place::new();
+    let collector = Collector::start(Answers::Ok);
     let url = collector.url();
     let variables = || [(ENDPOINT, url.as_str())];
     let args = ["execute", &workflow("asks"), "-i", "brief=x", "--run-id", "run-1"];
@@ -346,7 +351,8 @@ fn all_parts_of_a_run_have_its_conversation() {
 fn no_key_is_sent_or_reaches_a_program() {
     const KEY: &str = "canary-7f3A9c2b-QuietOtter";
     const HEADER: &str = "canary-51e8-LoudHeron";
-    let (place, collector) = (Place::new(), Collector::start(Answers::Ok));
+    let place = Place::new();
+    let collector = Collector::start(Answers::Ok);
     let url = collector.url();
     let headers = format!("api-key={HEADER},x-team=otters");
     let variables = [
@@ -413,7 +419,8 @@ fn a_collector_that_does_not_work_costs_a_run_one_warning() {
 
 #[test]
 fn spans_that_the_collector_rejects_are_a_warning() {
-    let (place, collector) = (Place::new(), Collector::start(Answers::RejectsTwo));
+    let place = Place::new();
+    let collector = Collector::start(Answers::RejectsTwo);
     let ended = agent(&place, "So.", &[(ENDPOINT, &collector.url())]);
     assert_eq!(ended.code, 0, "{ended}");
     let expected = format!(
@@ -433,7 +440,8 @@ fn a_variable_that_cannot_be_used_is_a_warning() {
         ),
         (ENDPOINT, "not an address", "the variables of OpenTelemetry cannot be used"),
     ] {
-        let (place, collector) = (Place::new(), Collector::start(Answers::Ok));
+        let place = Place::new();
+        let collector = Collector::start(Answers::Ok);
         let ended = agent(&place, "So.", &[(ENDPOINT, &collector.url()), (name, value)]);
         assert_eq!(ended.code, 0, "{ended}");
         let expected = format!("warning: no telemetry is sent: {expected}");
@@ -444,7 +452,8 @@ fn a_variable_that_cannot_be_used_is_a_warning() {
 
 #[test]
 fn nothing_is_sent_unless_an_address_is_set() {
-    let (place, collector) = (Place::new(), Collector::start(Answers::Ok));
+    let place = Place::new();
+    let collector = Collector::start(Answers::Ok);
     let url = collector.url();
     for variables in [
         &[("OTEL_SERVICE_NAME", "team")][..],
@@ -462,7 +471,8 @@ fn nothing_is_sent_unless_an_address_is_set() {
 #[test]
 fn the_variables_of_the_sdk_have_their_effect() {
     let run = |more: &[(&str, &str)]| {
-        let (place, collector) = (Place::new(), Collector::start(Answers::Ok));
+        let place = Place::new();
+        let collector = Collector::start(Answers::Ok);
         let url = collector.url();
         let ended = agent(&place, "So.", &[&[(ENDPOINT, &*url)], more].concat());
         assert_eq!(ended.code, 0, "{ended}");
@@ -491,7 +501,8 @@ fn the_variables_of_the_sdk_have_their_effect() {
 /// Metrics are sent during a run, not only at its end: the second answer comes after they have arrived.
 #[test]
 fn metrics_are_sent_at_the_interval_of_their_variable() {
-    let (place, collector) = (Place::new(), Collector::start(Answers::Ok));
+    let place = Place::new();
+    let collector = Collector::start(Answers::Ok);
     let text = fs::read_to_string(workflow("agent")).unwrap();
     let second =
         "\n  again: { agent: writer, prompt: { text: Again }, writes: answer, then: end }\n";

@@ -157,7 +157,8 @@ fn a_declined_call_of_a_node_is_a_failure_that_can_be_caught() {
     let place = Place::new();
     let text = workflow("note", EACH).replace("start: write", "start: again");
     let [agent, write] = ["models:", "  write:"].map(|it| text.find(it).unwrap());
-    let (tools, again) = (text.find("tools:\n").unwrap(), text.find("  again:").unwrap());
+    let tools = text.find("tools:\n").unwrap();
+    let again = text.find("  again:").unwrap();
     let text = [&text[..agent], &text[tools..write], &text[again..]].concat();
     let text = text.replace("answer: string, ", "").replace("[answer, last]", "last");
     let asked = execute(&place, &text);

@@ -63,7 +63,8 @@ impl Home {
     }
 
     fn run(&self, args: &[&str]) -> Ended {
-        let (value, state) = (VALUE_MEMORY.to_string(), STATE_MEMORY.to_string());
+        let value = VALUE_MEMORY.to_string();
+        let state = STATE_MEMORY.to_string();
         let mut command = self.place.command(args);
         command.env("GRAPHRUN_DB", &self.url);
         command.env("GRAPHRUN_LIMIT_VALUE_MEMORY", value).env("GRAPHRUN_LIMIT_STATE_MEMORY", state);
@@ -159,7 +160,8 @@ fn sorted(value: &Value) -> Value {
 }
 
 fn contains(tree: &Value, value: &Value) -> bool {
-    let (one, other) = (sorted(tree).to_string(), sorted(value).to_string());
+    let one = sorted(tree).to_string();
+    let other = sorted(value).to_string();
     one == other
         || match tree {
             Value::Array(items) => items.iter().any(|it| contains(it, value)),
@@ -245,7 +247,8 @@ fn any_value() -> impl Strategy<Value = Value> {
 fn any_value_is_refused_or_comes_back_as_it_was() {
     let homes = Home::all();
     let mut runner = TestRunner::deterministic();
-    let (mut taken, mut refused) = (0, 0);
+    let mut taken = 0;
+    let mut refused = 0;
     for at in 0..10 {
         let value = any_value().new_tree(&mut runner).unwrap().current();
         for home in &homes {

@@ -23,7 +23,8 @@ fn a_long_wait_pauses_a_run_until_it_is_due() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", provider.local_addr().unwrap());
     let variables = [("OPENAI_BASE_URL", &*url)];
-    let (place, agent) = (Place::new(), workflow("agent"));
+    let place = Place::new();
+    let agent = workflow("agent");
     let limited = thread::spawn(move || {
         let (mut call, _) = provider.accept().unwrap();
         read_request(&mut call);
@@ -69,7 +70,8 @@ fn a_node_that_waits_pauses_its_run_while_other_branches_end() {
     let place = Place::new();
     fs::write(place.path("w.yaml"), WAITING).unwrap();
     let execute = |id: &str, pause: &str, until: &str| {
-        let (pause, until) = (format!("pause={pause}"), format!("until={until}"));
+        let pause = format!("pause={pause}");
+        let until = format!("until={until}");
         let input = ["-i", &pause, "-i", &until];
         let args = ["execute", "w.yaml", "--run-id", id, "--output", "json"];
         place.run(args.into_iter().chain(input))

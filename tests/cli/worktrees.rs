@@ -105,7 +105,8 @@ fn a_conflict_that_no_field_takes_is_a_failure() {
 
 #[test]
 fn a_killed_run_repeats_no_commit_and_leaves_no_worktree() {
-    let (workflow, paths) = (workflow("worktrees"), ["b.txt", "a.txt", "c.txt", "d.txt"]);
+    let workflow = workflow("worktrees");
+    let paths = ["b.txt", "a.txt", "c.txt", "d.txt"];
     let undisturbed = Place::new();
     repository(&undisturbed);
     done(&undisturbed.run(execute(&workflow, &paths)));

@@ -19,10 +19,12 @@ fn the_page_of_the_command_line_is_the_help_of_the_program() {
     program.build();
     let mut text = INTRODUCTION.to_owned();
     let mut shared = BTreeMap::new();
-    let (about, list) = ("| command | does |\n|---|---|\n", commands(&program));
+    let about = "| command | does |\n|---|---|\n";
+    let list = commands(&program);
     text.push_str(about);
     for command in &list {
-        let (name, about) = (&command.name, &command.about);
+        let name = &command.name;
+        let about = &command.about;
         writeln!(text, "| [`graphrun {name}`](#{}) | {about} |", anchor(name)).unwrap();
     }
     for command in &list {

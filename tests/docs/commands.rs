@@ -55,7 +55,8 @@ fn command_lines(code: &str, has_prompt: bool) -> Vec<Vec<String>> {
         let mut words: Vec<String> =
             split(line.unwrap_or_default()).iter().map(|it| expand(it, &variables)).collect();
         while let Some((name, value)) = words.first().and_then(|it| assignment(it)) {
-            let (name, value) = (name.to_owned(), value.to_owned());
+            let name = name.to_owned();
+            let value = value.to_owned();
             variables.insert(name, value);
             words.remove(0);
         }

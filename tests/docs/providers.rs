@@ -13,7 +13,8 @@ fn the_table_of_providers_is_that_of_the_program() {
             let address = it.base_url.as_ref().or(it.address_form.as_ref()).expect("one is there");
             let optional = if it.key_optional { ", optional" } else { "" };
             let key = it.key_variable.as_ref().expect("each built-in provider has one");
-            let (output, protocol) = (it.profile.output.as_str(), it.profile.protocol.as_str());
+            let output = it.profile.output.as_str();
+            let protocol = it.profile.protocol.as_str();
             format!("| `{name}` | `{address}` | `{key}`{optional} | `{protocol}` | `{output}` |")
         })
         .collect();

@@ -10,7 +10,8 @@ const SYSTEMS: [&str; 5] = ["dev_team", "escalation", "autocode", "cycle", "life
 #[test]
 fn each_rule_of_a_system_names_tests_that_exist() {
     let mut unknown = Vec::new();
-    let (functions, cases) = (functions(), cases());
+    let functions = functions();
+    let cases = cases();
     for system in SYSTEMS {
         let page = Page::read(format!("docs/{system}.md"));
         let workflow = fs::read_to_string(format!("graphs/{system}.yaml")).unwrap();
@@ -37,7 +38,8 @@ fn each_rule_of_a_system_names_tests_that_exist() {
 /// Whether a name, in which `…` stands for any text, is that of a test.
 fn fits(name: &str, test: &str) -> bool {
     let parts: Vec<&str> = name.split('…').map(str::trim).collect();
-    let (first, last) = (parts[0], parts[parts.len() - 1]);
+    let first = parts[0];
+    let last = parts[parts.len() - 1];
     if parts.len() == 1 {
         return name == test;
     }
@@ -65,7 +67,8 @@ fn cases() -> BTreeSet<String> {
 
 /// Returns the names of all functions of the tests and the crates.
 fn functions() -> BTreeSet<String> {
-    let (mut names, mut open) = (BTreeSet::new(), vec!["tests".to_owned(), "crates".to_owned()]);
+    let mut names = BTreeSet::new();
+    let mut open = vec!["tests".to_owned(), "crates".to_owned()];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -17,7 +17,9 @@ use crate::docs::{check_generated, page::Page};
 fn the_tables_of_the_reference_are_those_of_the_program() {
     let mut page = Page::read("docs/workflow.md");
     let rows = Reducer::BUILT_IN.iter().map(|reducer| {
-        let (name, fields, about) = (reducer.name(), reducer.needs(), reducer.about());
+        let name = reducer.name();
+        let fields = reducer.needs();
+        let about = reducer.about();
         format!("| `{name}` | {fields} | {about} |")
     });
     page.text = with_rows(&page.text, "| reducer | fields | does |", rows);

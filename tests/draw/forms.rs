@@ -46,7 +46,8 @@ fn name(path: &str) -> &str {
 #[test]
 fn every_form_of_the_flagship_and_of_every_edge() {
     for path in FORMS {
-        let (name, drawing) = (name(path), load(path));
+        let name = name(path);
+        let drawing = load(path);
         insta::assert_snapshot!(format!("{name}_listing"), drawing.to_listing(Charset::Unicode));
         insta::assert_snapshot!(format!("{name}_mermaid"), drawing.to_mermaid());
         insta::assert_snapshot!(format!("{name}_dot"), drawing.to_dot());

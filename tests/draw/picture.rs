@@ -113,8 +113,10 @@ impl Area {
 
 fn rect(node: &Node<'_, '_>, what: &str) -> Option<Area> {
     let number = |name| node.attribute(name)?.parse::<f64>().ok();
-    let (left, top) = (number("x")?, number("y")?);
-    let (right, bottom) = (left + number("width")?, top + number("height")?);
+    let left = number("x")?;
+    let top = number("y")?;
+    let right = left + number("width")?;
+    let bottom = top + number("height")?;
     let is_rect = node.has_tag_name("rect");
     is_rect.then(|| Area { what: what.to_owned(), left, top, right, bottom })
 }
@@ -122,7 +124,8 @@ fn rect(node: &Node<'_, '_>, what: &str) -> Option<Area> {
 fn label(node: &Node<'_, '_>) -> Area {
     let number = |name| node.attribute(name).unwrap().parse::<f64>().unwrap();
     let what = node.text().unwrap().to_owned();
-    let (left, bottom) = (number("x"), number("y") + 2.0);
+    let left = number("x");
+    let bottom = number("y") + 2.0;
     let columns = u32::try_from(what.chars().count()).unwrap();
     let right = left + f64::from(columns) * ADVANCE;
     Area { what, left, top: bottom - 2.0 - ASCENT, right, bottom }
@@ -254,7 +257,8 @@ fn random(nodes: usize, seed: u64, edges: usize) -> Drawing {
         }
     }
     for _ in 0..edges {
-        let (from, to) = (next(nodes), next(nodes));
+        let from = next(nodes);
+        let to = next(nodes);
         graph = graph.goto(&name(from), [name(to).as_str()]);
     }
     drawing(graph.edge(&name(nodes - 1), "end"), [])

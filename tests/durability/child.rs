@@ -162,9 +162,11 @@ async fn resume(
 
 /// Requests a stop after this many tasks have begun.
 fn watched(stop_after: Option<usize>) -> (ShutdownHandle, EventSink) {
-    let (stop, mut sink) = (ShutdownHandle::default(), EventSink::default());
+    let stop = ShutdownHandle::default();
+    let mut sink = EventSink::default();
     if let Some(count) = stop_after {
-        let (mut events, stop) = (sink.subscribe(), stop.clone());
+        let mut events = sink.subscribe();
+        let stop = stop.clone();
         tokio::spawn(async move {
             let mut begun = 0;
             while let Some(event) = events.recv().await {

@@ -108,11 +108,13 @@ fn kill(shape: Shape, backend: Backend, point: Point, nth: u32, calm: &Calm) -> 
         return false;
     }
     crashes += 1;
-    let (before, begun) = (place.left(), place.ledger());
+    let before = place.left();
+    let begun = place.ledger();
 
     let output = place.order(shape.0).run();
     assert_eq!(output.status.code(), Some(0), "{at}: {}", said(&output));
-    let (after, ledger) = (place.left().expect(&at), place.ledger());
+    let after = place.left().expect(&at);
+    let ledger = place.ledger();
     assert_eq!(after, calm.left, "{at}");
     for task in before.iter().flat_map(|it| &it.finished) {
         assert_eq!(ledger.begun_of(task), begun.begun_of(task), "{at}: {task} ran again");
@@ -148,7 +150,8 @@ impl Calm {
 
     /// Compares the work of the nodes with that of an undisturbed run.
     fn compare(&self, ledger: &Ledger, crashes: usize, at: &str) {
-        let (usual, begun) = (self.begun.begun(), ledger.begun());
+        let usual = self.begun.begun();
+        let begun = ledger.begun();
         assert!(begun.keys().eq(usual.keys()), "{at}: {begun:?} and not {usual:?}");
         for (attempt, count) in begun {
             assert!(count <= 1 + crashes, "{at}: {attempt:?} was begun {count} times");

@@ -45,7 +45,8 @@ fn an_accepted_run_exists_and_is_accepted_once() {
             assert_eq!(place.left().is_some(), is_accepted, "{point}");
             // The caller cannot know whether the run was accepted, and tries again.
             let mut again = program(&place, &execute, "").spawn().unwrap();
-            let (code, told) = (wait(&mut again).code(), said(&mut again));
+            let code = wait(&mut again).code();
+            let told = said(&mut again);
             if is_accepted {
                 assert_eq!(code, Some(2), "{told}");
                 assert!(told.contains(&format!("there is a run `{RUN}` already")), "{told}");
@@ -116,7 +117,8 @@ fn an_owner_that_lost_its_lease_writes_nothing() {
             assert!(matches!(output.status.code(), Some(0 | 6)), "{stderr}");
             output.status.success()
         });
-        let (left, ledger) = (place.left(), place.ledger());
+        let left = place.left();
+        let ledger = place.ledger();
 
         signal(&owner, Signal::SIGCONT);
         assert_eq!(wait(&mut owner).code(), Some(6), "{}", said(&mut owner));

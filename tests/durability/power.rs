@@ -122,7 +122,8 @@ async fn record(folder: &Path, shape: &str) -> (Vec<JournalEntry>, Vec<Write>) {
         ttl: Duration::from_secs(60),
         replaces_fence: None,
     };
-    let (mut writes, mut token) = (Vec::new(), None);
+    let mut writes = Vec::new();
+    let mut token = None;
     let mut before = Files::read(&path);
     for (acknowledged, logged) in journal.iter().enumerate() {
         match &token {
@@ -155,7 +156,8 @@ async fn run(folder: &Path, shape: &str) -> Vec<JournalEntry> {
     let storage = Arc::new(SqliteStorage::open(folder.join("original.db")).unwrap());
     let graph = shapes::graph(shape, &folder.join("ledger"), Duration::ZERO);
     let engine = Engine::new(graph).with_storage(storage.clone());
-    let (events, stop) = (EventSink::default(), ShutdownHandle::default());
+    let events = EventSink::default();
+    let stop = ShutdownHandle::default();
     engine
         .run(Update::default())
         .with_info(info(shape))
@@ -267,7 +269,8 @@ async fn go_on(folder: &Path, shape: &str, storage: SqliteStorage) -> Result<(),
     // The owner that wrote it died in the power cut.
     let raw = storage.find(RUN).await.map_err(|it| format!("{it:?}"))?.lease;
     let presence = Presence::new();
-    let (owner, ttl) = (presence.owner().clone(), Duration::ZERO);
+    let owner = presence.owner().clone();
+    let ttl = Duration::ZERO;
     if let Some(lease) = raw {
         let request = LeaseRequest { owner, ttl, replaces_fence: Some(lease.fence) };
         let token = storage.acquire(&run, &request).await.map_err(|it| format!("{it:?}"))?;
@@ -275,7 +278,8 @@ async fn go_on(folder: &Path, shape: &str, storage: SqliteStorage) -> Result<(),
     }
     let graph = shapes::graph(shape, &folder.join("ledger"), Duration::ZERO);
     let engine = Engine::new(graph).with_storage(Arc::new(storage));
-    let (events, stop) = (EventSink::default(), ShutdownHandle::default());
+    let events = EventSink::default();
+    let stop = ShutdownHandle::default();
     match engine
         .resume(&run)
         .with_answers(std::collections::BTreeMap::new())

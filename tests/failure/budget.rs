@@ -83,7 +83,8 @@ async fn used_up_tokens_prevent_further_model_calls() {
             "the limit of 0.70 USD is reached: 0.75 are used",
         ),
     ] {
-        let (calls, saved) = (Calls::default(), Saved::new());
+        let calls = Calls::default();
+        let saved = Saved::new();
         let graph = GraphBuilder::new::<Team>("one").node("agent", spends(5, &calls));
         let graph = compiled(graph.edge(START, "agent").edge("agent", "end"));
         let engine = |limits: &Limits| saved.engine(&graph).with_limits(limits.clone());
@@ -118,7 +119,8 @@ fn three(calls: &Calls) -> GraphBuilder {
 
 #[tokio::test(start_paused = true)]
 async fn model_calls_in_progress_complete_and_are_kept() {
-    let (calls, saved) = (Calls::default(), Saved::new());
+    let calls = Calls::default();
+    let saved = Saved::new();
     let graph = compiled(three(&calls));
     let engine = |limit| saved.engine(&graph).with_limits(tokens(limit));
     let start = Instant::now();
@@ -142,7 +144,8 @@ async fn model_calls_in_progress_complete_and_are_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn used_up_tokens_in_mid_step_lead_to_exhausted() {
-    let (calls, saved) = (Calls::default(), Saved::new());
+    let calls = Calls::default();
+    let saved = Saved::new();
     let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..tokens(300) };
     let graph = three(&calls).limits(limits);
     // The `exhausted` target may spend more.
@@ -181,7 +184,8 @@ fn plans(calls: &Calls) -> impl Node + use<> {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_does_not_fit_into_the_limit_is_not_made() {
     for limits in [tokens(299), Limits { usd: Some(0.74), ..Limits::default() }] {
-        let (calls, saved) = (Calls::default(), Saved::new());
+        let calls = Calls::default();
+        let saved = Saved::new();
         let graph = GraphBuilder::new::<Team>("one").node("agent", plans(&calls));
         let graph = compiled(graph.edge(START, "agent").edge("agent", "end"));
         let engine = |limits: &Limits| saved.engine(&graph).with_limits(limits.clone());
@@ -246,7 +250,8 @@ fn planners(calls: &Calls) -> GraphBuilder {
 #[tokio::test(start_paused = true)]
 async fn no_call_beyond_a_limit_of_calls_is_made() {
     for limit in 1..=5 {
-        let (calls, saved) = (Calls::default(), Saved::new());
+        let calls = Calls::default();
+        let saved = Saved::new();
         let graph = compiled(planners(&calls));
         let engine = |limit| saved.engine(&graph).with_limits(at_most(limit));
         let end = saved.start(&engine(limit)).await;
@@ -259,7 +264,8 @@ async fn no_call_beyond_a_limit_of_calls_is_made() {
 
 #[tokio::test(start_paused = true)]
 async fn used_up_calls_lead_to_exhausted_and_do_not_stop_free_nodes() {
-    let (calls, saved) = (Calls::default(), Saved::new());
+    let calls = Calls::default();
+    let saved = Saved::new();
     let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..at_most(2) };
     let graph = GraphBuilder::new::<Team>("one")
         .node("free", notes_its_way().without_models())
@@ -275,7 +281,8 @@ async fn used_up_calls_lead_to_exhausted_and_do_not_stop_free_nodes() {
     // The `exhausted` target may call models.
     assert_eq!(made(&calls), ["agent 1", "agent 2", "flush 1", "flush 2"]);
 
-    let (calls, saved) = (Calls::default(), Saved::new());
+    let calls = Calls::default();
+    let saved = Saved::new();
     let graph = GraphBuilder::new::<Team>("one")
         .node("agent", spends(1, &calls))
         .node("free", notes_its_way().without_models())
@@ -291,7 +298,8 @@ async fn used_up_calls_lead_to_exhausted_and_do_not_stop_free_nodes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_does_not_fit_leads_to_exhausted() {
-    let (calls, saved) = (Calls::default(), Saved::new());
+    let calls = Calls::default();
+    let saved = Saved::new();
     let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..tokens(150) };
     let graph = GraphBuilder::new::<Team>("one")
         .node("agent", plans(&calls))
@@ -310,7 +318,8 @@ async fn a_call_that_does_not_fit_leads_to_exhausted() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_tasks_do_not_start_without_tokens() {
-    let (calls, saved) = (Calls::default(), Saved::new());
+    let calls = Calls::default();
+    let saved = Saved::new();
     let graph = GraphBuilder::new::<Team>("queue")
         .node("first", spends(3, &calls).with_policies(Policies::default()))
         .node("second", spends(1, &calls))
@@ -356,7 +365,8 @@ async fn calls_at_once_fit_into_the_limit_together() {
     // The limit, the tokens that each call uses, and then: how many calls are made, and in which time.
     let cases = [(1_000, 100, 3, 1), (250, 100, 2, 1), (150, 100, 1, 1), (150, 20, 3, 3)];
     for (limit, used, calls_made, seconds) in cases {
-        let (calls, saved) = (Calls::default(), Saved::new());
+        let calls = Calls::default();
+        let saved = Saved::new();
         let mut graph = GraphBuilder::new::<Team>("parallel");
         for node in ["a", "b", "c"] {
             graph = graph.node(node, plans_too_much(used, &calls)).edge(START, node);
@@ -415,12 +425,16 @@ async fn a_call_that_ends_without_usage_lets_the_next_one_begin() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_of_nested_runs_share_the_limit_of_the_outer_run() {
-    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (of_node, seen) = (Arc::clone(&running), Arc::clone(&most));
+    let running = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let of_node = Arc::clone(&running);
+    let seen = Arc::clone(&most);
     let agent = move || {
-        let (running, most) = (Arc::clone(&of_node), Arc::clone(&seen));
+        let running = Arc::clone(&of_node);
+        let most = Arc::clone(&seen);
         node_fn(move |_: Nothing, ctx: NodeContext| {
-            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            let running = Arc::clone(&running);
+            let most = Arc::clone(&most);
             async move {
                 let tokens = TokenUsage { input_tokens: 100, calls: 1, ..TokenUsage::default() };
                 let usage = Usage { tokens, cost_usd: None };
@@ -575,7 +589,8 @@ fn narrow_map(exhausted: Option<&Target>, calls: &Calls) -> CompiledGraph {
 #[tokio::test(start_paused = true)]
 async fn the_limit_of_a_node_stops_the_items_that_have_not_begun() {
     let reason = "`work` has used 400 of its 250 tokens";
-    let (calls, saved) = (Calls::default(), Saved::new());
+    let calls = Calls::default();
+    let saved = Saved::new();
     let graph = narrow_map(Some(&Target::Node(name("over"))), &calls);
     let end = saved.start(&saved.engine(&graph)).await;
     let mut expected = vec!["start".to_owned()];
@@ -584,7 +599,8 @@ async fn the_limit_of_a_node_stops_the_items_that_have_not_begun() {
     assert_eq!((end.status, notes(&end.state)), (Status::Done, expected));
     assert_eq!(made(&calls).len(), 4, "two at once, until the limit is reached");
 
-    let (calls, saved) = (Calls::default(), Saved::new());
+    let calls = Calls::default();
+    let saved = Saved::new();
     let graph = narrow_map(None, &calls);
     let end = saved.start(&saved.engine(&graph)).await;
     assert_eq!((end.status, made(&calls).len()), (Status::Failed, 4));

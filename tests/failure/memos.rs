@@ -43,9 +43,11 @@ async fn part(done: &Done, ctx: &NodeContext, name: &'static str) -> Result<Stri
 
 /// A node of two parts. The event between them happens only the first time.
 fn graph(done: &Done, between: Between) -> CompiledGraph {
-    let (done, is_first) = (Arc::clone(done), Arc::new(AtomicBool::new(true)));
+    let done = Arc::clone(done);
+    let is_first = Arc::new(AtomicBool::new(true));
     let node = node_fn(move |_: Nothing, ctx: NodeContext| {
-        let (done, is_first) = (Arc::clone(&done), Arc::clone(&is_first));
+        let done = Arc::clone(&done);
+        let is_first = Arc::clone(&is_first);
         async move {
             let one: String = ctx.memo("one", part(&done, &ctx, "one")).await?;
             if is_first.swap(false, Ordering::Relaxed) {
@@ -140,10 +142,12 @@ async fn two_parts_of_one_name_are_refused() {
 
 #[tokio::test]
 async fn a_part_that_fails_is_not_saved() {
-    let (done, fails) = (Done::default(), Arc::new(AtomicBool::new(true)));
+    let done = Done::default();
+    let fails = Arc::new(AtomicBool::new(true));
     let noted_down = Arc::clone(&done);
     let node = node_fn(move |_: Nothing, ctx: NodeContext| {
-        let (done, fails) = (Arc::clone(&noted_down), Arc::clone(&fails));
+        let done = Arc::clone(&noted_down);
+        let fails = Arc::clone(&fails);
         async move {
             let work = async {
                 done.lock().unwrap().push("part");

@@ -56,12 +56,14 @@ impl Saved {
     }
 
     async fn start(&self, engine: &Engine) -> RunEnd {
-        let (info, input) = (self.info.clone(), Update::default());
+        let info = self.info.clone();
+        let input = Update::default();
         engine.run(input).with_info(info).await.unwrap()
     }
 
     async fn resume(&self, engine: &Engine) -> Result<RunEnd, RunError> {
-        let (answers, stop) = (BTreeMap::new(), ShutdownHandle::default());
+        let answers = BTreeMap::new();
+        let stop = ShutdownHandle::default();
         engine.resume(self.run()).with_answers(answers).with_shutdown(&stop).await
     }
 }

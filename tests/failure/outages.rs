@@ -84,14 +84,16 @@ fn retry(attempts_max: u32) -> Policies {
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_retried_without_being_asked_to() {
     for kind in [ErrorKind::Provider, ErrorKind::RateLimit] {
-        let (provider, saved) = (Provider::failing(5, kind, None), Saved::new());
+        let provider = Provider::failing(5, kind, None);
+        let saved = Saved::new();
         let end = saved.start(&provider.engine(&saved, caught_by("flush"))).await;
         assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["answered".to_owned()]));
         assert_eq!(provider.requests().len(), 6, "{kind}");
         assert!(provider.begun.elapsed() <= Duration::from_millis(15_500), "{kind}");
     }
     // Another failure that may pass is retried only where the workflow says so.
-    let (provider, saved) = (Provider::failing(5, ErrorKind::Tool, None), Saved::new());
+    let provider = Provider::failing(5, ErrorKind::Tool, None);
+    let saved = Saved::new();
     let end = saved.start(&provider.engine(&saved, caught_by("flush"))).await;
     assert_eq!((end.status, provider.requests().len()), (Status::Done, 1));
 }
@@ -103,27 +105,32 @@ async fn an_attempt_that_sent_nothing_does_not_count() {
         provider.failure.is_unsent = true;
         provider
     };
-    let (provider, saved) = (held_back(20, 2000), Saved::new());
+    let provider = held_back(20, 2000);
+    let saved = Saved::new();
     let end = saved.start(&provider.engine(&saved, caught_by("flush"))).await;
     assert_eq!((end.status, provider.requests().len()), (Status::Done, 21));
     // The time of the policy ends it all the same, and a policy without attempts has none.
-    let (provider, saved) = (held_back(usize::MAX, 2000), Saved::new());
+    let provider = held_back(usize::MAX, 2000);
+    let saved = Saved::new();
     let end = saved.start(&provider.engine(&saved, caught_by("flush"))).await;
     let last = *provider.requests().last().unwrap();
     assert_eq!(end.status, Status::Failed);
     assert!((Duration::from_secs(115)..Duration::from_secs(130)).contains(&last), "{last:?}");
-    let (provider, saved) = (held_back(usize::MAX, 2000), Saved::new());
+    let provider = held_back(usize::MAX, 2000);
+    let saved = Saved::new();
     saved.start(&provider.engine(&saved, retry(1))).await;
     assert_eq!(provider.requests().len(), 1);
     // A wait that does not count towards that time makes the attempt count.
-    let (provider, saved) = (held_back(usize::MAX, 60_000), Saved::new());
+    let provider = held_back(usize::MAX, 60_000);
+    let saved = Saved::new();
     saved.start(&provider.engine(&saved, caught_by("flush"))).await;
     assert_eq!(provider.requests().len(), 6);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_long_outage_leaves_a_run_that_can_be_resumed() {
-    let (provider, saved) = (Provider::failing(8, ErrorKind::Provider, None), Saved::new());
+    let provider = Provider::failing(8, ErrorKind::Provider, None);
+    let saved = Saved::new();
     let engine = provider.engine(&saved, caught_by("flush"));
     let end = saved.start(&engine).await;
     let reason = "`asks` failed: no capacity";
@@ -140,7 +147,8 @@ async fn a_long_outage_leaves_a_run_that_can_be_resumed() {
 #[tokio::test(start_paused = true)]
 async fn a_named_kind_is_caught_when_the_policy_is_used_up() {
     for kind in [ErrorKind::Provider, ErrorKind::RateLimit] {
-        let (provider, saved) = (Provider::failing(usize::MAX, kind, None), Saved::new());
+        let provider = Provider::failing(usize::MAX, kind, None);
+        let saved = Saved::new();
         let catch = vec![Catch { kind: Some(kind), to: Target::Node(name("flush")) }];
         let end =
             saved.start(&provider.engine(&saved, Policies { catch, ..Policies::default() })).await;
@@ -163,7 +171,8 @@ async fn a_permanent_failure_of_a_provider_is_caught_by_any() {
 
 #[tokio::test(start_paused = true)]
 async fn a_number_of_attempts_replaces_only_that_of_the_policy() {
-    let (provider, saved) = (Provider::down(), Saved::new());
+    let provider = Provider::down();
+    let saved = Saved::new();
     saved.start(&provider.engine(&saved, retry(2))).await;
     assert_eq!(provider.requests().len(), 2);
 

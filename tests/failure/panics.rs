@@ -197,13 +197,16 @@ async fn a_panic_in_a_node_does_not_affect_other_runs() {
         .node("panics", panics)
         .edge(START, "panics")
         .edge("panics", "end");
-    let (saved, other) = (Saved::new(), Saved::new());
+    let saved = Saved::new();
+    let other = Saved::new();
     let calm = GraphBuilder::new::<Team>("calm")
         .node("calm", notes_its_way())
         .edge(START, "calm")
         .edge("calm", "end");
-    let (graph, calm) = (compiled(graph), compiled(calm));
-    let (engine, calm) = (saved.engine(&graph), other.engine(&calm));
+    let graph = compiled(graph);
+    let calm = compiled(calm);
+    let engine = saved.engine(&graph);
+    let calm = other.engine(&calm);
     let (end, beside) = tokio::join!(saved.start(&engine), other.start(&calm));
     let told = "`panics` failed: the node panicked: a note is missing";
     assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some(told)));

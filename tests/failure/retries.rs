@@ -36,9 +36,11 @@ fn taken(ran: &NodeLog) -> Vec<String> {
 /// Three parallel nodes, some of them broken, and a join that waits for all.
 fn three(ran: &NodeLog, broken: &Broken) -> CompiledGraph {
     let work = || {
-        let (ran, broken) = (Arc::clone(ran), Arc::clone(broken));
+        let ran = Arc::clone(ran);
+        let broken = Arc::clone(broken);
         node_fn(move |_: Nothing, ctx: NodeContext| {
-            let (ran, broken) = (Arc::clone(&ran), Arc::clone(&broken));
+            let ran = Arc::clone(&ran);
+            let broken = Arc::clone(&broken);
             async move {
                 ran.lock().unwrap().push(ctx.node.to_string());
                 if broken.lock().unwrap().contains(&ctx.node.as_str()) {
@@ -69,9 +71,11 @@ async fn retry(saved: &Saved, engine: &Engine, node: Option<&str>) -> Result<Run
 
 #[tokio::test(start_paused = true)]
 async fn retry_runs_only_the_failed_parallel_tasks() {
-    let (ran, broken) = (NodeLog::default(), Broken::default());
+    let ran = NodeLog::default();
+    let broken = Broken::default();
     *broken.lock().unwrap() = vec!["one", "three"];
-    let (saved, graph) = (Saved::new(), three(&ran, &broken));
+    let saved = Saved::new();
+    let graph = three(&ran, &broken);
     let engine = saved.engine(&graph);
     let end = saved.start(&engine).await;
     assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some("`one` failed: broken")));
@@ -110,12 +114,14 @@ async fn a_run_failed_by_a_route_has_nothing_to_retry() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_stays_open_when_a_parallel_failure_is_retried() {
-    let (ran, broken) = (NodeLog::default(), Broken::default());
+    let ran = NodeLog::default();
+    let broken = Broken::default();
     *broken.lock().unwrap() = vec!["one"];
     let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
         noted(ctx.ask::<String>(Question::new("go", "Go on?"))?)
     });
-    let (seen, fails) = (Arc::clone(&ran), Arc::clone(&broken));
+    let seen = Arc::clone(&ran);
+    let fails = Arc::clone(&broken);
     let works = node_fn(move |_: Nothing, ctx: NodeContext| {
         seen.lock().unwrap().push(ctx.node.to_string());
         let is_broken = !fails.lock().unwrap().is_empty();
@@ -140,7 +146,8 @@ async fn a_question_stays_open_when_a_parallel_failure_is_retried() {
 fn every_failure_has_one_class() {
     for kind in ErrorKind::ALL {
         let failure = Failure::new(kind, "no");
-        let (mended, again) = (failure.class(), Failure { transient: true, ..failure }.class());
+        let mended = failure.class();
+        let again = Failure { transient: true, ..failure }.class();
         let expected = match kind {
             ErrorKind::Panic => [FailureClass::Bug; 2],
             _ if kind.is_for_the_operator() => [FailureClass::NeedsHuman; 2],

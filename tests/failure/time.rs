@@ -73,7 +73,8 @@ fn began(list: &[(&str, u32)]) -> Vec<(String, u32)> {
 
 #[tokio::test(start_paused = true)]
 async fn the_time_limit_aborts_a_step_and_resume_continues() {
-    let (begun, saved) = (Begun::default(), Saved::new());
+    let begun = Begun::default();
+    let saved = Saved::new();
     let graph = compiled(uneven(&begun, Policies::default()));
     let start = Instant::now();
     let engine = |limit| saved.engine(&graph).with_limits(seconds(limit));
@@ -105,7 +106,8 @@ async fn the_time_limit_aborts_a_step_and_resume_continues() {
 
 #[tokio::test(start_paused = true)]
 async fn the_time_limit_leads_to_exhausted_with_finished_tasks() {
-    let (begun, saved) = (Begun::default(), Saved::new());
+    let begun = Begun::default();
+    let saved = Saved::new();
     let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..seconds(10) };
     let graph = uneven(&begun, Policies::default()).limits(limits);
     let graph = compiled(graph.node("flush", notes_its_way()).edge("flush", "end"));
@@ -134,7 +136,8 @@ impl ItemOrder for LastAfterSecond {
 
 #[tokio::test(start_paused = true)]
 async fn an_item_released_at_the_time_limit_does_not_start() {
-    let (begun, saved) = (Begun::default(), Saved::new());
+    let begun = Begun::default();
+    let saved = Saved::new();
     let list = Arc::clone(&begun);
     let item = node_fn(move |_: Nothing, ctx: NodeContext| {
         let list = Arc::clone(&list);
@@ -178,7 +181,8 @@ async fn an_item_released_at_the_time_limit_does_not_start() {
 
 #[tokio::test(start_paused = true)]
 async fn aborted_attempts_and_waits_are_not_counted() {
-    let (begun, saved) = (Begun::default(), Saved::new());
+    let begun = Begun::default();
+    let saved = Saved::new();
     let wait = Duration::from_secs(20);
     let retry = Backoff {
         attempts_max: Some(2),
@@ -201,7 +205,8 @@ async fn aborted_attempts_and_waits_are_not_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_takes_precedence_over_the_time_limit() {
-    let (begun, saved) = (Begun::default(), Saved::new());
+    let begun = Begun::default();
+    let saved = Saved::new();
     let graph = uneven(&begun, Policies::default());
     let fails = node_fn(|_: Nothing, _: NodeContext| async {
         Err::<super::Noted, _>(NodeError::permanent("no"))
@@ -243,12 +248,15 @@ async fn limits_count_across_crashes() {
             "{expected:?}"
         );
         for writes in 0.. {
-            let (begun, saved) = (Begun::default(), Saved::new());
+            let begun = Begun::default();
+            let saved = Saved::new();
             let graph = around(&begun, limits.clone());
             let dying =
                 Disturbed::dying_after(writes, Arc::clone(&saved.storage) as Arc<dyn Checkpointer>);
-            let (info, input) = (saved.info.clone(), Update::default());
-            let (events, stop) = (EventSink::default(), ShutdownHandle::default());
+            let info = saved.info.clone();
+            let input = Update::default();
+            let events = EventSink::default();
+            let stop = ShutdownHandle::default();
             let engine = Engine::new(graph.clone()).with_storage(Arc::new(dying));
             if engine
                 .run(input)

@@ -29,7 +29,8 @@ async fn caught_of(
         .edge(START, "works")
         .edge("works", "end");
     let saved = Saved::new();
-    let (engine, begun) = (saved.engine(&compiled(graph)), Instant::now());
+    let engine = saved.engine(&compiled(graph));
+    let begun = Instant::now();
     let end = saved.start(&engine).await;
     (notes(&end.state).join(", "), begun.elapsed().as_secs())
 }

@@ -78,7 +78,8 @@ impl Attempts {
 
 #[tokio::test(start_paused = true)]
 async fn a_resumed_run_waits_only_for_the_remaining_time() {
-    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let attempts = Attempts::new();
+    let saved = Saved::new();
     let graph = compiled(attempts.graph(4, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
     // The process dies 20 s into the first wait, and 70 s into the remaining wait.
@@ -92,7 +93,8 @@ async fn a_resumed_run_waits_only_for_the_remaining_time() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_wait_ends_at_once_on_resume() {
-    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let attempts = Attempts::new();
+    let saved = Saved::new();
     let graph = compiled(attempts.graph(2, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
     assert!(timeout(Duration::from_secs(20), saved.start(&engine)).await.is_err());
@@ -103,7 +105,8 @@ async fn an_expired_wait_ends_at_once_on_resume() {
 
 #[tokio::test(start_paused = true)]
 async fn setting_the_clock_back_makes_no_wait_longer() {
-    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let attempts = Attempts::new();
+    let saved = Saved::new();
     let graph = compiled(attempts.graph(2, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
     assert!(timeout(Duration::from_secs(20), saved.start(&engine)).await.is_err());
@@ -115,12 +118,14 @@ async fn setting_the_clock_back_makes_no_wait_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_a_wait_and_resume_continues_it() {
-    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let attempts = Attempts::new();
+    let saved = Saved::new();
     let graph = compiled(attempts.graph(2, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
     let stop = ShutdownHandle::default();
     let stopped = stop.clone();
-    let (input, events) = (Update::default(), EventSink::default());
+    let input = Update::default();
+    let events = EventSink::default();
     let run =
         engine.run(input).with_info(saved.info.clone()).with_events(events).with_shutdown(&stop);
     let stops = async {
@@ -136,7 +141,8 @@ async fn a_stop_ends_a_wait_and_resume_continues_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_attempt_is_saved_with_cause_and_wake_time() {
-    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let attempts = Attempts::new();
+    let saved = Saved::new();
     let graph = compiled(attempts.graph(9, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
     assert!(timeout(Duration::from_secs(90), saved.start(&engine)).await.is_err());
@@ -154,7 +160,8 @@ async fn a_failed_attempt_is_saved_with_cause_and_wake_time() {
 
 #[tokio::test(start_paused = true)]
 async fn failed_attempts_before_a_crash_count_towards_limits() {
-    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let attempts = Attempts::new();
+    let saved = Saved::new();
     let limits = Limits { tokens: Some(300), ..Limits::default() };
     let graph = attempts.graph(3, limits).node("after", notes_its_way()).edge("calls", "after");
     let graph = compiled(graph);
@@ -167,7 +174,8 @@ async fn failed_attempts_before_a_crash_count_towards_limits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retried_run_has_all_of_its_attempts_again() {
-    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let attempts = Attempts::new();
+    let saved = Saved::new();
     let graph = compiled(attempts.graph(9, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
     assert_eq!(saved.start(&engine).await.status, Status::Failed);
@@ -198,7 +206,8 @@ fn waiting(attempts: &Attempts) -> GraphBuilder {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_waits_for_a_time_continues_after_a_crash() {
-    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let attempts = Attempts::new();
+    let saved = Saved::new();
     let graph = compiled(waiting(&attempts));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
     // The process dies twice in the first wait, and once in the last one.
@@ -212,7 +221,8 @@ async fn a_node_that_waits_for_a_time_continues_after_a_crash() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_of_a_node_that_is_too_long_pauses_the_run() {
-    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let attempts = Attempts::new();
+    let saved = Saved::new();
     let graph = compiled(waiting(&attempts));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
     let engine = engine.with_wait_max(Duration::from_mins(2));
@@ -228,7 +238,8 @@ async fn a_wait_of_a_node_that_is_too_long_pauses_the_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_limit_that_ends_a_step_keeps_the_end_of_a_wait() {
-    let (attempts, saved) = (Attempts::new(), Saved::new());
+    let attempts = Attempts::new();
+    let saved = Saved::new();
     let spender = attempts.clone();
     let spends = node_fn(move |_: Nothing, ctx: NodeContext| {
         let spender = spender.clone();

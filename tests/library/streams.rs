@@ -62,7 +62,8 @@ async fn a_slow_reader_stops_no_run_and_learns_what_it_missed() {
     let mut run = launch.start().await.unwrap();
     // The node comes to its end although the stream is not read.
     talked.notified().await;
-    let (mut seen, mut missed) = (0, 0);
+    let mut seen = 0;
+    let mut missed = 0;
     while let Some(chunk) = run.next().await {
         match chunk {
             StreamChunk::Missed(number) => missed += number,

@@ -124,7 +124,8 @@ fn keys_and_values_of_test_cases_are_completed() {
 #[test]
 fn names_are_renamed_in_the_workflow_and_in_its_test_cases() {
     let mut editor = editor();
-    let (workflow, cases) = (editor.uri("team.yaml"), editor.uri("team.test.yaml"));
+    let workflow = editor.uri("team.yaml");
+    let cases = editor.uri("team.test.yaml");
     let found = asked(
         &mut editor,
         "references",

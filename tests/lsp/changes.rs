@@ -86,7 +86,8 @@ fn a_pipe_in_place_of_a_prompt_is_not_read() {
 #[test]
 fn a_rename_changes_every_place_and_nothing_else() {
     let mut editor = Editor::start();
-    let (uri, prompt) = (editor.uri("marked.yaml"), editor.uri("prompts/write.md"));
+    let uri = editor.uri("marked.yaml");
+    let prompt = editor.uri("prompts/write.md");
     let template = "{{ tries }}: {{ brief }} tries {{ visits('write') }}";
     editor.write("prompts/write.md", template);
     let text = team("prompt: { text: \"{{ brief }} {{ visit }}\" }", "prompt: prompts/write.md");
@@ -162,7 +163,8 @@ nodes:
 #[test]
 fn a_field_of_a_named_type_is_renamed_in_every_place() {
     let mut editor = Editor::start();
-    let (uri, prompt) = (editor.uri("tasks.yaml"), editor.uri("prompts/say.md"));
+    let uri = editor.uri("tasks.yaml");
+    let prompt = editor.uri("prompts/say.md");
     let template = "{{ best.title }} of {{ best.by.title }}: title {{ title }} {% for it in tasks %}{{ it.title }}{% endfor %}";
     editor.write("prompts/say.md", template);
     editor.open(&uri, TASKS);
@@ -260,7 +262,8 @@ fn a_name_that_other_files_or_values_share_is_not_renamed() {
         let uri = editor.uri(name);
         editor.open(&uri, text);
         let at = text.find(at).unwrap() + at.len();
-        let (line, start) = (text[..at].matches('\n').count(), text[..at].rfind('\n').unwrap() + 1);
+        let line = text[..at].matches('\n').count();
+        let start = text[..at].rfind('\n').unwrap() + 1;
         let position = json!({"line": line, "character": at - start});
         let params =
             json!({"textDocument": {"uri": uri}, "position": position, "newName": "other"});
@@ -276,7 +279,8 @@ pub(super) fn fixed(editor: &mut Editor, name: &str, text: &str) -> (Vec<String>
     let uri = editor.uri(name);
     editor.open(&uri, text);
     let diagnostics = editor.diagnostics(&uri);
-    let (mut titles, mut changed) = (Vec::new(), text.to_owned());
+    let mut titles = Vec::new();
+    let mut changed = text.to_owned();
     for diagnostic in &diagnostics {
         let params = json!({
             "textDocument": {"uri": uri}, "range": diagnostic["range"], "context": {"diagnostics": []}

@@ -38,7 +38,8 @@ async fn files_stand_before_the_text_in_the_form_of_the_protocol() {
     let text = |kind: &str, text: &str| json!({"type": kind, "text": text});
     let url = |media_type: &str, data: &str| format!("data:{media_type};base64,{data}");
     let source = |media_type: &str, data: &str| json!({"type": "base64", "media_type": media_type, "data": data});
-    let (image, pdf) = (url("image/png", IMAGE), url("application/pdf", PDF));
+    let image = url("image/png", IMAGE);
+    let pdf = url("application/pdf", PDF);
     let cases = [
         (
             Protocol::Chat,

@@ -167,7 +167,8 @@ fn check_error(case: &str, expected: &ExpectedError, error: &ModelError) {
     assert_eq!(class_of(error), expected.class, "{case}: {error}");
     check_tokens(case, Some(expected.tokens), error.usage());
     assert_eq!(error.usage().estimated, expected.estimated, "{case}");
-    let (message, words) = (error.to_string(), &expected.says);
+    let message = error.to_string();
+    let words = &expected.says;
     assert!(message.contains(words), "{case}: {words:?} is not in {message:?}");
     assert!(message.chars().count() < 700, "{case}: {message:?} is too long to read");
 }

@@ -218,7 +218,8 @@ async fn a_half_character_and_what_follows_a_reply_cost_no_answer() {
     }
     let delta =
         |text: &str| format!(r#"data: {{"choices": [{{"delta": {{"content": "{text}"}}}}]}}"#);
-    let (first, second) = (delta(r"\ud83d"), delta(r"\ude00"));
+    let first = delta(r"\ud83d");
+    let second = delta(r"\ude00");
     let end = r#"data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}"#;
     let body = format!("{first}\n\n{second}\n\n{end}\n\ndata: [DONE]\n\n");
     let peer = Peer::start(move |_| body.clone().into_response()).await;

@@ -67,7 +67,8 @@ async fn a_probe_closes_the_breaker_for_all_tasks() {
         }
     })
     .await;
-    let (client, begun) = (peer.client(), Instant::now());
+    let client = peer.client();
+    let begun = Instant::now();
     let recovers = async {
         sleep(Duration::from_millis(500)).await;
         is_up.store(true, Ordering::SeqCst);
@@ -125,10 +126,13 @@ async fn a_limited_provider_is_asked_less_and_less_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_healthy_provider_is_asked_by_more_and_more_tasks() {
-    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (now, max) = (Arc::clone(&running), Arc::clone(&most));
+    let running = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let now = Arc::clone(&running);
+    let max = Arc::clone(&most);
     let peer = Peer::slow(move || {
-        let (now, max) = (Arc::clone(&now), Arc::clone(&max));
+        let now = Arc::clone(&now);
+        let max = Arc::clone(&max);
         async move {
             max.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             sleep(Duration::from_millis(50)).await;
@@ -295,7 +299,8 @@ async fn many_failures_in_half_a_minute_open_the_breaker() {
         }
     })
     .await;
-    let (client, asked) = (peer.client(), request("Which colour?"));
+    let client = peer.client();
+    let asked = request("Which colour?");
     let is_unsent = async |count: usize| {
         let mut last = false;
         for _ in 0..count {

@@ -130,14 +130,17 @@ impl Server {
         // A gate is known by its address, and a port may be that of an earlier row.
         let base_url = format!("http://{}/{}/v1", listener.local_addr().unwrap(), row.name);
         let (requests, has_recovered) = <(Arc<AtomicUsize>, Arc<AtomicBool>)>::default();
-        let (counted, recovered) = (Arc::clone(&requests), Arc::clone(&has_recovered));
-        let (fault, good) = (row.fault.clone(), row.good_reply());
+        let counted = Arc::clone(&requests);
+        let recovered = Arc::clone(&has_recovered);
+        let fault = row.fault.clone();
+        let good = row.good_reply();
         let recovers_at_once = matches!(row.class, Class::Calls(_));
         let task = tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let is_good = recovered.load(Ordering::SeqCst);
                 let fault = if is_good { Fault::Sends(good.clone()) } else { fault.clone() };
-                let (counted, recovered) = (Arc::clone(&counted), Arc::clone(&recovered));
+                let counted = Arc::clone(&counted);
+                let recovered = Arc::clone(&recovered);
                 tokio::spawn(async move {
                     let mut request = Vec::new();
                     while !is_whole(&request) {
@@ -335,7 +338,8 @@ impl Row {
     fn failing(protocol: Protocol, name: &str, fault: Fault, class: &str, says: &str) -> Self {
         let kind = if class == "auth" { "credentials" } else { "provider" };
         let is_repeated = !matches!(class, "auth" | "reply_too_large");
-        let (class, says) = (class.to_owned(), says.to_owned());
+        let class = class.to_owned();
+        let says = says.to_owned();
         Self {
             name: format!("{}_{name}", protocol.as_str()),
             protocol,
@@ -449,7 +453,8 @@ fn rows_of_streams(protocol: Protocol) -> Vec<Row> {
     let breaks = |name: &str, fault: Fault, class: &str, says: &str| {
         fails(name, fault, class, says).costing(4, 1)
     };
-    let (pings, truncated) = (": waiting\n\n", "stream_truncated");
+    let pings = ": waiting\n\n";
+    let truncated = "stream_truncated";
     vec![
         fails("has_headers_only", stays(&events), "timeout", WHOLE).within(1240),
         fails("is_empty", sends(&events), "empty_response", ""),
@@ -472,7 +477,8 @@ fn paint(name: &str) -> Value {
 fn rows_of_calls(protocol: Protocol) -> Vec<Row> {
     let teal = || Class::Answer("teal".to_owned());
     let invalid = |class: &str, says: &str| {
-        let (class, says) = (class.to_owned(), says.to_owned());
+        let class = class.to_owned();
+        let says = says.to_owned();
         Class::Failure(Failure { kind: "invalid_output", class, says, is_repeated: false })
     };
     let row = |name: &str, body: &Value, class| Row::by_call(protocol, name, body, class);

@@ -105,7 +105,8 @@ async fn handle(
     body: Bytes,
 ) -> Response {
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let (path, query) = (uri.path().to_owned(), uri.query().map(str::to_owned));
+    let path = uri.path().to_owned();
+    let query = uri.query().map(str::to_owned);
     let seen = Seen { path, query, headers, body };
     shared.seen.lock().expect("no handler panics").push(seen.clone());
     (shared.answer)(&seen)
@@ -113,7 +114,8 @@ async fn handle(
 
 /// Creates a client whose limits are so short that tests can wait for them. On a busy machine, a healthy server may exceed them too.
 pub(crate) fn hurried_client(base_url: &str, protocol: Protocol) -> ProviderClient {
-    let (idle, total) = (SHORT_IDLE, SHORT_TOTAL);
+    let idle = SHORT_IDLE;
+    let total = SHORT_TOTAL;
     let limits = ExchangeLimits { idle, total, ..ExchangeLimits::default() };
     let profile = Profile { protocol, ..Profile::default() };
     client_with_limits(base_url, profile, Some(limits))

@@ -150,7 +150,8 @@ async fn a_reader_that_lags_misses_pieces_and_does_not_slow_the_run() {
     let peer = Peer::start(move |_| [&body, &*last(), DONE].concat().into_response()).await;
     let (engine, _) = bench::engine(peer.client());
     let mut sink = EventSink::default();
-    let (mut events, mut deltas) = (sink.subscribe(), sink.subscribe_deltas());
+    let mut events = sink.subscribe();
+    let mut deltas = sink.subscribe_deltas();
     let launch = engine.run(&()).with_events(sink).stream([StreamMode::Messages]);
     let mut run = launch.start().await.unwrap();
     // Nothing reads the pieces until the run is over.
@@ -159,7 +160,8 @@ async fn a_reader_that_lags_misses_pieces_and_does_not_slow_the_run() {
             assert_eq!(status, Status::Done);
         }
     }
-    let (mut seen, mut missed) = (0, 0);
+    let mut seen = 0;
+    let mut missed = 0;
     while let Some(chunk) = run.next().await {
         match chunk {
             StreamChunk::Message(_) => seen += 1,

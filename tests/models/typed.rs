@@ -49,7 +49,9 @@ async fn an_answer_of_a_type_is_read_or_repaired() {
             let mut sink = EventSink::default();
             let mut events = sink.subscribe();
             let end = engine.run(&()).with_events(sink).await.unwrap();
-            let (mut warnings, mut failures, mut input_tokens) = (Vec::new(), Vec::new(), 0);
+            let mut warnings = Vec::new();
+            let mut failures = Vec::new();
+            let mut input_tokens = 0;
             while let Some(event) = events.recv().await {
                 match event.event {
                     Event::TaskReported { report: Report::Warning { message }, .. } => {

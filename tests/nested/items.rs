@@ -124,9 +124,11 @@ impl Process {
         fs::write(folder.path().join("all.yaml"), all).unwrap();
         fs::write(folder.path().join("review.yaml"), review).unwrap();
         let did: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (hangs, failed) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+        let hangs = Arc::new(Notify::new());
+        let failed = Arc::new(AtomicUsize::new(0));
         let improve = {
-            let (did, hangs) = (Arc::clone(&did), Arc::clone(&hangs));
+            let did = Arc::clone(&did);
+            let hangs = Arc::clone(&hangs);
             node_fn(move |Text { text }: Text, ctx: NodeContext| {
                 let (did, hangs, failed) =
                     (Arc::clone(&did), Arc::clone(&hangs), Arc::clone(&failed));
@@ -489,7 +491,8 @@ nodes:
 #[tokio::test]
 async fn watchers_see_the_tasks_of_nested_runs() {
     let process = Process::new(Marked::Works);
-    let (storage, mut sink) = (Arc::new(InMemoryStorage::default()), EventSink::default());
+    let storage = Arc::new(InMemoryStorage::default());
+    let mut sink = EventSink::default();
     let mut events = sink.subscribe();
     let engine = process.engine().with_storage(storage.clone());
     let end = engine.run(parts()).with_events(sink).await.unwrap();
@@ -650,11 +653,14 @@ async fn a_graph_is_a_node_and_takes_dispatches() {
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_reaches_the_runs_within_a_run() {
-    let (stop, did) = (ShutdownHandle::default(), Arc::<Mutex<Vec<String>>>::default());
+    let stop = ShutdownHandle::default();
+    let did = Arc::<Mutex<Vec<String>>>::default();
     let work = |does_stop: bool| {
-        let (stop, did) = (stop.clone(), Arc::clone(&did));
+        let stop = stop.clone();
+        let did = Arc::clone(&did);
         node_fn(move |Count { count }: Count, ctx: NodeContext| {
-            let (stop, did) = (stop.clone(), Arc::clone(&did));
+            let stop = stop.clone();
+            let did = Arc::clone(&did);
             async move {
                 if does_stop {
                     stop.drain();
@@ -749,7 +755,8 @@ async fn an_outage_in_a_nested_run_is_retried_there_only() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_is_suspended_while_a_nested_run_waits() {
-    let (calls, now) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Timestamp::UNIX_EPOCH)));
+    let calls = Arc::new(AtomicUsize::new(0));
+    let now = Arc::new(Mutex::new(Timestamp::UNIX_EPOCH));
     let busy_once = {
         let calls = Arc::clone(&calls);
         move || {

@@ -70,7 +70,9 @@ async fn a_model_calls_a_tool_that_the_workflow_declares() {
         agents: { a: { model: lab/a, tools: count } }\nstart: a\nnodes:\n  \
         a: { agent: a, prompt: { text: What? }, writes: text, then: end }\n";
     let call = |arguments: &str| {
-        let (id, name, arguments) = ("call00001".into(), "count".into(), arguments.into());
+        let id = "call00001".into();
+        let name = "count".into();
+        let arguments = arguments.into();
         Ok(ChatReply {
             tool_calls: vec![ToolCall { id, name, arguments, extra: None }],
             ..ChatReply::default()

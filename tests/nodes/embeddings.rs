@@ -81,7 +81,8 @@ impl EmbeddingModel for Meaning {
         }
         let is_too_long = |it: &String| self.characters_max.is_some_and(|max| it.len() > max);
         if request.texts.iter().any(is_too_long) {
-            let (message, usage) = ("too long".to_owned(), TokenUsage::default());
+            let message = "too long".to_owned();
+            let usage = TokenUsage::default();
             return Err(ModelError::ContextOverflow { message, usage });
         }
         let vectors = request.texts.iter().map(|it| Self::vector(it)).collect();
@@ -182,7 +183,8 @@ async fn a_run_recalls_by_meaning() {
 
 #[tokio::test]
 async fn usage_counts_and_has_a_price() {
-    let (model, store) = (Meaning::default(), store());
+    let model = Meaning::default();
+    let store = store();
     let prices = [(
         "lab/v".to_owned(),
         Price { tokens: TokenPrice { input: 20.0, ..TokenPrice::default() }, long: None },
@@ -199,7 +201,8 @@ async fn usage_counts_and_has_a_price() {
 
 #[tokio::test]
 async fn a_limit_of_tokens_holds_for_embeddings() {
-    let (model, store) = (Meaning::default(), store());
+    let model = Meaning::default();
+    let store = store();
     let text = LEARN
         .replace("start:", "limits: { tokens: 150 }\nstart:")
         .replace("then: end", "then: again }\n  again: { remember: lessons, as: notes, then: end");
@@ -211,7 +214,8 @@ async fn a_limit_of_tokens_holds_for_embeddings() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_passes_is_no_failure() {
-    let (model, store) = (Meaning::failing(&down(), 2), store());
+    let model = Meaning::failing(&down(), 2);
+    let store = store();
     let started = tokio::time::Instant::now();
     let ended = learn(&model, &store, json!(["a mutex"])).await;
     assert_eq!((ended.end.status, ended.warnings().len()), (Status::Done, 0), "{}", ended.told());
@@ -224,7 +228,8 @@ async fn a_failure_that_passes_is_no_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_model_words_are_enough() {
-    let (model, store) = (Meaning::failing(&down(), 6), store());
+    let model = Meaning::failing(&down(), 6);
+    let store = store();
     let ended = learn(&model, &store, json!(["a mutex of the reader", "a slow reader"])).await;
     assert_eq!(ended.end.status, Status::Done, "{}", ended.told());
     let says = "`lab/v` makes no vectors: the provider is overloaded: no capacity; ";
@@ -254,7 +259,8 @@ async fn a_failure_that_stays_is_not_repeated() {
             after: Duration::from_secs(60),
         },
     ] {
-        let (model, store) = (Meaning::failing(&failure, 9), store());
+        let model = Meaning::failing(&failure, 9);
+        let store = store();
         let ended = learn(&model, &store, json!(["a mutex"])).await;
         assert_eq!((ended.end.status, ended.warnings().len()), (Status::Done, 1));
         assert_eq!(model.asked().len(), 1, "{failure}");
@@ -263,7 +269,8 @@ async fn a_failure_that_stays_is_not_repeated() {
 
 #[tokio::test]
 async fn entries_of_people_get_vectors_when_they_are_first_searched() {
-    let (model, store) = (Meaning::default(), store());
+    let model = Meaning::default();
+    let store = store();
     add(&store, "a mutex guards the reader").await;
     let text = USE.replace("{ embeddings: lab/v }", "{ access: read, embeddings: lab/v }");
     let input = json!({"task": "synchronise"});
@@ -292,7 +299,8 @@ fn loaded(text: &str) -> Workflow {
 
 #[tokio::test]
 async fn a_text_that_is_too_long_for_the_model_is_cut() {
-    let (model, store) = (Meaning { characters_max: Some(600), ..Meaning::default() }, store());
+    let model = Meaning { characters_max: Some(600), ..Meaning::default() };
+    let store = store();
     let lessons = json!([format!("a mutex {}", "and more ".repeat(400)), "short"]);
     let ended = learn(&model, &store, lessons).await;
     assert_eq!(ended.warnings(), [""; 0]);
@@ -317,7 +325,8 @@ nodes:
   look: { recall: notes, query: '\"synchronise\"', writes: known, then: ask }
   ask: { ask: Go on?, show: known, writes: go, then: end }
 ";
-    let (model, store) = (Meaning::default(), store());
+    let model = Meaning::default();
+    let store = store();
     learn(&model, &store, json!(["a mutex"])).await;
     let graph = loaded(text).into_graph(&factory(model.services(&store), registry()));
     let engine =
@@ -357,7 +366,8 @@ async fn a_store_that_fails_is_still_a_failure() {
         ) -> Result<Vec<graphrun::memory::Entry>, graphrun::memory::StoreError> {
             assert_eq!(search.embedding.as_ref().map(|it| it.model.as_str()), Some("lab/v"));
             self.0.fetch_add(1, Ordering::Relaxed);
-            let (place, reason) = ("memory.db".to_owned(), "it is gone".to_owned());
+            let place = "memory.db".to_owned();
+            let reason = "it is gone".to_owned();
             Err(graphrun::memory::StoreError::Unusable { place, reason })
         }
 
@@ -399,7 +409,8 @@ async fn a_store_that_fails_is_still_a_failure() {
         }
     }
 
-    let (model, broken) = (Meaning::default(), Arc::new(Broken::default()));
+    let model = Meaning::default();
+    let broken = Arc::new(Broken::default());
     let store: Arc<dyn Store> = Arc::clone(&broken) as _;
     let ended = look(&model, &store, "synchronise").await;
     assert_eq!(ended.end.status, Status::Failed);
@@ -466,7 +477,8 @@ start: look
 nodes:
   look: { tool: memory.search, args: { tier: '\"notes\"', query: '\"synchronise\"' }, writes: { found: entries }, retry: 1, then: end }
 ";
-    let (model, store) = (Meaning::default(), store());
+    let model = Meaning::default();
+    let store = store();
     add(&store, "a mutex").await;
     let ended = run_with(text, json!({}), model.services(&store), registry()).await;
     assert_eq!(ended.state("found")[0]["text"], "a mutex", "{}", ended.reason());

@@ -56,7 +56,8 @@ impl ModelSource for Models {
         let Some((name, replies)) = known else {
             return Err(ModelError::Unavailable { message: format!("no key for {name}") });
         };
-        let (replies, asked) = (replies.clone(), Arc::clone(&self.asked));
+        let replies = replies.clone();
+        let asked = Arc::clone(&self.asked);
         Ok(Arc::new(Scripted { name, replies, asked }))
     }
 }

@@ -120,7 +120,8 @@ async fn run_prepared(
         }
         events
     };
-    let (info, input) = (RunInfo::new("w"), Update::of(&input).unwrap());
+    let info = RunInfo::new("w");
+    let input = Update::of(&input).unwrap();
     let stop = ShutdownHandle::default();
     let (end, events) = tokio::join!(
         engine.run(input).with_info(info).with_events(sink).with_shutdown(&stop),

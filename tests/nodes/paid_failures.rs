@@ -64,7 +64,8 @@ struct DyingModels {
 impl ModelSource for DyingModels {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let model = self.models.model(name)?;
-        let (asked, stop) = (Arc::clone(&self.models.asked), self.stop.clone());
+        let asked = Arc::clone(&self.models.asked);
+        let stop = self.stop.clone();
         Ok(Arc::new(Dying { model, at: self.at, asked, stop }))
     }
 }
@@ -137,7 +138,8 @@ async fn a_truncated_answer_is_paid_for_once() {
 
 #[tokio::test]
 async fn a_paid_failure_before_a_fallback_is_paid_for_once() {
-    let (finish, text) = ("error".to_owned(), String::new());
+    let finish = "error".to_owned();
+    let text = String::new();
     let broken = || ModelError::Transient { after: None, message: "up".into() };
     for failure in [
         ModelError::Incomplete { finish, text, usage: paid() },

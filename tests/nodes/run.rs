@@ -179,7 +179,8 @@ async fn gate(script: &str, files: Value) -> super::Ended {
     let node = "    run: [python3, scripts/gate.py]\n    scripts: [scripts/gate.py]\n    files: files\n    \
                 writes: { out: stdout }\n";
     let input = json!({"words": "", "files": files});
-    let (services, registry) = (super::services(), graphrun::registry());
+    let services = super::services();
+    let registry = graphrun::registry();
     super::run_in(folder.path(), &command(node), input, services, registry).await
 }
 

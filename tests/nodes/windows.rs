@@ -257,7 +257,8 @@ async fn tokens_of_public_vocabularies_are_counted_exactly() {
 async fn a_request_is_cut_as_often_as_it_takes() {
     let text = TEXT.replace("[lab/a, lab/b]", "lab/a").replace("tools: fill", "on_overflow: cut");
     let model = fallback::models([("lab/a", vec![fallback::says("done")])]);
-    let (asked, windows) = (Arc::clone(&model.asked), windows([("lab/a", 2_000), ("lab/b", 1)]));
+    let asked = Arc::clone(&model.asked);
+    let windows = windows([("lab/a", 2_000), ("lab/b", 1)]);
     let services = Services { models: Arc::new(model), windows, ..super::services() };
     let input = json!({"long": "x".repeat(2_000_000)});
     let ended = run_with(&text, input, services, registry()).await;

@@ -96,7 +96,8 @@ impl Home {
     }
 
     fn team(&self, models: &[&str]) -> Command {
-        let (workflow, brief) = (in_repository("graphs/dev_team.yaml"), brief());
+        let workflow = in_repository("graphs/dev_team.yaml");
+        let brief = brief();
         let mut arguments = vec!["execute", &workflow, "-i", &brief, "--out", OUT, "--run-id", RUN];
         arguments.extend(models);
         self.program(&arguments)

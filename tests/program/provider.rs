@@ -59,7 +59,8 @@ impl Provider {
 
     /// Starts a server that holds back calls of this node until `release`.
     pub(crate) async fn holding(recording: &str, node: &'static str) -> Self {
-        let (arrived, open) = (Semaphore::new(0), Semaphore::new(0));
+        let arrived = Semaphore::new(0);
+        let open = Semaphore::new(0);
         Self::serve(recording, Some(Gate { node, arrived, open })).await
     }
 

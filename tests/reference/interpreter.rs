@@ -179,7 +179,9 @@ impl<'a> Interpreter<'a> {
 
     fn effect(&mut self, task: &Task, index: usize, before: &State) -> Effect {
         let node = self.node(task.node);
-        let (step, visit, sum) = (self.step, self.visit(task.node), before.sum);
+        let step = self.step;
+        let visit = self.visit(task.node);
+        let sum = before.sum;
         let item = task.item.map(|it| format!(" item {it}")).unwrap_or_default();
         let mut lines =
             vec![format!("{step}.{index} n{} visit {visit} sum {sum}{item}", task.node)];

@@ -294,7 +294,8 @@ proptest! {
         let tasks: Vec<(&str, Vec<String>)> =
             shuffle.iter().map(|&it| (names[it].as_str(), needs(it).collect())).collect();
         let mut hand = begin(&graph, &tasks);
-        let (mut done, mut failed) = (BTreeSet::new(), BTreeSet::new());
+        let mut done = BTreeSet::new();
+        let mut failed = BTreeSet::new();
         for (pick, luck, crashes) in choices {
             if hand.rest.is_some() {
                 break;

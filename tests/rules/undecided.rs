@@ -52,7 +52,8 @@ fn checkpoint(hand: &Hand) -> Checkpoint {
 
 /// Restores the run with a graph.
 fn restored(hand: Hand, graph: CompiledGraph, only: Option<&NodeName>) -> Hand {
-    let (checkpoint, records) = (checkpoint(&hand), hand.records.clone());
+    let checkpoint = checkpoint(&hand);
+    let records = hand.records.clone();
     let settings = RunSettings { retry_only: only.cloned(), ..RunSettings::default() };
     let restored = Machine::restore(graph, settings, run_id(), checkpoint, records);
     let (machine, actions) = restored.unwrap();

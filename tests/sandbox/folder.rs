@@ -41,7 +41,8 @@ fn folder() -> TempDir {
 
 /// Everything about the entries below a folder that a program could change.
 fn state(root: &Path) -> BTreeMap<PathBuf, String> {
-    let (mut found, mut open) = (BTreeMap::new(), vec![root.to_owned()]);
+    let mut found = BTreeMap::new();
+    let mut open = vec![root.to_owned()];
     while let Some(path) = open.pop() {
         let data = fs::symlink_metadata(&path).unwrap();
         let content = if data.is_dir() {
@@ -189,7 +190,8 @@ async fn removed_by(script: &str, is_mounted: bool) -> (ProgramEnd, Option<Vec<S
 
 #[tokio::test]
 async fn files_are_removed_only_at_a_whole_end() {
-    let (a, b) = ("src/a.txt", "src/deep/b.txt");
+    let a = "src/a.txt";
+    let b = "src/deep/b.txt";
     let ended = ProgramEnd::Exited(0);
     for (script, end, expected) in [
         ("true", ended, Some(&[][..])),

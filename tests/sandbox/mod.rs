@@ -63,7 +63,9 @@ async fn every_attack_is_held() {
     let places = Arc::new(Semaphore::new(AT_A_TIME));
     let mut running = JoinSet::new();
     for attack in attacks {
-        let (sandbox, host, places) = (sandbox.clone(), Arc::clone(&host), Arc::clone(&places));
+        let sandbox = sandbox.clone();
+        let host = Arc::clone(&host);
+        let places = Arc::clone(&places);
         running.spawn(async move {
             let _place = places.acquire_owned().await.unwrap();
             let mut complaints = attack.run(&sandbox, &host).await;

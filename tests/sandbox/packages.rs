@@ -38,7 +38,8 @@ async fn install_from(
     cache: &Path,
     lock: &LockFile,
 ) -> Result<InstalledPackages, PackagesError> {
-    let (sandbox, cancel) = (Sandbox::probe().unwrap(), CancellationToken::new());
+    let sandbox = Sandbox::probe().unwrap();
+    let cancel = CancellationToken::new();
     let cache = PackageCache::new(cache);
     cache.install(lock, &sandbox, network(registry), registries, &cancel).await
 }
@@ -207,7 +208,8 @@ async fn crates_and_modules_with_other_hashes_are_refused() {
     let (sums, manifest) = registry.go_files();
     let lines: Vec<&str> = sums.lines().collect();
     // The hash of another file.
-    let (first, other) = (lines[0], lines[2].split(' ').nth(2).unwrap());
+    let first = lines[0];
+    let other = lines[2].split(' ').nth(2).unwrap();
     let changed = sums.replacen(first.split(' ').nth(2).unwrap(), other, 1);
     let refused = error(LockFile::go(changed.as_bytes(), manifest.as_bytes()).unwrap()).await;
     assert!(refused.contains("checksum mismatch"), "{refused}");
@@ -314,10 +316,12 @@ async fn an_installer_reaches_the_registry_and_nothing_else() {
     let (registry, other, (_folder, cache)) = (Registry::start(), Registry::start(), empty_cache());
     let host: NetworkHost = other.host().parse().unwrap();
     let network = NetworkAccess::default().allow_private(host.clone()).open(&[host]).unwrap();
-    let (sandbox, cancel) = (Sandbox::probe().unwrap(), CancellationToken::new());
+    let sandbox = Sandbox::probe().unwrap();
+    let cancel = CancellationToken::new();
     let lock = LockFile::npm(registry.npm_files().0.as_bytes(), registry.npm_files().1.as_bytes())
         .unwrap();
-    let (packages, registries) = (PackageCache::new(&cache), registries(&registry));
+    let packages = PackageCache::new(&cache);
+    let registries = registries(&registry);
     let installed = packages.install(&lock, &sandbox, network, &registries, &cancel).await;
     let error = installed.unwrap_err().to_string();
     let expected = format!("`{}` was refused", registry.host());
@@ -340,8 +344,10 @@ async fn two_installations_of_the_same_packages_are_one() {
 async fn a_cancelled_installation_leaves_nothing() {
     let (registry, (_folder, cache)) = (Arc::new(Registry::start()), empty_cache());
     let lock = LockFile::pip(b"slow==1.0\n").unwrap();
-    let (sandbox, cancel) = (Sandbox::probe().unwrap(), CancellationToken::new());
-    let (packages, registries) = (PackageCache::new(&cache), registries(&registry));
+    let sandbox = Sandbox::probe().unwrap();
+    let cancel = CancellationToken::new();
+    let packages = PackageCache::new(&cache);
+    let registries = registries(&registry);
     let network = network(&registry);
     let installing = packages.install(&lock, &sandbox, network, &registries, &cancel);
     let (installed, ()) = tokio::join!(installing, async {

@@ -64,7 +64,8 @@ async fn cancelling_ends_every_process_before_it_returns() {
     let marker = marker("cancel");
     let sandbox = Sandbox::probe().unwrap();
     let cancel = CancellationToken::new();
-    let (job, token) = (sleeper(&marker), cancel.clone());
+    let job = sleeper(&marker);
+    let token = cancel.clone();
     let running = tokio::spawn(async move { sandbox.run(&job, &token).await });
     tokio::task::block_in_place(|| eventually("the program starts", || is_asleep(&marker)));
     cancel.cancel();
@@ -80,7 +81,8 @@ async fn keys_typed_at_the_terminal_interrupt_no_process() {
     let marker = marker("group");
     let sandbox = Sandbox::probe().unwrap();
     let cancel = CancellationToken::new();
-    let (job, token) = (sleeper(&marker), cancel.clone());
+    let job = sleeper(&marker);
+    let token = cancel.clone();
     let running = tokio::spawn(async move { sandbox.run(&job, &token).await });
     tokio::task::block_in_place(|| eventually("the program starts", || is_asleep(&marker)));
     // Ctrl-C goes to the process group in the foreground, which is ours.
@@ -102,7 +104,8 @@ async fn out_of_memory_kills_the_sandbox_before_its_server() {
     let marker = marker("score");
     let sandbox = Sandbox::probe().unwrap();
     let cancel = CancellationToken::new();
-    let (job, token) = (sleeper(&marker), cancel.clone());
+    let job = sleeper(&marker);
+    let token = cancel.clone();
     let running = tokio::spawn(async move { sandbox.run(&job, &token).await });
     tokio::task::block_in_place(|| eventually("the program starts", || is_asleep(&marker)));
     let score = |process: &str| -> i32 {
@@ -127,7 +130,8 @@ async fn programs_that_exceed_memory_together_are_killed_alone() {
     let sandbox = Sandbox::probe().unwrap();
     let token = CancellationToken::new();
     let other = {
-        let (sandbox, token) = (sandbox.clone(), token.clone());
+        let sandbox = sandbox.clone();
+        let token = token.clone();
         tokio::spawn(async move { sandbox.run(&beside, &token).await })
     };
     let ended = sandbox.run(&job, &CancellationToken::new()).await.unwrap();

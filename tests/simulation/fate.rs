@@ -67,7 +67,8 @@ impl Fate {
             self.lives += 1;
             assert!(self.lives <= LIVES_MAX, "it never comes to its end");
             let disturbing = random.as_deref_mut().filter(|_| self.lives <= DISTURBED_MAX);
-            let (hashes, finished) = (self.hashes().await, self.finished().await);
+            let hashes = self.hashes().await;
+            let finished = self.finished().await;
             let begun = world.tasks();
             let (end, told) = self.live(disturbing).await;
 
@@ -115,7 +116,9 @@ impl Fate {
         let limits = Limits { time, ..self.graph.definition().limits.clone() };
         let engine = Engine::new(self.graph.clone()).with_storage(storage);
         let engine = engine.with_limits(limits).with_clock(self.clock.clone());
-        let (mut sink, stop, id) = (EventSink::default(), ShutdownHandle::default(), &self.info.id);
+        let mut sink = EventSink::default();
+        let stop = ShutdownHandle::default();
+        let id = &self.info.id;
         let mut told = sink.subscribe();
         let work = async {
             let found = self.storage.find(id.as_str()).await;
@@ -174,7 +177,8 @@ impl Fate {
         {
             let Some(key) = key.filter(|_| random.random_ratio(1, 4)) else { continue };
             let hashes = self.hashes().await;
-            let (answers, stop) = (BTreeMap::from([(key, answer)]), ShutdownHandle::default());
+            let answers = BTreeMap::from([(key, answer)]);
+            let stop = ShutdownHandle::default();
             let refused =
                 engine.resume(&self.info.id).with_answers(answers).with_shutdown(&stop).await;
             assert!(refused.is_err(), "a wrong answer was taken: {refused:?}");

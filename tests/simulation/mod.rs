@@ -92,7 +92,8 @@ fn check(seed: u64) -> BTreeMap<&'static str, usize> {
         let mut fate = Fate::new(parts::graph(&parts, &world));
         let state = fate.see_through(&world, Some(&mut random)).await;
         assert_eq!(state, expected, "{parts:?}");
-        let (begun, usual) = (world.begun(), calm.begun());
+        let begun = world.begun();
+        let usual = calm.begun();
         assert!(begun.keys().eq(usual.keys()), "{parts:?}: {begun:?} and not {usual:?}");
         for (attempt, count) in begun {
             // Each answered question starts its task again; the attempt before the answer counts as well.

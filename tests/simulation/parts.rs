@@ -109,7 +109,8 @@ impl Temper {
     }
 
     fn policies(self, next: &str) -> Policies {
-        let (initial, max) = (Duration::from_millis(20), Duration::from_millis(100));
+        let initial = Duration::from_millis(20);
+        let max = Duration::from_millis(100);
         let retry =
             Backoff { attempts_max: Some(4), initial, max, total: None, ..Backoff::default() };
         match self {
@@ -167,8 +168,10 @@ pub(crate) fn random(random: &mut StdRng) -> Vec<Part> {
 pub(crate) fn graph(parts: &[Part], world: &World) -> CompiledGraph {
     let mut graph = GraphBuilder::new::<Channels>("random").edge(START, "n0");
     for (at, part) in parts.iter().enumerate() {
-        let (first, next) = (format!("n{at}"), format!("n{}", at + 1));
-        let (inner, last) = (format!("i{at}"), format!("j{at}"));
+        let first = format!("n{at}");
+        let next = format!("n{}", at + 1);
+        let inner = format!("i{at}");
+        let last = format!("j{at}");
         let steady = || world.node(Temper::Steady);
         graph = match *part {
             Part::One(temper) => {

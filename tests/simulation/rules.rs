@@ -131,7 +131,8 @@ impl Process {
     fn dies(self) -> Self {
         let (Commit { position, .. }, state) = self.saved.clone();
         let checkpoint = Checkpoint { position, state };
-        let (run, records) = (self.machine.run().clone(), self.records.clone());
+        let run = self.machine.run().clone();
+        let records = self.records.clone();
         let (machine, actions) =
             Machine::restore(self.graph.clone(), RunSettings::default(), run, checkpoint, records)
                 .unwrap();
@@ -185,7 +186,8 @@ impl Process {
     /// Answers the open questions without a pending answer.
     fn ask_people(&mut self) {
         for open in self.machine.open_questions() {
-            let (task, key) = (open.task, open.question.key);
+            let task = open.task;
+            let key = open.question.key;
             let on_its_way = |event: &TaskEvent| matches!(event, TaskEvent::Answered { task: of, .. } if *of == task);
             if !self.pending.iter().any(on_its_way) {
                 let answer = json!(task.step.0);

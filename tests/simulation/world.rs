@@ -87,7 +87,8 @@ impl World {
         to: &str,
         times: u32,
     ) -> impl Fn(&Nothing) -> &'static str + Send + Sync + 'static {
-        let (world, from) = (self.clone(), from.to_owned());
+        let world = self.clone();
+        let from = from.to_owned();
         // A route names its target by a text that outlives the graph.
         let to: &str = to.to_owned().leak();
         move |_| {

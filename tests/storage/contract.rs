@@ -297,7 +297,8 @@ async fn every_outcome_is_read_as_it_was_written(home: Home) {
     let Outcome::Failed { failure } = failed() else { unreachable!() };
     let failure = Failure { retry_after_ms: Some(1500), raw: Some("{\"a\":".into()), ..failure };
     let transitions = vec![Transition::To(Target::Fail)];
-    let (update, for_all_items) = (Update::default(), false);
+    let update = Update::default();
+    let for_all_items = false;
     let caught = Outcome::Caught { failure, update, for_all_items, transitions };
     let storage = home.open();
     let token = create(&storage, "R1").await;
@@ -510,8 +511,10 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for home in [Home::memory(), Home::sqlite()] {
             runtime.block_on(async {
-                let (storage, id) = (home.open(), run("R1"));
-                let (mut values, mut expected) = (BTreeMap::new(), Vec::new());
+                let storage = home.open();
+                let id = run("R1");
+                let mut values = BTreeMap::new();
+                let mut expected = Vec::new();
                 let mut token = None;
                 for (step, (a, b, c)) in (0..).zip(&steps) {
                     let changes: Vec<Change> = [a, b, c].into_iter().flatten().cloned().collect();

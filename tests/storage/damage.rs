@@ -89,7 +89,8 @@ pub(crate) fn changed(saved: &TempDir, change: &str) -> (TempDir, SqliteStorage)
 
 /// Returns the detected damage in databases with these changes. Each change damages a run.
 async fn found(changes: &[&str]) -> String {
-    let (saved, mut found) = (saved().await, Vec::new());
+    let saved = saved().await;
+    let mut found = Vec::new();
     for change in changes {
         let (folder, _) = changed(&saved, change);
         match read(&folder.path().join("runs.db")).await {

@@ -197,7 +197,8 @@ async fn a_finished_task_cannot_finish_again(home: Home) {
     for outcome in [failed(), failed(), finished()] {
         storage.append(&token, &record(1, 0, outcome).into()).await.unwrap();
     }
-    let (again, news) = (record(1, 0, finished()), events("R1", [1]));
+    let again = record(1, 0, finished());
+    let news = events("R1", [1]);
     let error = storage.append(&token, &entry(again, &news)).await.unwrap_err();
     assert_eq!(
         told(&error),

@@ -290,7 +290,8 @@ async fn a_new_database_is_for_its_owner_only() {
 #[test]
 fn a_storage_that_works_on_the_same_thread_needs_no_other() {
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
-    let (runtime, folder) = (runtime.unwrap(), TempDir::new().unwrap());
+    let runtime = runtime.unwrap();
+    let folder = TempDir::new().unwrap();
     let (end, wait) = std::sync::mpsc::channel::<()>();
     // The only thread for blocking work is occupied.
     runtime.spawn_blocking(move || wait.recv());
@@ -375,7 +376,8 @@ async fn of_two_that_work_on_one_run_only_one_saves_a_step() {
                 (token.clone(), commit(step, vec![appended("notes", &["x"])]).into());
             tokio::spawn(async move { storage.append(&token, &entry).await })
         };
-        let (first, second) = (save(&one), save(&two));
+        let first = save(&one);
+        let second = save(&two);
         let saved = [first.await.unwrap().is_ok(), second.await.unwrap().is_ok()];
         assert!(saved == [true, false] || saved == [false, true], "{saved:?}");
     }

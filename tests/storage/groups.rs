@@ -47,7 +47,9 @@ async fn append_all(
     entry: impl Fn(usize) -> Entry,
 ) -> Vec<Result<(), CheckpointError>> {
     let appends = holds.iter().enumerate().map(|(number, token)| {
-        let (storage, token, entry) = (Arc::clone(storage), token.clone(), entry(number));
+        let storage = Arc::clone(storage);
+        let token = token.clone();
+        let entry = entry(number);
         tokio::spawn(async move { storage.append(&token, &entry).await })
     });
     let mut results = Vec::new();
@@ -114,7 +116,8 @@ async fn two_entries_of_a_run_at_once_are_saved_in_order(home: Home) {
     // The first one is polled first, and both wait for the same transaction.
     let both = holds.iter().flat_map(|token| {
         [1, 2].map(|step| {
-            let (storage, token) = (Arc::clone(&storage), token.clone());
+            let storage = Arc::clone(&storage);
+            let token = token.clone();
             async move { storage.append(&token, &commit(step, vec![]).into()).await }
         })
     });
@@ -183,7 +186,8 @@ async fn a_locked_run_delays_no_other_of_its_group() {
     );
     client.batch_execute(&lock).await.unwrap();
     let locked = tokio::spawn({
-        let (storage, token) = (Arc::clone(&storage), holds[7].clone());
+        let storage = Arc::clone(&storage);
+        let token = holds[7].clone();
         async move { storage.append(&token, &commit(1, vec![]).into()).await }
     });
     let others: Vec<LeaseToken> = holds.iter().filter(|it| **it != holds[7]).cloned().collect();
@@ -203,7 +207,8 @@ async fn a_locked_run_delays_no_other_of_its_group() {
 /// A transaction of several statements waits for the server once for each.
 #[tokio::test]
 async fn entries_of_owned_runs_take_one_request() {
-    let (schema, proxy) = (Schema::new(), Proxy::before_test_server());
+    let schema = Schema::new();
+    let proxy = Proxy::before_test_server();
     let storage = PostgresStorage::open(&proxy.url(&schema)).unwrap();
     let storage: Arc<dyn Checkpointer> = Arc::new(storage);
     let token = create(&storage, "R1").await;
@@ -252,7 +257,8 @@ async fn a_cached_head_that_is_out_of_date_saves_nothing() {
 #[tokio::test]
 async fn a_group_whose_commit_lost_its_answer_is_saved_once() {
     for loss in [Loss::Before, Loss::After] {
-        let (schema, proxy) = (Schema::new(), Proxy::before_test_server());
+        let schema = Schema::new();
+        let proxy = Proxy::before_test_server();
         let storage: Arc<dyn Checkpointer> =
             Arc::new(PostgresStorage::open(&proxy.url(&schema)).unwrap());
         let holds = create_all(&storage).await;

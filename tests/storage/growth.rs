@@ -94,7 +94,8 @@ async fn a_list_that_grows_is_stored_once() {
         .edge(START, "append")
         .edge("append", "append")
         .limits(limits);
-    let (stored, content) = (bytes_of(graph, turns).await, u64::from(turns) * 1_000);
+    let stored = bytes_of(graph, turns).await;
+    let content = u64::from(turns) * 1_000;
     assert!(stored * 2 <= content * 3, "{stored} bytes for {content}");
 }
 
@@ -115,6 +116,7 @@ async fn a_chat_that_grows_is_stored_once() {
         .edge(START, "speak")
         .edge("speak", "speak")
         .limits(limits);
-    let (stored, content) = (bytes_of(graph, turns).await, u64::from(turns) * 2_000);
+    let stored = bytes_of(graph, turns).await;
+    let content = u64::from(turns) * 2_000;
     assert!(stored * 2 <= content * 3, "{stored} bytes for {content}");
 }

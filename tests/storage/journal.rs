@@ -309,7 +309,8 @@ async fn a_link_differs_when_anything_differs(home: Home) {
     for (which, change) in changes.iter().enumerate() {
         let mut entry = at.clone();
         change(&mut entry);
-        let (storage, all) = (home.like(), [first.clone(), entry]);
+        let storage = home.like();
+        let all = [first.clone(), entry];
         let journal = journal_of(&storage, &info("R1", "a"), &all).await;
         found.push((which, [journal[0].hash, journal[1].hash]));
     }

@@ -63,7 +63,8 @@ async fn state(home: &Home) -> String {
 
 /// A clock that is ahead ends every lease early; on one machine, the process of the owner decides.
 async fn an_active_owner_keeps_its_run_with_any_clock(home: Home) {
-    let (storage, presence) = (home.open(), Presence::new());
+    let storage = home.open();
+    let presence = Presence::new();
     let owner = presence.owner().clone();
     let over = short(LeaseRequest { owner, ..request() });
     let first = commit(0, vec![]).into();
@@ -122,13 +123,15 @@ where
     let start = Arc::new(Barrier::new(8));
     let mut claims = JoinSet::new();
     for pid in 1..=8 {
-        let (start, request) = (Arc::clone(&start), request(pid));
+        let start = Arc::clone(&start);
+        let request = request(pid);
         claims.spawn(async move {
             start.wait().await;
             (pid, request.await)
         });
     }
-    let (mut winners, mut losers) = (Vec::new(), Vec::new());
+    let mut winners = Vec::new();
+    let mut losers = Vec::new();
     for (pid, result) in claims.join_all().await {
         match result {
             Ok(token) => winners.push((pid, token)),
@@ -349,7 +352,8 @@ async fn a_lease_may_be_as_long_as_one_likes(home: Home) {
 }
 
 async fn a_run_that_is_removed_is_forgotten(home: Home) {
-    let (one, other) = (create(&home.open(), "R1").await, create(&home.open(), "R2").await);
+    let one = create(&home.open(), "R1").await;
+    let other = create(&home.open(), "R2").await;
     for token in [&one, &other] {
         let news = events(token.run.as_str(), [1]);
         home.open().append(token, &entry(record(1, 0, finished()), &news)).await.unwrap();

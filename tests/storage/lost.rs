@@ -32,7 +32,8 @@ struct Through {
 
 impl Through {
     fn new() -> Self {
-        let (schema, proxy) = (Schema::new(), Proxy::before_test_server());
+        let schema = Schema::new();
+        let proxy = Proxy::before_test_server();
         Self { storage: PostgresStorage::open(&proxy.url(&schema)).unwrap(), proxy, schema }
     }
 
@@ -111,7 +112,8 @@ async fn a_claim_whose_commit_lost_its_answer_is_one_claim() {
 #[tokio::test]
 async fn a_batch_whose_commit_lost_its_answer_is_remembered_once() {
     for loss in [Loss::Before, Loss::After] {
-        let (schema, proxy) = (Schema::new(), Proxy::before_test_server());
+        let schema = Schema::new();
+        let proxy = Proxy::before_test_server();
         let store = PostgresStore::open(&proxy.url(&schema)).unwrap();
         let now = jiff::Timestamp::UNIX_EPOCH;
         let person = Source::Person { name: "ana".into() };
@@ -121,7 +123,8 @@ async fn a_batch_whose_commit_lost_its_answer_is_remembered_once() {
             let batch = Batch { key: key.into(), entries: vec![entry(text)], now };
             store.put(&batch).await.unwrap().remove(0)
         };
-        let (first, second) = (put("1", "a rule").await, put("2", "another rule").await);
+        let first = put("1", "a rule").await;
+        let second = put("2", "another rule").await;
         assert_eq!(put("3", "a rule").await, first);
         proxy.lose(loss);
         store.approve(&first, "ana", now).await.unwrap();
@@ -141,7 +144,8 @@ async fn a_batch_whose_commit_lost_its_answer_is_remembered_once() {
 async fn a_memory_outlives_connections_that_the_server_ends() {
     let schema = Schema::new();
     let url = format!("{}&application_name={}", schema.url(), schema.name);
-    let (store, now) = (PostgresStore::open(&url).unwrap(), jiff::Timestamp::UNIX_EPOCH);
+    let store = PostgresStore::open(&url).unwrap();
+    let now = jiff::Timestamp::UNIX_EPOCH;
     for number in 1..=3 {
         let person = Source::Person { name: "ana".into() };
         let entry = NewEntry::of("core", format!("rule {number}").into(), person);
@@ -191,7 +195,8 @@ async fn a_lease_is_renewed_in_a_blocked_runtime() {
         })
         .collect();
     tokio::task::yield_now().await;
-    let (renewing, began) = (storage.clone(), Instant::now());
+    let renewing = storage.clone();
+    let began = Instant::now();
     let renewed = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(renewing.renew(&token, TTL)).map(|()| began.elapsed())
@@ -216,7 +221,8 @@ async fn many_processes_that_begin_at_once_make_the_tables_once() {
         .collect();
     for (at, storage) in opened.into_iter().enumerate() {
         let storage = storage.join().unwrap().unwrap();
-        let (id, name) = (format!("R{at}"), format!("run-{at}"));
+        let id = format!("R{at}");
+        let name = format!("run-{at}");
         storage.create(&info(&id, &name), &request(), &commit(0, vec![]).into()).await.unwrap();
     }
     let found = PostgresStorage::open(&schema.url()).unwrap().list().await.unwrap();

@@ -69,9 +69,11 @@ impl Proxy {
 
     /// Starts a proxy before the server at this address, on separate threads.
     fn before(to: &str) -> Self {
-        let (next, lost) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU32::new(0)));
+        let next = Arc::new(AtomicU8::new(0));
+        let lost = Arc::new(AtomicU32::new(0));
         let requests = Arc::new(AtomicU32::new(0));
-        let (way_next, way_lost) = (Arc::clone(&next), Arc::clone(&lost));
+        let way_next = Arc::clone(&next);
+        let way_lost = Arc::clone(&lost);
         let way_requests = Arc::clone(&requests);
         let way = Way { to: to.to_owned(), next: way_next, lost: way_lost, requests: way_requests };
         let (stop, stopped) = oneshot::channel::<()>();
@@ -156,7 +158,8 @@ async fn requests(
         let is_commit = match letter {
             b'Q' => body == b"COMMIT\0",
             b'P' => {
-                let (name, sql) = (texts.next().unwrap(), texts.next().unwrap().trim_ascii_start());
+                let name = texts.next().unwrap();
+                let sql = texts.next().unwrap().trim_ascii_start();
                 let writes = sql.windows(12).any(|it| it == b"INSERT INTO ");
                 if sql.starts_with(b"WITH ") && writes {
                     statements.insert(name.to_vec());

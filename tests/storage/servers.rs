@@ -112,7 +112,8 @@ fn an_unusable_server_is_reported_with_reason_and_remedy() {
 #[test]
 fn an_unusable_database_is_reported_with_reason_and_remedy() {
     let schema = Schema::new();
-    let (name, user) = (schema.name.clone(), format!("{}_user", schema.name));
+    let name = schema.name.clone();
+    let user = format!("{}_user", schema.name);
     let address = PostgresStorage::shown(&server()).unwrap();
     let host = address.split(['@', '/']).nth(3).unwrap();
     let mut said = Vec::new();
@@ -175,7 +176,8 @@ fn encrypted_server() -> u16 {
         .with_no_client_auth()
         .with_single_cert(certificates, key)
         .unwrap();
-    let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").unwrap());
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for client in listener.incoming() {

@@ -162,7 +162,8 @@ struct Gives {
 #[async_trait]
 impl Node for Gives {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let (update, value) = (Update::default(), self.value.clone());
+        let update = Update::default();
+        let value = self.value.clone();
         match self.way {
             Way::Write => return Ok(update.write(channel("a"), value).into()),
             Way::Append => return Ok(update.write(channel("log"), json!([value])).into()),
@@ -255,7 +256,8 @@ async fn people_cannot_give_a_value_that_is_too_deep(home: Home) {
 async fn a_changed_run_takes_no_value_that_is_too_deep(home: Home) {
     let case = Case::new(&home, graph_by(Way::Show, &json!("look")), "R1");
     case.start(&json!({})).await.unwrap();
-    let (engine, deep) = (case.engine(), nested(depth_max() + 1));
+    let engine = case.engine();
+    let deep = nested(depth_max() + 1);
     let update = Update::default().write(channel("a"), deep.clone());
     let refused = engine.update(&run("R1"), update, None).await.unwrap_err();
     assert!(matches!(refused, RunError::Revise(_)), "{refused}");
@@ -349,7 +351,8 @@ async fn every_value_that_is_taken_is_read_again(home: Home) {
             let (_, values) = case.saved().await;
             assert_same(&values, &Value::Object(end.state.to_json()));
             if end.status == Status::Paused {
-                let (events, stop) = (EventSink::default(), ShutdownHandle::default());
+                let events = EventSink::default();
+                let stop = ShutdownHandle::default();
                 let again =
                     case.engine().resume(&run(&id)).with_events(events).with_shutdown(&stop).await;
                 assert_eq!(again.unwrap().questions, end.questions);

@@ -106,6 +106,7 @@ pub(crate) fn takes_all() -> bool {
 /// Returns the folder of the environments for generated code, which all test runs share.
 pub(crate) fn cache_dir() -> PathBuf {
     let variable = |name| env::var_os(name).map(PathBuf::from);
-    let (home, cache) = (variable("HOME"), variable("XDG_CACHE_HOME"));
+    let home = variable("HOME");
+    let cache = variable("XDG_CACHE_HOME");
     default_cache_dir(home.as_deref(), cache.as_deref()).expect("HOME is set")
 }

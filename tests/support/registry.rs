@@ -81,7 +81,8 @@ impl Registry {
         let origin = |user: &str| format!("https://{user}{}{folder}", self.host());
         let home = self.folder.path().join(format!("home{}", folder.replace('/', "-")));
         fs::create_dir_all(home.join(".cargo")).unwrap();
-        let (cargo, npm) = (home.join(".cargo"), home.join(".npmrc"));
+        let cargo = home.join(".cargo");
+        let npm = home.join(".npmrc");
         let config = format!(
             "[source.crates-io]\nreplace-with = \"mirror\"\n[source.mirror]\nregistry = \"sparse+{}/crates/\"\n",
             origin("")

@@ -68,7 +68,8 @@ impl Worst {
 impl Search<'_> {
     /// Returns the worst of all runs; `None` if there are too many.
     fn all(&mut self) -> Option<Worst> {
-        let (graph, limits) = (self.graph.clone(), self.graph.definition().limits.clone());
+        let graph = self.graph.clone();
+        let limits = self.graph.definition().limits.clone();
         let id = RunId::parse("r").unwrap();
         let settings = RunSettings { limits, ..RunSettings::default() };
         let begun = Machine::start(graph, settings, id, Update::default()).unwrap();

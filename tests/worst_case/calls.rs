@@ -58,7 +58,8 @@ struct Nonsense {
 impl ModelSource for Worst {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let new = || {
-            let (name, calls) = (name.to_owned(), Arc::clone(&self.calls));
+            let name = name.to_owned();
+            let calls = Arc::clone(&self.calls);
             let rounds = AtomicU32::new(0);
             Arc::new(Nonsense { name, calls, tool_rounds: self.tool_rounds, rounds })
         };
@@ -75,7 +76,8 @@ impl ChatModel for Nonsense {
         if round < self.tool_rounds {
             // Each time another one, for who makes the same call again and again is stopped sooner.
             let arguments = format!(r#"{{"path": "folder-{round}"}}"#);
-            let (id, name) = (String::new(), "fs.list".to_owned());
+            let id = String::new();
+            let name = "fs.list".to_owned();
             let tool_calls = vec![ToolCall { id, name, arguments, extra: None }];
             return Ok(ChatReply { tool_calls, ..ChatReply::default() });
         }

@@ -27,7 +27,8 @@ fn most_of(mut made: UncheckedGraph, routes: &[(&str, &[&str], Spread)], node: &
     }
     let graph = compile(made).unwrap();
     let worst_case = WorstCase::of(&graph);
-    let (mut visits, mut steps) = (0, 0);
+    let mut visits = 0;
+    let mut steps = 0;
     for seed in 0..512 {
         dice.shake(seed);
         let taken = run(&graph, &dice);

@@ -127,7 +127,9 @@ fn random(dice: &Dice) -> String {
             0 => target(at, dice),
             1 | 2 => format!("[{}, {}]", target(at, dice), target(at, dice)),
             3 => {
-                let (x, y, z) = (target(at, dice), target(at, dice), target(at, dice));
+                let x = target(at, dice);
+                let y = target(at, dice);
+                let z = target(at, dice);
                 format!("{{ match: kind, to: {{ x: {x}, y: {y}, z: {z} }} }}")
             }
             _ => format!(
@@ -155,12 +157,14 @@ async fn truth(graph: &CompiledGraph, input: Value) -> (u64, u64) {
 #[tokio::test]
 async fn random_branches_are_bounded_near_the_truth() {
     let dice = Dice::default();
-    let (mut steps, mut visits) = (Ratio::default(), Ratio::default());
+    let mut steps = Ratio::default();
+    let mut visits = Ratio::default();
     for seed in 0..1_200 {
         dice.shake(seed);
         let text = random(&dice);
         let Some(graph) = loaded(&text) else { continue };
-        let (mut steps_max, mut visits_max) = (0, 0);
+        let mut steps_max = 0;
+        let mut visits_max = 0;
         for (a, kind) in [true, false].into_iter().flat_map(|a| ["x", "y", "z"].map(|it| (a, it))) {
             let (steps, visits) = truth(&graph, json!({"a": a, "kind": kind})).await;
             steps_max = steps_max.max(steps);

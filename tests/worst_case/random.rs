@@ -537,7 +537,8 @@ impl LoopsRecipe {
             ..Bounds::default()
         };
         let heads = (0..self.loops.len()).map(|it| named("head", it));
-        let (router, last) = (name(0), Target::Node(name(1)));
+        let router = name(0);
+        let last = Target::Node(name(1));
         let resets = if self.resets { heads.clone().collect() } else { Vec::new() };
         add(router.clone(), bounded(self.rounds, &last), resets);
         add(name(1), Bounds::default(), Vec::new());
@@ -546,7 +547,8 @@ impl LoopsRecipe {
             Edge::Then { from: name(1), to: Target::End, span: None },
         ];
         for (at, it) in self.loops.iter().enumerate() {
-            let (head, check) = (named("head", at), named("check", at));
+            let head = named("head", at);
+            let check = named("check", at);
             let out = if it.leads_back { Target::Node(router.clone()) } else { last.clone() };
             add(head.clone(), bounded(it.bound, &out), Vec::new());
             let ways = [Target::Node(head.clone()), out];

@@ -82,7 +82,8 @@ fn in_a_row_one_works_if_nothing_changes_the_fields() {
 fn in_a_loop_one_works_in_each_round() {
     let bound = "end, max_visits: 3, exhausted: end";
     let sort = SORT.replace("then: THEN", "max_visits: 3, exhausted: end, then: THEN");
-    let (bug, idea) = ("kind == \"bug\"", "kind == \"idea\"");
+    let bug = "kind == \"bug\"";
+    let idea = "kind == \"idea\"";
     let siblings = [(sort.as_str(), "", "[bug, idea]"), (BUG, bug, "sort"), (IDEA, idea, "sort")];
     assert_eq!(agents(&nodes(&siblings)), 6);
     let row = [(sort.as_str(), "", "bug"), (BUG, bug, "idea"), (IDEA, idea, "sort")];

@@ -161,7 +161,8 @@ fn finite_visits(network: &Network) -> BTreeSet<&NodeName> {
     for from in network.node_indices() {
         resets(from).for_each(|it| resetters[it.index()].push(from));
     }
-    let (mut arrives, mut runs) = (BTreeSet::new(), BTreeSet::new());
+    let mut arrives = BTreeSet::new();
+    let mut runs = BTreeSet::new();
     let mut open: BTreeSet<NodeIndex> = network.node_indices().collect();
     while let Some(index) = open.pop_first() {
         // The start of a run leads to its first nodes once.

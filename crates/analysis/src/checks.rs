@@ -173,7 +173,8 @@ fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
         without("a limit of the run", name, graph.limits.span.as_ref());
     }
     for (from, spec) in &graph.nodes {
-        let (catch, exhausted) = (&spec.policies.catch, &spec.policies.bounds.exhausted);
+        let catch = &spec.policies.catch;
+        let exhausted = &spec.policies.bounds.exhausted;
         for name in catch.iter().map(|it| &it.to).filter(takes_item).filter_map(Target::node) {
             without(&format!("a failure of `{from}`"), name, spec.span.as_ref());
         }

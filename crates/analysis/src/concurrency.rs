@@ -105,11 +105,13 @@ impl ConcurrencyCheck<'_> {
         }
         routes.truncate(ROUTES_MAX);
         for (at, (edge, route, choices, reads)) in routes.iter().enumerate() {
-            let (edge, choices) = (*edge, *choices);
+            let edge = *edge;
+            let choices = *choices;
             for (other_edge, other, others, _) in
                 routes[at + 1..].iter().filter(|it| it.3.meets(reads))
             {
-                let (other_edge, others) = (*other_edge, *others);
+                let other_edge = *other_edge;
+                let others = *others;
                 for choice in 0..choices {
                     for other_choice in 0..others {
                         if route.excludes(choice, *other, other_choice) {
@@ -146,7 +148,8 @@ impl ConcurrencyCheck<'_> {
         let mut found = Vec::new();
         // Both see the state at the start of the step, in which one of them at most runs.
         let excludes = |one: usize, other: usize| {
-            let (one, other) = (self.specs[one].when.as_ref(), self.specs[other].when.as_ref());
+            let one = self.specs[one].when.as_ref();
+            let other = self.specs[other].when.as_ref();
             one.zip(other).is_some_and(|(one, other)| one.excludes(other.as_ref()))
         };
         for (one, beside) in beside.iter().enumerate().filter(|(at, _)| !writes[*at].is_empty()) {
@@ -183,7 +186,8 @@ impl ConcurrencyCheck<'_> {
     }
 
     fn repetition(&self, user: usize, inner: usize) -> Diagnostic {
-        let (name, inner) = (self.names[user], self.names[inner]);
+        let name = self.names[user];
+        let inner = self.names[inner];
         let message = format!("`{name}` may start its workflow again while `{inner}` still runs");
         let diagnostic =
             Diagnostic::error("GR133", message).at(self.specs[user].span.clone(), "called twice");
@@ -202,7 +206,8 @@ impl ConcurrencyCheck<'_> {
         for node in 0..count {
             digraph.add_node(node);
         }
-        let (mut awaited, mut awaits_some) = (Bits::none(count), Bits::none(count));
+        let mut awaited = Bits::none(count);
+        let mut awaits_some = Bits::none(count);
         for (from, node) in self.model.nodes.iter().enumerate() {
             let spent = node.bound.map(|it| it.exhausted);
             for arrow in node.arrows().chain(spent) {
@@ -267,7 +272,8 @@ impl ConcurrencyCheck<'_> {
         let all: Vec<String> = from.iter().map(|it| format!("`{}`", self.names[*it])).collect();
         let span = self.specs[node].span.clone();
         if self.model.joins.iter().any(|it| it.node == node) {
-            let (all, verb) = (all.join(" and "), if from.len() == 1 { "leads" } else { "lead" });
+            let all = all.join(" and ");
+            let verb = if from.len() == 1 { "leads" } else { "lead" };
             let message =
                 format!("`{name}` may run more than once: {all} {verb} to it past its `join`");
             let help = format!("to run it once, add {all} to its `join`");
@@ -291,7 +297,8 @@ impl ConcurrencyCheck<'_> {
     ) -> Diagnostic {
         let channel = self.graph.schema.channels()[field].name();
         let span = |it: usize| self.specs[it].span.clone();
-        let (first, second) = (self.names[one], self.names[other]);
+        let first = self.names[one];
+        let second = self.names[other];
         let ty = self.graph.schema.channels()[field].ty().required();
         let reducers = Reducer::for_several_writers(ty);
         let reducers: Vec<String> = reducers.iter().map(|it| format!("`merge: {it}`")).collect();

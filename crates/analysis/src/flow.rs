@@ -93,7 +93,8 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, diagnostics: &mut Diagnostic
     let assigned = DefiniteAssignment::of(model);
     let (names, specs): (Vec<&NodeName>, Vec<&NodeSpec>) = graph.nodes.iter().unzip();
     for need in FieldNeed::all(graph) {
-        let (at, channel) = (need.node, &need.channel);
+        let at = need.node;
+        let channel = &need.channel;
         let Some(&field) = fields.get(channel) else { continue };
         if need.is_met(model, &assigned, field) {
             continue;

@@ -31,7 +31,8 @@ pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
 }
 
 fn beyond(worst_case: &WorstCase, limits: &Limits) -> Vec<String> {
-    let (steps, time) = (worst_case.steps_max, worst_case.time_max);
+    let steps = worst_case.steps_max;
+    let time = worst_case.time_max;
     let mut beyond = Vec::new();
     if steps > limits.steps {
         let most = most(worst_case, steps, |it| it.visits_max);
@@ -42,7 +43,8 @@ fn beyond(worst_case: &WorstCase, limits: &Limits) -> Vec<String> {
     if let (Some(time), Some(limit)) = (time, limits.time)
         && time > limit
     {
-        let (time, limit) = (duration(time), duration(limit));
+        let time = duration(time);
+        let limit = duration(limit);
         beyond.push(format!("a run may work for {time}, and its limit is {limit}"));
     }
     beyond

@@ -96,7 +96,8 @@ impl CompiledGraph {
         }
         // Without a next node, the run has its result already.
         if !model.start.is_empty() {
-            let (at_end, always) = (model.written_at_end(), whole.written_at_end());
+            let at_end = model.written_at_end();
+            let always = whole.written_at_end();
             let outputs = graph.output.iter().filter(|channel| {
                 fields.get(*channel).is_some_and(|&it| always.contains(it) && !at_end.contains(it))
             });

@@ -222,7 +222,8 @@ impl WorstCase {
             }
         };
         let node = |(number, (name, spec)): (usize, (&NodeName, &NodeSpec))| {
-            let (visits_max, why) = (visits[number].most, visits[number].why.clone());
+            let visits_max = visits[number].most;
+            let why = visits[number].why.clone();
             let attempts = u64::from(steps::attempts_max(spec));
             let attempts_max = visits_max.saturating_mul(attempts);
             let calls_max = steps::calls_of_task(spec).map(|it| it.saturating_mul(visits_max));
@@ -239,7 +240,8 @@ impl WorstCase {
         let mut steps = Steps::of(graph, &tokens, &nodes);
         let certain_ends = CertainEnds::of(graph, &tokens);
         steps.most = steps.most.min(certain_ends.of_runs.unwrap_or(u64::MAX));
-        let (steps_max, time_max) = (steps.most, steps.time_max);
+        let steps_max = steps.most;
+        let time_max = steps.time_max;
         let mut worst_case = Self { steps_max, time_max, nodes, flow };
         if is_exact(&worst_case) {
             let (steps_max, time_max) = steps.in_one_flow(&worst_case.flow);

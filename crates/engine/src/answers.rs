@@ -105,7 +105,8 @@ pub(super) async fn match_answers(
             .iter()
             .rfind(|asked| asked.task == question.task && asked.outcome == QuestionOutcome::Open);
         let question_hash = of_it.map(|it| it.hash);
-        let (task, key) = (question.task, question.question.key.clone());
+        let task = question.task;
+        let key = question.question.key.clone();
         let mut answered = TaskEvent::Answered { task, key, answer, by: by.clone(), question_hash };
         redact_event(&mut answered);
         found.push(answered);
@@ -145,7 +146,9 @@ pub(super) async fn replace_answers(
         else {
             continue;
         };
-        let (task, key, by) = (question.task, asked.question.key.clone(), answers.by.clone());
+        let task = question.task;
+        let key = asked.question.key.clone();
+        let by = answers.by.clone();
         let question_hash = Some(asked.hash);
         let mut event = TaskEvent::Answered { task, key, answer, by, question_hash };
         redact_event(&mut event);

@@ -80,7 +80,8 @@ impl<'a> Budget<'a> {
 
     fn reached_call_limit(&self) -> Option<String> {
         let calls = self.limits.calls.filter(|_| self.applies(|it| it.calls))?;
-        let (made, next) = (self.usage.tokens.calls, self.next_call.tokens.calls);
+        let made = self.usage.tokens.calls;
+        let next = self.next_call.tokens.calls;
         let limit = count(calls, "model call");
         // A call that fits no longer is one beyond the last, unless a node plans several at once.
         if made >= calls {
@@ -95,7 +96,8 @@ impl<'a> Budget<'a> {
 
     fn reached_token_limit(&self) -> Option<String> {
         let tokens = self.limits.tokens.filter(|_| self.applies(|it| it.tokens))?;
-        let (used, next) = (self.usage.total_tokens(), self.next_call.total_tokens());
+        let used = self.usage.total_tokens();
+        let next = self.next_call.total_tokens();
         if used >= tokens {
             return Some(format!("the limit of {tokens} tokens is reached: {used} are used"));
         }
@@ -111,11 +113,14 @@ impl<'a> Budget<'a> {
         let cost = if self.usage.tokens.calls == 0 { 0.0 } else { self.usage.cost_usd? };
         let next = self.next_call.cost_usd.unwrap_or(0.0);
         if cost >= usd {
-            let (limit, cost) = (words::usd(usd), words::usd(cost));
+            let limit = words::usd(usd);
+            let cost = words::usd(cost);
             return Some(format!("the limit of {limit} USD is reached: {cost} are used"));
         }
         (cost + next > usd).then(|| {
-            let (limit, cost, next) = (words::usd(usd), words::usd(cost), words::usd(next));
+            let limit = words::usd(usd);
+            let cost = words::usd(cost);
+            let next = words::usd(next);
             format!(
                 "the limit of {limit} USD is reached: {cost} are used, and the next call costs at least {next}"
             )
@@ -161,11 +166,13 @@ pub(super) fn reached_by_node(
     if let (Some(usd), Some(cost)) = (limits.usd, usage.cost_usd)
         && cost >= usd
     {
-        let (cost, limit) = (words::usd(cost), words::usd(usd));
+        let cost = words::usd(cost);
+        let limit = words::usd(usd);
         return Some(format!("`{name}` has used {cost} of its {limit} USD"));
     }
     let worked = Duration::from_millis(elapsed_ms);
     let time = limits.time.filter(|&it| worked >= it)?;
-    let (worked, time) = (words::duration(worked), words::duration(time));
+    let worked = words::duration(worked);
+    let time = words::duration(time);
     Some(format!("`{name}` has used {worked} of its {time}"))
 }

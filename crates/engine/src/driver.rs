@@ -176,7 +176,8 @@ impl<'a> Driver<'a> {
     }
 
     async fn next_signal(&mut self) -> Signal {
-        let (grace_end, time_end) = (self.scheduler.grace_end(), self.budget.time_end());
+        let grace_end = self.scheduler.grace_end();
+        let time_end = self.budget.time_end();
         let question_deadline = self.question_deadline;
         let awaits_calls = self.budget.has_planned_calls() || self.engine.outer.is_some();
         let driver = Arc::clone(self.scheduler.driver());
@@ -239,7 +240,8 @@ impl<'a> Driver<'a> {
                 visit: task.visits.at(task.node_index.index()).unwrap_or(1),
                 max_visits: graph.policies_at(task.node_index).bounds.max_visits_in(&task.state),
             };
-            let (id, number) = (task.id, task.attempt);
+            let id = task.id;
+            let number = task.attempt;
             if let Some(failure) = self.machine.node_limit_failure(id) {
                 self.scheduler.refuse(task, failure);
                 coop::consume_budget().await;
@@ -563,7 +565,8 @@ pub(super) fn run_finished(machine: &Machine, run_status: &RunStatus) -> Event {
 
 /// Returns the outcome of a run that stopped with this status.
 pub(super) fn run_end(machine: &Machine, RunStatus { status, reason }: RunStatus) -> RunEnd {
-    let (position, state) = (machine.position(), machine.state().public());
+    let position = machine.position();
+    let state = machine.state().public();
     let run = machine.run().clone();
     RunEnd { run, status, reason, position, state, questions: machine.open_questions() }
 }

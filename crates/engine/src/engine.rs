@@ -460,7 +460,8 @@ impl Engine {
     }
 
     pub(super) fn run_settings(&self) -> RunSettings {
-        let (limits, breakpoints) = (self.limits.clone(), self.breakpoints.clone());
+        let limits = self.limits.clone();
+        let breakpoints = self.breakpoints.clone();
         RunSettings { limits, breakpoints, now: self.clock.now(), ..RunSettings::default() }
     }
 }

@@ -128,7 +128,8 @@ impl Launch<NewRun> {
 
 impl Launch<NewTurn> {
     pub(super) fn turn(engine: &Engine, thread: String, input: impl IntoInput) -> Self {
-        let (info, input) = (new_info(engine), input.into_input());
+        let info = new_info(engine);
+        let input = input.into_input();
         Self::new(engine, NewTurn { info, thread, input, is_queued: false })
     }
 
@@ -179,7 +180,8 @@ impl Launch<Retry> {
 
 impl<K: LaunchKind> Launch<K> {
     fn new(engine: &Engine, kind: K) -> Self {
-        let (events, shutdown) = (EventSink::default(), ShutdownHandle::default());
+        let events = EventSink::default();
+        let shutdown = ShutdownHandle::default();
         Self { engine: engine.clone(), kind, events, shutdown, modes: Vec::new() }
     }
 

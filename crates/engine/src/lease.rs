@@ -188,7 +188,8 @@ impl Drop for Lease {
             renewals.schedule.remove(number);
         }
         if !*self.is_released.get_mut() {
-            let (storage, token) = (Arc::clone(&self.storage), self.token.clone());
+            let storage = Arc::clone(&self.storage);
+            let token = self.token.clone();
             // If this fails, the lease expires and the run is free again.
             renewals.thread.spawn(async move { drop(storage.release(&token).await) });
         }
@@ -220,7 +221,8 @@ struct RenewedLease {
 impl Renewals {
     fn start() -> Option<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build().ok()?;
-        let (thread, schedule) = (runtime.handle().clone(), Arc::<Schedule>::default());
+        let thread = runtime.handle().clone();
+        let schedule = Arc::<Schedule>::default();
         let renewing = Arc::clone(&schedule);
         let renew = move || runtime.block_on(renewing.renew_all());
         thread::Builder::new().name("lease".to_owned()).spawn(renew).ok()?;

@@ -36,7 +36,8 @@ impl Log {
     /// Begins the events of a new run.
     pub(super) fn begin(info: &RunInfo, sinks: Sinks, clock: Clock) -> Self {
         let mut log = Self::after(0, info.id.clone(), sinks, clock);
-        let (name, workflow) = (info.name.clone(), info.workflow.clone());
+        let name = info.name.clone();
+        let workflow = info.workflow.clone();
         log.add(Event::RunStarted { name, workflow });
         log
     }
@@ -53,7 +54,9 @@ impl Log {
 
     /// Continues the events of a run after the event with this number.
     pub(super) fn after(last_seq: u64, run: RunId, sinks: Sinks, clock: Clock) -> Self {
-        let (unsaved, published, is_saved) = (Vec::new(), 0, true);
+        let unsaved = Vec::new();
+        let published = 0;
+        let is_saved = true;
         Self { run, seq: last_seq, unsaved, published, sinks, clock, is_saved }
     }
 
@@ -92,7 +95,9 @@ impl Log {
         }
         self.seq += 1;
         let ts = self.clock.now().to_string();
-        let (v, seq, run) = (EVENT_VERSION, self.seq, self.run.clone());
+        let v = EVENT_VERSION;
+        let seq = self.seq;
+        let run = self.run.clone();
         self.unsaved.push(RunEvent { v, seq, ts, run, event });
     }
 
@@ -174,7 +179,11 @@ pub(super) fn event_of_emission(
 /// Returns the event for a task record.
 pub(super) fn event_of_record(record: &TaskRecord) -> Event {
     let TaskRecord { task, node, attempt, ms, usage, outcome } = record;
-    let (task, node, attempt, ms, usage) = (*task, node.clone(), *attempt, *ms, *usage);
+    let task = *task;
+    let node = node.clone();
+    let attempt = *attempt;
+    let ms = *ms;
+    let usage = *usage;
     let to = |transitions: &[graphrun_core::graph::Transition]| {
         transitions.iter().map(|it| it.target().to_string()).collect()
     };
@@ -185,32 +194,39 @@ pub(super) fn event_of_record(record: &TaskRecord) -> Event {
         }
         Outcome::Undecided { update, failure, .. } => {
             let writes = update.writes.iter().map(|(name, _)| name.to_string()).collect();
-            let (kind, error) = (failure.kind.to_string(), failure.message.clone());
+            let kind = failure.kind.to_string();
+            let error = failure.message.clone();
             Event::TaskUndecided { task, node, attempt, ms, writes, kind, error, usage }
         }
         Outcome::Skipped { condition, transitions } => {
             Event::TaskSkipped { task, node, condition: condition.clone(), to: to(transitions) }
         }
         Outcome::Caught { failure, transitions, .. } => {
-            let (kind, error) = (failure.kind.to_string(), failure.message.clone());
+            let kind = failure.kind.to_string();
+            let error = failure.message.clone();
             Event::TaskFailed { task, node, attempt, ms, kind, error, to: to(transitions), usage }
         }
         Outcome::Failed { failure } => {
-            let (kind, error) = (failure.kind.to_string(), failure.message.clone());
+            let kind = failure.kind.to_string();
+            let error = failure.message.clone();
             Event::TaskFailed { task, node, attempt, ms, kind, error, to: Vec::new(), usage }
         }
         Outcome::Retrying { failure, wait_ms, .. } => {
-            let (error, wait_ms) = (failure.message.clone(), *wait_ms);
+            let error = failure.message.clone();
+            let wait_ms = *wait_ms;
             Event::TaskRetrying { task, node, attempt, error, wait_ms }
         }
         Outcome::TimerSet { key, wake, reason, .. } => {
-            let (key, wake, reason) = (key.clone(), *wake, reason.clone());
+            let key = key.clone();
+            let wake = *wake;
+            let reason = reason.clone();
             Event::TimerSet { task, node, key, wake, reason }
         }
         Outcome::MemoSaved { name, .. } => Event::MemoSaved { task, node, name: name.clone() },
         Outcome::Aborted => Event::TaskAborted { task, node, attempt, ms, usage },
         Outcome::Asked { question } => {
-            let (key, prompt) = (question.key.clone(), question.prompt.clone());
+            let key = question.key.clone();
+            let prompt = question.prompt.clone();
             Event::QuestionAsked { task, node, key, prompt, schema: question.schema.clone() }
         }
         Outcome::Answered { key, by, .. } => {

@@ -205,7 +205,8 @@ impl Machine {
         match caught {
             Some((cause, transitions)) => {
                 let failure = if is_node_limit(&cause) { cause } else { failure };
-                let (update, for_all_items) = (Update::default(), true);
+                let update = Update::default();
+                let for_all_items = true;
                 let caught = Outcome::Caught { failure, update, for_all_items, transitions };
                 self.settle(index, caught, actions);
             }
@@ -294,7 +295,8 @@ impl Machine {
             _ => None,
         });
         if let Some(ended @ None) = last {
-            let (step, next) = (self.position.step, self.next_nodes());
+            let step = self.position.step;
+            let next = self.next_nodes();
             *ended = Some(Box::new(StepSummary { step, next }));
         }
     }
@@ -340,8 +342,10 @@ impl Machine {
             let (node, spec) = self.graph.at(active.node);
             let Some(name) = &spec.policies.emits else { continue };
             if self.will_run(index) {
-                let (node, from) = (node.clone(), active.trigger.node().cloned());
-                let (task, name) = (self.open_step.id(index), name.clone());
+                let node = node.clone();
+                let from = active.trigger.node().cloned();
+                let task = self.open_step.id(index);
+                let name = name.clone();
                 actions.push(Action::Emit { task, node, from, name });
             }
         }
@@ -440,7 +444,9 @@ impl Machine {
     }
 
     fn routing(&self) -> Routing<'_> {
-        let (graph, state, facts) = (&self.graph, &self.state, &self.facts);
+        let graph = &self.graph;
+        let state = &self.state;
+        let facts = &self.facts;
         Routing { graph, state, visits: self.visits(), facts }
     }
 

@@ -55,7 +55,8 @@ pub(super) async fn migrate(
     let workflow = engine.graph.definition().name.clone();
     let graph = Some(engine.outline());
     let to = Basis { workflow, origin, graph };
-    let (before, last_seq) = (saved.values.clone(), saved.last_seq);
+    let before = saved.values.clone();
+    let last_seq = saved.last_seq;
     let prior = PriorStatus::of(&saved, &mapping);
     let (migrated, state) = migrated(engine, saved, &messages, &mapping)?;
 
@@ -99,7 +100,8 @@ fn migrated(
     let position = if has_ended { saved.position.at_end() } else { saved.position };
     let saved = SavedRun { position, ..saved };
     let run = saved.summary.info.id.clone();
-    let (graph, new) = (&engine.graph, engine.outline());
+    let graph = &engine.graph;
+    let new = engine.outline();
     let unknown = GraphOutline::default();
     let old = saved.summary.info.graph.as_deref().unwrap_or(&unknown);
     let compared = Comparison { old, new: &new, graph, saved: &saved, messages };
@@ -122,7 +124,8 @@ fn migrated(
     let values = migrate_values(graph, mapping, saved.values);
     let state = graph.schema().restore(values).map_err(|it| changed(it.into()))?;
     state.check_size(mapping.set.keys()).map_err(ReviseError::State)?;
-    let (position, records) = (moved.position, moved.records);
+    let position = moved.position;
+    let records = moved.records;
     let checkpoint = Checkpoint { position: position.clone(), state: state.clone() };
     let settings = engine.run_settings();
     let machine =

@@ -80,7 +80,8 @@ impl NestedGraph {
         if saved.as_ref().is_some_and(|it| is_failed_for_good(&it.entries)) {
             (journal, saved) = (journal.next_run(), None);
         }
-        let (is_begun, run) = (saved.is_some(), nested_id(ctx, journal.run()));
+        let is_begun = saved.is_some();
+        let run = nested_id(ctx, journal.run());
         let storage =
             InMemoryStorage::of_task(journal, saved).map_err(|it| node_error(&it.into()))?;
         let nested = NestedRun { ctx, run, storage: Arc::new(storage) };
@@ -203,7 +204,8 @@ impl NestedRun<'_> {
             inherited.and_then(|it| Some(it.stream.as_ref()?.of_nested_run(*task, node, graph)));
         let mut grants = self.ctx.memos.clone();
         grants.retain(|name| name.starts_with(GRANT_MEMO));
-        let (reporter, node) = (reporter.clone(), node.clone());
+        let reporter = reporter.clone();
+        let node = node.clone();
         engine.outer = Some(OuterAttempt { reporter, node, grants, stream });
         engine
     }

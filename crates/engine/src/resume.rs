@@ -166,7 +166,8 @@ pub(super) fn changes_since(
     let compared = Comparison { old, new: &new, graph: &engine.graph, saved, messages };
     let differences = compare(compared, None);
     if differences.iter().any(|it| it.breaks.is_some()) {
-        let (run, remedies) = (saved.summary.info.id.clone(), suggest(compared));
+        let run = saved.summary.info.id.clone();
+        let remedies = suggest(compared);
         return Err(RunError::broken(run, differences, remedies));
     }
     Ok(differences.into_iter().map(|it| it.what).collect())

@@ -64,7 +64,8 @@ fn revise(
     let changed = |source| RunError::Changed { run: run.clone(), source };
     let state = engine.graph.schema().restore(values).map_err(|it| changed(it.into()))?;
     let checkpoint = Checkpoint { position, state };
-    let (graph, settings) = (engine.graph.clone(), engine.run_settings());
+    let graph = engine.graph.clone();
+    let settings = engine.run_settings();
     let machine = Machine::with_records(graph, settings, run.clone(), checkpoint, records);
     Ok(machine::revise(&machine.map_err(changed)?, update, node)?)
 }

@@ -76,7 +76,9 @@ impl RunEnd {
     /// Fails when the run is not done, or the state has another form.
     pub fn output<O: DeserializeOwned>(&self) -> Result<O, RunError> {
         if self.status != Status::Done {
-            let (run, status, reason) = (self.run.clone(), self.status, self.reason.clone());
+            let run = self.run.clone();
+            let status = self.status;
+            let reason = self.reason.clone();
             return Err(RunError::NotDone { run, status, reason });
         }
         self.state.read().map_err(RunError::Output)

@@ -30,7 +30,8 @@ pub(super) enum SpanPlacement {
 
 /// Returns the span of a run that this process drives, with the trace of its first process if that was another one.
 pub(super) fn run(machine: &Machine, placement: SpanPlacement, first_trace: Option<&str>) -> Span {
-    let (run, workflow) = (machine.run(), &machine.graph().definition().name);
+    let run = machine.run();
+    let workflow = &machine.graph().definition().name;
     macro_rules! span {
         ($($parent:tt)*) => {
             info_span!(
@@ -53,7 +54,8 @@ pub(super) fn run(machine: &Machine, placement: SpanPlacement, first_trace: Opti
 
 /// Notes in the current span, that of the run, that it stopped.
 pub(super) fn note_stop(machine: &Machine, run_status: &RunStatus) {
-    let (status, steps) = (run_status.status.as_str(), machine.committed_step().0);
+    let status = run_status.status.as_str();
+    let steps = machine.committed_step().0;
     let span = Span::current();
     span.record("status", status).record("steps", steps);
     info!(status, steps, "the run stopped");
@@ -87,7 +89,9 @@ impl StepSpans {
         let parent = step.or_else(|| Span::current().id());
         let describe = || graph.spec_at(task.node_index).describe().kind;
         let kind = *self.kinds.entry(task.node_index).or_insert_with(describe);
-        let (node, id, attempt) = (&task.node, task.id, task.attempt);
+        let node = &task.node;
+        let id = task.id;
+        let attempt = task.attempt;
         let visit = task.visits.at(task.node_index.index()).unwrap_or(1);
         let span = info_span!(
             parent: parent,
@@ -118,7 +122,8 @@ impl StepSpans {
         };
         let Some(span) = span else { return };
         let _entered = span.enter();
-        let (attempt, ms) = (record.attempt, record.ms);
+        let attempt = record.attempt;
+        let ms = record.ms;
         let note_failure = |what: &str, failure: &Failure| {
             span.record("error", field::display(failure.kind));
             warn!(kind = %failure.kind, "{what}");

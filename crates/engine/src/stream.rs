@@ -153,7 +153,9 @@ impl DeltaReader for DeltaPublisher {
             reporter.send_delta(MessagePiece { node: piece.node.within(node), ..piece.clone() });
         }
         let MessagePiece { node, message, model, part, text } = piece;
-        let (v, ts, run) = (EVENT_VERSION, self.clock.now().to_string(), self.run.clone());
+        let v = EVENT_VERSION;
+        let ts = self.clock.now().to_string();
+        let run = self.run.clone();
         let delta =
             MessageDelta { v, ts, run, task, node, attempt, message, model, part, text, missed: 0 };
         events.send_delta(&delta);
@@ -186,7 +188,8 @@ pub(super) struct Receiver {
 pub(super) fn channel(modes: &[StreamMode], graph: &CompiledGraph) -> (Sender, Receiver) {
     let (sender, receiver) = mpsc::channel(CAPACITY);
     let missed = Arc::new(AtomicU64::new(0));
-    let (modes, chunks) = (modes.to_vec(), sender);
+    let modes = modes.to_vec();
+    let chunks = sender;
     let private = Arc::new(private_channels(graph));
     let sender = Sender { modes, chunks, missed: Arc::clone(&missed), outer: None, private };
     (sender, Receiver { chunks: receiver, missed })

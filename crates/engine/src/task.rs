@@ -88,7 +88,9 @@ pub(super) struct Watch {
 
 impl NewAttempt {
     pub(super) fn new(context: &AttemptContext, task: Box<Task>, span: Span) -> Self {
-        let (id, number, node) = (task.id, task.attempt, task.node_index);
+        let id = task.id;
+        let number = task.attempt;
+        let node = task.node_index;
         let reporter = Reporter::new(id, number, Arc::clone(&context.driver));
         let started = reporter.started().unwrap_or_else(Instant::now);
         let spec = context.graph.spec_at(node);
@@ -143,7 +145,8 @@ impl NewAttempt {
         };
         let elapsed = started.elapsed();
         context.graph.pace(node).note(elapsed <= QUICK_POLL_MAX);
-        let (usage, ended) = (reporter.usage(), context.clock.now());
+        let usage = reporter.usage();
+        let ended = context.clock.now();
         let attempt = AttemptStats { number, ms: millis(elapsed), usage, ended };
         Ok(Box::new(task_event(task, result, attempt)))
     }

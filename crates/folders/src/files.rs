@@ -76,7 +76,8 @@ impl SharedFolder {
 /// Returns whether all entries can be in a lower layer of a sandbox. Another owner could not be replaced by the user
 /// inside, and only the `.git` at the top can be hidden.
 fn is_plain(root: &Path) -> Result<bool, FolderError> {
-    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    let user = geteuid().as_raw();
+    let group = getegid().as_raw();
     let mut is_plain = true;
     walk(root, MOUNTED_ENTRIES_MAX, |_, path, entry| {
         let is_git = is_of_git(path);
@@ -106,7 +107,8 @@ fn paths_of_files(root: &Path) -> Result<Vec<PathBuf>, FolderError> {
 }
 
 fn read_all(root: &Path) -> Result<Vec<FolderFile>, FolderError> {
-    let (mut files, mut bytes_left) = (Vec::new(), BYTES_MAX);
+    let mut files = Vec::new();
+    let mut bytes_left = BYTES_MAX;
     walk(root, ENTRIES_MAX, |folder, path, entry| {
         if is_of_git(path) {
             return Ok(AfterVisit::Whole);
@@ -152,7 +154,8 @@ fn walk(
     mut visit: impl FnMut(&Folder, &Path, &DirEntry) -> Result<AfterVisit, FolderError>,
 ) -> Result<(), FolderError> {
     let folder = Folder::open(root).map_err(unreadable(root))?;
-    let (mut open, mut visited) = (vec![PathBuf::new()], 0);
+    let mut open = vec![PathBuf::new()];
+    let mut visited = 0;
     while let Some(parent) = open.pop() {
         for entry in folder.entries(&parent).map_err(unreadable(&parent))? {
             let entry = entry.map_err(FolderError::io("read the folder"))?;

@@ -124,7 +124,8 @@ impl Git {
     /// Prepares git for a folder: replaces every setting there that names a program.
     pub(crate) async fn new(folder: &Path, lock: Option<File>) -> Result<Self, FolderError> {
         let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let (program, folder) = (program()?, folder.to_owned());
+        let program = program()?;
+        let folder = folder.to_owned();
         let locks = lock.into_iter().collect();
         let mut git = Self { program, folder, settings: settings.into(), locks };
         let list = ["config", "--list", "--includes", "--name-only", "-z"];

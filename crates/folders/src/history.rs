@@ -222,7 +222,8 @@ impl ExclusiveFolder {
                     self.merge_commit(&old, &head, &self.message(request), &tree).await?
                 }
                 MergedTree::Conflicts(files) => {
-                    let (branch, into) = (branch.clone(), into.to_owned());
+                    let branch = branch.clone();
+                    let into = into.to_owned();
                     return Err(FolderError::Conflict { branch, into, files });
                 }
             }
@@ -261,7 +262,8 @@ impl ExclusiveFolder {
         }
         refuse_secret("the message", request.message)?;
         let message = self.message(request);
-        let (mut id, mut conflicts) = (self.head().await?, Vec::new());
+        let mut id = self.head().await?;
+        let mut conflicts = Vec::new();
         for commit in commits {
             let no_commit = || FolderError::NoCommit { commit: commit.clone() };
             // A name of a branch could mean another commit when the task runs again.
@@ -380,7 +382,8 @@ impl ExclusiveFolder {
             "" => "Changes of a run",
             text => text,
         };
-        let (run, task) = (&self.run, request.task);
+        let run = &self.run;
+        let task = request.task;
         format!("{text}\n\n{RUN_TRAILER}{run}\n{TASK_TRAILER}{task}\n")
     }
 }

@@ -124,7 +124,8 @@ fn changes_of(patch: &[u8]) -> Vec<FileChange> {
     let patch = String::from_utf8_lossy(patch);
     let mut files: Vec<FileChange> = Vec::new();
     // The lines of the hunk that are still to come, so that no content is taken for a header.
-    let (mut old, mut new) = (0_u64, 0_u64);
+    let mut old = 0_u64;
+    let mut new = 0_u64;
     let add = |text: &mut String, line: &str| {
         text.push_str(line);
         text.push('\n');
@@ -176,7 +177,9 @@ mod tests {
         let patch = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-old\n+++ b/not a file\n+two\n\
             diff --git a/y b/y\n--- /dev/null\n+++ b/y\n@@ -0,0 +1 @@\n+three\n\\ No newline at end of file\n";
         let change = |[path, added, removed]: [&str; 3]| {
-            let (path, added, removed) = (path.to_owned(), added.to_owned(), removed.to_owned());
+            let path = path.to_owned();
+            let added = added.to_owned();
+            let removed = removed.to_owned();
             FileChange { path, added, removed }
         };
         let expected = [["x", "++ b/not a file\ntwo\n", "old\n"], ["y", "three\n", ""]];

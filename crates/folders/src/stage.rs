@@ -36,7 +36,9 @@ impl ExclusiveFolder {
     /// for unchanged, and submodules that the run did not start with.
     pub(crate) async fn reset_index(&self) -> Result<(), FolderError> {
         let list = self.git.run(LIST, &["ls-files", "--stage", "-v", "-z"]).await?;
-        let (mut assumed, mut skipped, mut submodules) = (Vec::new(), Vec::new(), Vec::new());
+        let mut assumed = Vec::new();
+        let mut skipped = Vec::new();
+        let mut submodules = Vec::new();
         for entry in list.split(|it| *it == 0) {
             let (Some(&[tag, _]), Some(tab)) =
                 (entry.get(..2), entry.iter().position(|it| *it == b'\t'))

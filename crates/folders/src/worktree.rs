@@ -143,7 +143,8 @@ impl RunFolders {
         }
         folder.remove_stale_lock();
         let git = Git::new(&folder.worktree, Some(held)).await?;
-        let (run, folder) = (self.run.clone(), folder.clone());
+        let run = self.run.clone();
+        let folder = folder.clone();
         let open = ExclusiveFolder { run, folder, git, was_recreated };
         open.complete_merge().await?;
         Ok(open)
@@ -280,7 +281,8 @@ impl RunFolder {
         // Without the mark, a kill has interrupted the checkout, and there were no changes yet.
         let is_lost = !self.worktree.exists() || self.beside("ready").is_file();
         self.forget_worktree(&git).await?;
-        let (reference, mark) = (self.reference(), self.mark(run));
+        let reference = self.reference();
+        let mark = self.mark(run);
         let branch = || self.branch.clone();
         let is_own = git.commit_of(&mark).await?.is_some();
         match (is_own, git.commit_of(&reference).await?) {
@@ -349,7 +351,8 @@ impl RunFolder {
         let is_own = ended.code == 0 && found.trim_end() == self.reference();
         // Without a branch the code is 1; with another one, git knows the worktree.
         if !is_own && ended.code <= 1 {
-            let (worktree, branch) = (self.worktree.clone(), self.branch.clone());
+            let worktree = self.worktree.clone();
+            let branch = self.branch.clone();
             return Err(FolderError::OtherBranch { worktree, branch });
         }
         Ok(is_own)

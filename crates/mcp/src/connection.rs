@@ -104,7 +104,8 @@ impl Connection {
         access: &ServerAccess,
         folder: Option<PathBuf>,
     ) -> Result<Self, McpError> {
-        let (name, time) = (server.name.clone(), server.time);
+        let name = server.name.clone();
+        let time = server.time;
         let changes = Arc::new(AtomicU64::new(0));
         let client = Client { changes: Arc::clone(&changes) };
         let (program, serving) = match &server.place {
@@ -128,7 +129,8 @@ impl Connection {
         let end = program.as_ref().map(Program::end);
         match served {
             Ok(service) => {
-                let (is_stale, changes_checked) = (AtomicBool::new(false), AtomicU64::new(0));
+                let is_stale = AtomicBool::new(false);
+                let changes_checked = AtomicU64::new(0);
                 let server = name;
                 Ok(Self { server, time, service, program, is_stale, changes, changes_checked })
             }
@@ -249,7 +251,8 @@ impl Connection {
         P: serde::Serialize,
         F: Future<Output = Result<P, ServiceError>> + 'p,
     {
-        let (mut all, mut cursor) = (Vec::new(), None);
+        let mut all = Vec::new();
+        let mut cursor = None;
         for _ in 0..PAGES_MAX {
             let params = PaginatedRequestParams::default().with_cursor(cursor.take());
             let listed = self.within_time(page(Some(params))).await?;
@@ -302,7 +305,8 @@ impl Connection {
 /// Returns the name of a prompt, and the prompt as a tool.
 fn prompt(listed: &Value) -> (String, LockedTool) {
     let text = |it: &Value| it.as_str().map(clean_text).unwrap_or_default();
-    let (mut properties, mut required) = (Map::new(), Vec::new());
+    let mut properties = Map::new();
+    let mut required = Vec::new();
     for argument in listed["arguments"].as_array().into_iter().flatten() {
         let name = text(&argument["name"]);
         if argument["required"] == Value::Bool(true) {

@@ -59,7 +59,8 @@ async fn offer(server: &McpServer, connection: &Connection) -> Result<Offer, Mcp
             tools.add(name, tool)?;
         }
     }
-    let (mut resources, mut prompts) = (Vec::new(), Vec::new());
+    let mut resources = Vec::new();
+    let mut prompts = Vec::new();
     let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
     if connection.has("resources") {
         let line = |resource: &Value| ResourceLine {

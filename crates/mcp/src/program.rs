@@ -88,10 +88,12 @@ impl Program {
         let mut process = command.start().map_err(|it| cannot_start(server, it))?;
         let streams = process.take_streams();
         let (stdin, stdout, stderr) = streams.expect("the streams of a new process are not taken");
-        let (known, mut tasks) = (Arc::new(Mutex::default()), JoinSet::new());
+        let known = Arc::new(Mutex::default());
+        let mut tasks = JoinSet::new();
         let (complete, is_complete) = watch::channel(false);
         tasks.spawn(keep_end(stderr, Arc::clone(&known), complete));
-        let (running, end) = (Running::Host(Box::new(process)), End { known, is_complete });
+        let running = Running::Host(Box::new(process));
+        let end = End { known, is_complete };
         Ok((Self { running, end, tasks }, (Box::new(stdout), Box::new(stdin))))
     }
 
@@ -144,9 +146,11 @@ impl Program {
             Some(network) => sandbox.with_network(Arc::clone(network)),
             None => sandbox,
         };
-        let (known, mut tasks) = (Arc::new(Mutex::default()), JoinSet::new());
+        let known = Arc::new(Mutex::default());
+        let mut tasks = JoinSet::new();
         let (complete, is_complete) = watch::channel(false);
-        let (cancel, noted) = (CancellationToken::new(), Arc::clone(&known));
+        let cancel = CancellationToken::new();
+        let noted = Arc::clone(&known);
         let cancelled = cancel.clone();
         tasks.spawn(async move {
             let ended = sandbox.run(&job, &cancelled).await;
@@ -156,7 +160,8 @@ impl Program {
                 EndDetails::of(ended, network.as_deref());
             complete.send_replace(true);
         });
-        let (running, end) = (Running::Sandbox(cancel), End { known, is_complete });
+        let running = Running::Sandbox(cancel);
+        let end = End { known, is_complete };
         Ok((Self { running, end, tasks }, (Box::new(from), Box::new(to))))
     }
 

@@ -143,7 +143,8 @@ impl McpCaller for Servers {
         let ServerTool { server, tool, request } = tool;
         let uri = input["uri"].as_str().unwrap_or_default();
         if *request == ServerRequest::ReadResource && !server.allows_resource(uri) {
-            let (server, uri) = (server.name.clone(), clean_text(uri));
+            let server = server.name.clone();
+            let uri = clean_text(uri);
             return Err(McpError::NotAllowed { server, uri }.into());
         }
         let connection = self.connect(server, ctx.folder.as_ref()).await?;

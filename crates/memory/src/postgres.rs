@@ -122,7 +122,8 @@ impl Store for PostgresStore {
         model: &str,
         limit: usize,
     ) -> Result<Vec<Entry>, StoreError> {
-        let (tier, model) = (tier.to_owned(), model.to_owned());
+        let tier = tier.to_owned();
+        let model = model.to_owned();
         let work = vectors::Missing { tier, model, limit: limit.min(ENTRIES_MAX) };
         self.run("look for entries without a vector", work).await
     }
@@ -200,7 +201,9 @@ impl Work for Search {
         } else {
             Some(best(session, self, words).await?.into_iter())
         };
-        let (mut found, mut seen, mut after) = (Vec::new(), 0, None);
+        let mut found = Vec::new();
+        let mut seen = 0;
+        let mut after = None;
         // Without a condition, the first entries are the result.
         let mut at_once = limit;
         while found.len() < limit && seen < CANDIDATES_MAX {
@@ -236,8 +239,10 @@ impl Work for Listing {
 
     async fn attempt(&self, session: &Session) -> Result<Vec<Entry>, Fault> {
         let Self { tier, pending, after, limit, now } = self;
-        let (tier, limit) = (tier.as_deref(), (*limit).min(ENTRIES_MAX));
-        let (module, pending) = (None, *pending);
+        let tier = tier.as_deref();
+        let limit = (*limit).min(ENTRIES_MAX);
+        let module = None;
+        let pending = *pending;
         Page { tier, module, pending, after: after.as_ref(), limit, now: *now }.read(session).await
     }
 }
@@ -349,7 +354,10 @@ struct Page<'a> {
 
 impl<'a> Page<'a> {
     fn of(tier: &'a str) -> Self {
-        let (tier, module, pending, after) = (Some(tier), None, false, None);
+        let tier = Some(tier);
+        let module = None;
+        let pending = false;
+        let after = None;
         Self { tier, module, pending, after, limit: 0, now: Timestamp::UNIX_EPOCH }
     }
 
@@ -358,8 +366,10 @@ impl<'a> Page<'a> {
             Some((updated, id)) => (updated.as_microsecond(), id.as_str()),
             None => (i64::MAX, ""),
         };
-        let (now, limit) = (self.now.as_microsecond(), signed(self.limit));
-        let (tier, module) = (self.tier.map(str::as_bytes), self.module.map(str::as_bytes));
+        let now = self.now.as_microsecond();
+        let limit = signed(self.limit);
+        let tier = self.tier.map(str::as_bytes);
+        let module = self.module.map(str::as_bytes);
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&now, &updated, &id, &limit];
         // Each combination of conditions is a separate statement, with the index that fits it.
         let mut conditions = String::new();
@@ -411,7 +421,8 @@ async fn ranked_by_words(
     let rows = session.query(sql, &[&words, &signed(COMMON)]).await?;
     let Some(first) = rows.first() else { return Ok(Vec::new()) };
     let (count, length): (i64, i64) = (get(first, "entries")?, get(first, "words")?);
-    let (count, length) = (float(count), float(length));
+    let count = float(count);
+    let length = float(length);
     let counted = rows.iter().map(|row| {
         let count = usize::try_from(get::<i64>(row, "count")?).unwrap_or(0);
         Ok((get::<String>(row, "word")?, count))
@@ -424,8 +435,10 @@ async fn ranked_by_words(
     };
     let weights: Vec<f64> = rare.iter().map(|(_, count)| weight(*count)).collect();
     let words: Vec<&str> = rare.iter().map(|(word, _)| word.as_str()).collect();
-    let (tier, now) = (search.tier.as_bytes(), search.now.as_microsecond());
-    let (average, candidates) = ((length / count.max(1.0)).max(1.0), signed(CANDIDATES_MAX));
+    let tier = search.tier.as_bytes();
+    let now = search.now.as_microsecond();
+    let average = (length / count.max(1.0)).max(1.0);
+    let candidates = signed(CANDIDATES_MAX);
     let module = search.module.as_deref().map(str::as_bytes);
     let mut values: Vec<&(dyn ToSql + Sync)> =
         vec![&words, &weights, &average, &tier, &now, &candidates];
@@ -498,7 +511,9 @@ async fn save(session: &Session, changes: Changes) -> Result<(), Fault> {
     let is_new = |it: &&(&Entry, (&BTreeMap<String, i32>, &i32))| !saved.contains_key(&it.0.id);
     let all: Vec<_> = written.iter().zip(counts.iter().zip(&lengths)).collect();
     let new: Vec<_> = all.iter().filter(is_new).collect();
-    let (mut ids, mut words, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ids = Vec::new();
+    let mut words = Vec::new();
+    let mut numbers = Vec::new();
     for (entry, (counts, _)) in &new {
         for (word, count) in *counts {
             ids.push(entry.id.as_str());
@@ -550,7 +565,8 @@ async fn add_to_totals(session: &Session, entries: i64, words: i64) -> Result<()
 /// Cuts the times of an entry to microseconds, as SQLite keeps them, so that a copy in another place is the same entry.
 fn in_microseconds(entry: Entry) -> Entry {
     let cut = |time: Timestamp| Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time);
-    let (created, updated) = (cut(entry.created), cut(entry.updated));
+    let created = cut(entry.created);
+    let updated = cut(entry.updated);
     Entry { created, updated, expires: entry.expires.map(cut), ..entry }
 }
 

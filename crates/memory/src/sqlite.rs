@@ -242,7 +242,8 @@ impl Store for SqliteStore {
 
     async fn find(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
         // The end is above every id that begins with the text.
-        let (from, to) = (prefix.to_owned(), format!("{prefix}g"));
+        let from = prefix.to_owned();
+        let to = format!("{prefix}g");
         self.read("look for an entry", move |database| {
             let sql = format!("SELECT {COLUMNS} FROM entries WHERE id BETWEEN ? AND ? LIMIT 2");
             let mut statement = database.prepare_cached(&sql)?;
@@ -253,7 +254,8 @@ impl Store for SqliteStore {
     }
 
     async fn approve(&self, id: &EntryId, by: &str, now: Timestamp) -> Result<(), StoreError> {
-        let (id, by) = (id.clone(), by.to_owned());
+        let id = id.clone();
+        let by = by.to_owned();
         self.write("approve an entry", move |database| {
             let mut entry = entry_of(database, &id)?.ok_or(StoreError::Unknown(id))?;
             rules::approve(&mut entry, &by, now);
@@ -285,7 +287,8 @@ impl Store for SqliteStore {
         model: &str,
         limit: usize,
     ) -> Result<Vec<Entry>, StoreError> {
-        let (tier, model) = (tier.to_owned(), model.to_owned());
+        let tier = tier.to_owned();
+        let model = model.to_owned();
         self.read("look for entries without a vector", move |database| {
             vectors::missing(database, &tier, &model, limit.min(ENTRIES_MAX))
         })
@@ -338,7 +341,8 @@ fn best(database: &Connection, search: &Search, words: &[String]) -> Result<Vec<
     };
     let sql = format!("SELECT {COLUMNS} FROM entries WHERE seq = ?");
     let mut statement = database.prepare_cached(&sql)?;
-    let (mut found, limit) = (Vec::new(), search.limit.min(ENTRIES_MAX));
+    let mut found = Vec::new();
+    let limit = search.limit.min(ENTRIES_MAX);
     for group in groups {
         if found.len() >= limit {
             break;

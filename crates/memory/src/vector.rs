@@ -114,7 +114,8 @@ mod tests {
             product(a, b) / (product(a, a).sqrt() * product(b, b).sqrt())
         };
         for (first, second) in [(0, 1), (0, 2), (3, 40), (5, 5)] {
-            let (first, second) = (numbers(first), numbers(second));
+            let first = numbers(first);
+            let second = numbers(second);
             let similarity = vector(&first).similarity(&vector(&second));
             assert!((similarity - exact(&first, &second)).abs() < 0.005, "{similarity}");
         }

@@ -287,7 +287,8 @@ async fn a_list_has_pages_and_no_expired_entries(home: &Home) {
         let entry = NewEntry { keep, ..new(&format!("text {number}")) };
         home.put(&number.to_string(), vec![entry], at(number / 2)).await;
     }
-    let (mut seen, mut after) = (Vec::new(), None);
+    let mut seen = Vec::new();
+    let mut after = None;
     loop {
         let listing = Listing { after, limit: 2, ..Listing::all(at(9)) };
         let page = home.store.list(&listing).await.unwrap();
@@ -373,7 +374,9 @@ async fn any_text_is_kept_as_it_is(home: &Home) {
     let ids = home.put("run\0/1", entries.clone(), at(0)).await;
     assert_eq!(home.put("run\0/1", vec![new("not kept")], at(0)).await.len(), 1);
     for blank in ["", " \n"] {
-        let (key, entries, now) = (blank.to_owned(), vec![new(blank)], at(0));
+        let key = blank.to_owned();
+        let entries = vec![new(blank)];
+        let now = at(0);
         let refused = home.store.put(&Batch { key, entries, now }).await;
         assert!(matches!(refused, Err(StoreError::NoText)), "{refused:?}");
     }
@@ -417,7 +420,9 @@ async fn processes_that_remember_one_text_keep_one_entry(home: &Home) {
 
 async fn batches_of_several_processes_are_kept_whole(home: &Home) {
     // A reader finds all entries of a batch or none.
-    let (writer, reader, is_done) = (home.place.open(), home.place.open(), Cell::new(false));
+    let writer = home.place.open();
+    let reader = home.place.open();
+    let is_done = Cell::new(false);
     let writes = async {
         for round in 0..20 {
             let entries = (0..5).map(|it| new(&format!("lesson {round} part {it}"))).collect();
@@ -466,7 +471,8 @@ async fn words_are_found_by_their_stem(home: &Home) {
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn both_databases_rank_alike() {
-    let (sqlite, postgres) = (Home::sqlite(), Home::postgres());
+    let sqlite = Home::sqlite();
+    let postgres = Home::postgres();
     // Words of different frequencies, in texts of different lengths.
     let word = |number: usize| ["parser", "tests", "failing", "cache", "lock", "retry"][number % 6];
     let text = |number: usize| {
@@ -491,7 +497,8 @@ async fn both_databases_rank_alike() {
     {
         for embedding in [None, Some(vector(query.len()))] {
             let search = Search { limit: 30, embedding, ..insights().query(query) };
-            let (ours, theirs) = (postgres.texts(search.clone()).await, sqlite.texts(search).await);
+            let ours = postgres.texts(search.clone()).await;
+            let theirs = sqlite.texts(search).await;
             assert_eq!(ours, theirs, "{query}");
             assert!(!ours.is_empty(), "{query}");
         }

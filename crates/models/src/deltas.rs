@@ -57,7 +57,8 @@ impl PartialEq for AnswerSink {
 impl AnswerSink {
     /// Creates the sink of one answer.
     pub fn to(reader: Arc<dyn AnswerReader>) -> Self {
-        let (held, characters) = (Mutex::default(), AtomicU64::new(0));
+        let held = Mutex::default();
+        let characters = AtomicU64::new(0);
         let buffer = Some(Arc::new(DeltaBuffer { reader, held, characters }));
         Self { buffer, blanks: Arc::default() }
     }
@@ -159,7 +160,8 @@ mod tests {
 
     #[test]
     fn the_pieces_joined_are_the_text() {
-        let (text, reasoning) = (MessagePart::Text, MessagePart::Reasoning);
+        let text = MessagePart::Text;
+        let reasoning = MessagePart::Reasoning;
         let pieces =
             [(reasoning, "Sea"), (reasoning, " or"), (text, "Te"), (text, "al, 青い"), (text, "")];
         let taken = sent(&pieces);

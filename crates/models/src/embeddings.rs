@@ -101,7 +101,8 @@ impl EmbeddingRequest {
                 }
                 _ => {
                     characters = length;
-                    let (caller, texts) = (caller.to_owned(), vec![text]);
+                    let caller = caller.to_owned();
+                    let texts = vec![text];
                     batches.push(Self { caller, texts, ..Self::default() });
                 }
             }

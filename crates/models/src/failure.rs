@@ -198,7 +198,9 @@ fn read_value(
 /// if there are none.
 #[cfg(feature = "openai")]
 fn with_whole_characters(text: &str) -> Option<String> {
-    let (mut whole, mut rest, mut has_halves) = (String::new(), text, false);
+    let mut whole = String::new();
+    let mut rest = text;
+    let mut has_halves = false;
     while let Some(at) = rest.find('\\') {
         whole.push_str(&rest[..at]);
         rest = &rest[at..];

@@ -179,7 +179,8 @@ impl Gate {
             let entry = self.state().enter(Instant::now(), &mut must_pay, tokens);
             match entry {
                 Entry::Go { is_probe } => {
-                    let (gate, began) = (Arc::clone(self), Instant::now());
+                    let gate = Arc::clone(self);
+                    let began = Instant::now();
                     return Ok(Permit { gate, began, is_probe, is_repeat });
                 }
                 Entry::WaitForChange => changed.await,
@@ -206,7 +207,8 @@ impl Gate {
 
     /// Learns the rates that a reply states.
     pub(super) fn learn_rates(&self, rates: Rates) {
-        let (mut state, now) = (self.state(), Instant::now());
+        let mut state = self.state();
+        let now = Instant::now();
         // The other requests under way may not be counted yet.
         let others = state.running.saturating_sub(1);
         #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵² requests run at once")]
@@ -404,7 +406,8 @@ impl Breaker {
             // Requests that were under way when it opened change nothing.
             Some(_) => {}
             None if self.failures_in_a_row >= FAILURES_IN_A_ROW || mostly_failed => {
-                let (lasts, error) = (OPEN_FIRST, error.clone());
+                let lasts = OPEN_FIRST;
+                let error = error.clone();
                 let until = now + lasts.max(after);
                 self.open = Some(OpenBreaker { until, lasts, is_probing: false, error });
             }

@@ -323,7 +323,8 @@ impl ChatModel for ProviderClient {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         self.profile.protocol.check_attachments(request)?;
         let model = request.model.as_deref().unwrap_or(&self.model);
-        let (gate_name, gate) = (self.gate_name(model), self.gate(model));
+        let gate_name = self.gate_name(model);
+        let gate = self.gate(model);
         let mut refused = RefusedParameters::known(&gate_name);
         let has_tools = !request.tools.is_empty();
         let mut mode = refused.output(has_tools, self.profile.output);
@@ -478,7 +479,8 @@ fn unexpected(error: &impl std::error::Error) -> ModelError {
 /// Returns the failure of an answer with an estimate of its request, if the provider has counted no tokens of it. A failure
 /// before the answer has no usage, and gets none.
 fn with_input(error: ModelError, request: &ChatRequest) -> ModelError {
-    let (usage, cost_usd) = (error.usage(), error.cost_usd());
+    let usage = error.usage();
+    let cost_usd = error.cost_usd();
     if usage.calls == 0 || usage.input_tokens > 0 {
         return error;
     }

@@ -34,7 +34,8 @@ impl Rates {
                     .or_else(|| header(&format!("anthropic-ratelimit-{what}-{part}")))
             };
             let number = |text: &str| text.trim().parse::<f64>().ok().filter(|it| *it >= 0.0);
-            let (limit, remaining) = (number(part("limit")?)?, number(part("remaining")?)?);
+            let limit = number(part("limit")?)?;
+            let remaining = number(part("remaining")?)?;
             let reset = read_reset(part("reset")?, now)?;
             (limit.is_finite() && limit >= 1.0).then_some(Rate { limit, remaining, reset })
         };
@@ -48,7 +49,8 @@ fn read_reset(text: &str, now: Timestamp) -> Option<Duration> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(Duration::try_from(at.duration_since(now)).unwrap_or_default());
     }
-    let (mut seconds, mut rest) = (0.0, text);
+    let mut seconds = 0.0;
+    let mut rest = text;
     while !rest.is_empty() {
         let end = rest.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(rest.len());
         let number: f64 = rest[..end].parse().ok()?;

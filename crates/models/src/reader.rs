@@ -104,7 +104,8 @@ impl Answer {
 
     /// Returns the reply, if its answer is known to be whole.
     pub(super) fn conclude(self, rest: ReplyMetadata) -> Result<ChatReply, ModelError> {
-        let (cost_usd, characters) = (rest.cost_usd, self.characters());
+        let cost_usd = rest.cost_usd;
+        let characters = self.characters();
         self.classify(rest).map_err(|error| {
             let usage = usage_of_part(error.usage(), characters);
             error.charged(usage, cost_usd)
@@ -134,7 +135,8 @@ impl Answer {
                     return Err(ModelError::ContextOverflow { message, usage });
                 }
                 Ending::Unknown => {
-                    let (finish, text) = (readable(word), answer.text);
+                    let finish = readable(word);
+                    let text = answer.text;
                     return Err(ModelError::Incomplete { finish, text, usage });
                 }
             }

@@ -75,7 +75,8 @@ impl RequestSettings {
     /// Returns these settings, completed by `those`. Headers and parameters are completed one by one.
     #[must_use]
     pub fn or(self, those: Self) -> Self {
-        let (mut headers, mut extra_body) = (those.headers, those.extra_body);
+        let mut headers = those.headers;
+        let mut extra_body = those.extra_body;
         headers.extend(self.headers);
         extra_body.extend(self.extra_body);
         Self {

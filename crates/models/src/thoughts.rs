@@ -40,7 +40,8 @@ pub(super) fn part_text(text: &str) -> TextParts {
     if let Some(parted) = part_channels(text) {
         return parted;
     }
-    let (mut thoughts, mut rest) = (Vec::new(), text);
+    let mut thoughts = Vec::new();
+    let mut rest = text;
     if let Some((before, after)) = split_at_lone_end(rest) {
         thoughts.push(before);
         rest = after;
@@ -92,7 +93,8 @@ fn part_channels(text: &str) -> Option<TextParts> {
         return None;
     }
     let mut thoughts: Vec<&str> = first.into_iter().collect();
-    let (mut parted, mut answers) = (TextParts::default(), Vec::new());
+    let mut parted = TextParts::default();
+    let mut answers = Vec::new();
     loop {
         let (header, body) = rest.split_once(MESSAGE)?;
         let end = ENDS.iter().chain([&CHANNEL]).filter_map(|it| body.find(it)).min();

@@ -188,7 +188,8 @@ impl Node for Agent {
             node: Some(ctx.clone()),
             ..ToolContext::default()
         };
-        let (ctx, calls) = (&ctx, Calls::default());
+        let ctx = &ctx;
+        let calls = Calls::default();
         let attempt = AgentAttempt { agent: self, ctx, answer: &answer, calls, tools: &tools };
         Ok(attempt.ask().await?.into())
     }

@@ -528,15 +528,18 @@ impl Pieces {
     fn new(model: &str, ctx: &NodeContext) -> Self {
         static MESSAGES: AtomicU64 = AtomicU64::new(1);
         let message = MESSAGES.fetch_add(1, Ordering::Relaxed);
-        let (reporter, node) = (ctx.reporter.clone(), ctx.node.clone());
+        let reporter = ctx.reporter.clone();
+        let node = ctx.node.clone();
         Self { reporter, node, model: model.to_owned(), message, is_shown: true }
     }
 }
 
 impl AnswerReader for Pieces {
     fn take(&self, part: MessagePart, text: &str) {
-        let (node, message) = (self.node.clone(), self.message);
-        let (model, text) = (self.model.clone(), text.to_owned());
+        let node = self.node.clone();
+        let message = self.message;
+        let model = self.model.clone();
+        let text = text.to_owned();
         self.reporter.send_delta(MessagePiece { node, message, model, part, text });
     }
 
@@ -604,7 +607,8 @@ impl<'a> Candidates<'a> {
     ///
     /// Fails if no other model may be asked.
     pub(super) fn failed(&mut self, name: &str, error: ModelError) -> Result<(), NodeError> {
-        let (is_last, stands) = (!may_fall_back(&error), is_answer(&error));
+        let is_last = !may_fall_back(&error);
+        let stands = is_answer(&error);
         if is_last && stands {
             return Err(failure_of_model(name, &error).into());
         }
@@ -623,7 +627,8 @@ impl<'a> Candidates<'a> {
     /// If one of the models may answer later, the failure is transient, and the next attempt need not wait longer
     /// than for the first of these models. Models that cannot be connected count only if no other model was asked.
     fn whole_failure(&mut self) -> Option<Failure> {
-        let (failed, skipped) = (std::mem::take(&mut self.failed), self.skipped.take());
+        let failed = std::mem::take(&mut self.failed);
+        let skipped = self.skipped.take();
         let failed = if failed.is_empty() { Vec::from_iter(skipped) } else { failed };
         let errors = || failed.iter().map(|it| &it.1);
         if let [(name, error)] = failed.as_slice() {

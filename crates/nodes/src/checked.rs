@@ -99,7 +99,8 @@ impl CheckedTool {
         };
         let input = compile("input", tool.input_schema())?;
         let output = compile("output", tool.output_schema())?;
-        let (approve, fingerprint) = (Approval::Never, Value::Null);
+        let approve = Approval::Never;
+        let fingerprint = Value::Null;
         Ok(Self { tool, asks_no_model, approve, fingerprint, results: None, input, output })
     }
 

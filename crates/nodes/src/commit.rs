@@ -128,7 +128,8 @@ impl Node for CommitNode {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let message = self.message.evaluate(&ExpressionView::of(&ctx))?;
         let message = message.as_str().unwrap_or_default();
-        let (folder, task) = (open_folder(&ctx, &self.folder).await?, ctx.idempotency_key());
+        let folder = open_folder(&ctx, &self.folder).await?;
+        let task = ctx.idempotency_key();
         let request = CommitRequest { message, task: &task };
         let commit = folder.commit(request).await.map_err(|it| failure(&it))?;
         let verb = if commit.changed { "committed" } else { "nothing changed since" };

@@ -37,7 +37,8 @@ pub(crate) struct CallableTool {
 
 impl CallableTool {
     pub(crate) fn new(definition: Arc<DeclaredTool>, services: &Services) -> Self {
-        let (sandboxes, web) = (SandboxServices::of(services), Arc::clone(&services.web));
+        let sandboxes = SandboxServices::of(services);
+        let web = Arc::clone(&services.web);
         let mcp = Arc::clone(&services.mcp);
         Self { definition, sandboxes, web, mcp, prepared: OnceCell::new() }
     }

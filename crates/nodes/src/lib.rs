@@ -173,7 +173,8 @@ impl NodeFactory for Factory {
         definition: &NodeDefinition,
     ) -> Result<Arc<dyn Node>, Diagnostic> {
         let NodeDefinition { settings, span, .. } = definition;
-        let (services, registry) = (&self.services, &self.registry);
+        let services = &self.services;
+        let registry = &self.registry;
         let node = settings.make(&MakeContext { name, span, services, registry })?;
         let (Some(caching), Some(cache)) = (&definition.cache, &self.cache) else {
             return Ok(node);

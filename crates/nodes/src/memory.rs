@@ -28,7 +28,8 @@ pub(super) fn task_memory(
         run: ctx.run.to_string(),
         node: ctx.node.to_string(),
     };
-    let (memory, tiers) = (services.memory.clone(), Arc::clone(tiers));
+    let memory = services.memory.clone();
+    let tiers = Arc::clone(tiers);
     let embedder = Arc::new(TaskEmbedder::new(ctx, services));
     Some(Arc::new(TaskMemory { memory, tiers, source, embedder }))
 }
@@ -38,7 +39,8 @@ pub(super) fn embeddings_of<'t>(
     tools: impl IntoIterator<Item = &'t str>,
     tiers: &Tiers,
 ) -> Option<EmbeddingUse<'_>> {
-    let (mut models, mut calls_max) = (BTreeSet::new(), 0);
+    let mut models = BTreeSet::new();
+    let mut calls_max = 0;
     for tool in tools.into_iter().filter_map(BuiltIn::named).filter(|it| it.needs.is_memory()) {
         let writes = tool.needs == Needs::WritableMemory;
         models.extend(embedding_models(tiers, writes));

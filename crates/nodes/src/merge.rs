@@ -211,7 +211,8 @@ impl Node for MergeNode {
         let view = ExpressionView::of(&ctx);
         let message = self.message.as_ref().map(|it| it.evaluate(&view)).transpose()?;
         let message = message.as_ref().and_then(|it| it.as_str());
-        let (folder, task) = (open_folder(&ctx, &self.folder).await?, ctx.idempotency_key());
+        let folder = open_folder(&ctx, &self.folder).await?;
+        let task = ctx.idempotency_key();
         let (id, conflicts) = match &self.side {
             MergeSide::Into(branch) => {
                 let branch = branch.evaluate(&view)?;
@@ -278,7 +279,8 @@ impl MergeNode {
             return Err(failure(&error));
         }
         folder.merge_commits(&merge).await.map_err(|it| failure(&it))?;
-        let (merged, left_out) = (commits.len() - merge.conflicts.len(), merge.conflicts.len());
+        let merged = commits.len() - merge.conflicts.len();
+        let left_out = merge.conflicts.len();
         let message = format!("merged {merged} commits, {left_out} in conflict: {}", merge.id);
         ctx.report(Report::Note { message }).await;
         let conflicts = merge.conflicts.into_iter();

@@ -211,8 +211,10 @@ impl Recall {
         let filter = match condition {
             None => Filter::default(),
             Some(condition) => {
-                let (condition, ctx) = (condition.clone(), ctx.clone());
-                let (declared, skipped) = (tiers.get(tier).cloned(), Arc::clone(skipped));
+                let condition = condition.clone();
+                let ctx = ctx.clone();
+                let declared = tiers.get(tier).cloned();
+                let skipped = Arc::clone(skipped);
                 Filter::new(move |entry: &Entry| {
                     let view = ExpressionView::of(&ctx);
                     let value = entry.value();

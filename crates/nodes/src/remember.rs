@@ -110,7 +110,9 @@ impl Kind for RememberKind {
         let (value, (tier, declared)) = (value?, tier?);
         let ty = value.ty().required();
         let is_list = !ty.fits(&declared.ty) && matches!(ty, Type::List(_));
-        let (module, confidence, tiers) = (module.ok()?, confidence.ok()?, reader.tiers());
+        let module = module.ok()?;
+        let confidence = confidence.ok()?;
+        let tiers = reader.tiers();
         Some(Arc::new(RememberSettings { value, tier, is_list, module, confidence, tiers }))
     }
 

@@ -47,7 +47,8 @@ struct Run {
 
 impl Run {
     fn new(definition: CommandSettings, services: &Services) -> Self {
-        let (sandboxes, hosts) = (SandboxServices::of(services), Arc::clone(&services.hosts));
+        let sandboxes = SandboxServices::of(services);
+        let hosts = Arc::clone(&services.hosts);
         Self { definition, sandboxes, hosts, prepared: OnceCell::new() }
     }
 
@@ -185,7 +186,8 @@ impl Node for Run {
         if self.is_failure(ended.code, ctx.attempt) {
             let output = if ended.stderr.is_empty() { &ended.stdout } else { &ended.stderr };
             let failure = Failure::new(ErrorKind::Command, with_output_tail(message, output));
-            let (raw, exit_code) = (Some(output_text(output)), Some(ended.code));
+            let raw = Some(output_text(output));
+            let exit_code = Some(ended.code);
             return Err(Failure { raw, exit_code, ..failure }.into());
         }
         let update = self.update(&ended)?;

@@ -55,7 +55,8 @@ impl RunTests {
         if writes_tests(&definition) {
             runner = runner.for_baseline();
         }
-        let (sandboxes, prepared) = (SandboxServices::of(services), OnceCell::new());
+        let sandboxes = SandboxServices::of(services);
+        let prepared = OnceCell::new();
         Self { definition, runner, sandboxes, prepared }
     }
 
@@ -101,7 +102,8 @@ impl RunTests {
                 TestRunner::Pytest(_) => folder.mounted_paths().await?,
                 TestRunner::Node(_) | TestRunner::Command(_) => Arc::default(),
             };
-            let (copied, mounted) = (folder.files(), folder.mounted());
+            let copied = folder.files();
+            let mounted = folder.mounted();
             let files = files.to_vec();
             let project = Project { folder: copied, mounted, mounted_paths, files };
             let ran = match &self.runner {

@@ -87,7 +87,8 @@ impl PreparedSandbox {
         };
         let dependencies = settings.dependencies.clone();
         let packages = PackageCache::new(&services.cache_dir);
-        let (hosts, access) = (settings.network.clone(), Arc::clone(&services.network));
+        let hosts = settings.network.clone();
+        let access = Arc::clone(&services.network);
         let can_mount = AtomicBool::new(true);
         Ok(Self { sandbox, environment, dependencies, packages, hosts, access, can_mount })
     }

@@ -56,9 +56,11 @@ impl Node for Call {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let input = self.arguments(&ctx)?;
         let folder = tools_folder(&ctx, self.definition.folder.as_ref()).await?;
-        let (key, cancel) = (ctx.idempotency_key(), ctx.cancel.token());
+        let key = ctx.idempotency_key();
+        let cancel = ctx.cancel.token();
         let memory = task_memory(&ctx, &self.services, &self.definition.tiers);
-        let (caller, node) = (ctx.node.to_string(), Some(ctx.clone()));
+        let caller = ctx.node.to_string();
+        let node = Some(ctx.clone());
         let tool_ctx = ToolContext { key, cancel, folder, caller, memory, node };
         let folder = self.definition.folder.as_deref();
         let asked = AskedCall { tool: &self.tool, input: &input, name: "tool", folder };

@@ -69,13 +69,15 @@ impl Namespaces {
     /// Opens the namespaces of a process inside, which must wait meanwhile: its number may not mean another process.
     pub(super) fn of(process: u32) -> io::Result<Self> {
         let open = |name: &str| File::open(format!("/proc/{process}/ns/{name}")).map(OwnedFd::from);
-        let (network, mounts) = (open("net")?, open("mnt")?);
+        let network = open("net")?;
+        let mounts = open("mnt")?;
         Ok(Self { user: owner_of(network.as_fd())?, network, mounts })
     }
 
     fn try_clone(&self) -> io::Result<Self> {
         let Self { user, network, mounts } = self;
-        let (user, network) = (user.try_clone()?, network.try_clone()?);
+        let user = user.try_clone()?;
+        let network = network.try_clone()?;
         Ok(Self { user, network, mounts: mounts.try_clone()? })
     }
 

@@ -193,7 +193,8 @@ impl HostCommand {
     }
 
     fn spawn(&self, stdin: Stdio) -> Result<HostProcess, HostCommandError> {
-        let (program, folders) = (self.program(), self.path());
+        let program = self.program();
+        let folders = self.path();
         let path = find_program(&program, Some(&folders)).ok_or_else(|| {
             HostCommandError::ProgramNotFound { program: program.clone(), path: folders.clone() }
         })?;
@@ -313,7 +314,8 @@ impl Stream {
     /// Reads to the end, so that the command does not wait for its reader. Fails with `FileTooLarge` above the limit.
     async fn read(&mut self, stream: Option<impl AsyncRead + Unpin>) -> io::Result<()> {
         let Some(mut stream) = stream else { return Ok(()) };
-        let (mut buffer, mut total) = (vec![0; 64 << 10], 0);
+        let mut buffer = vec![0; 64 << 10];
+        let mut total = 0;
         loop {
             let count = stream.read(&mut buffer).await?;
             total += count as u64;

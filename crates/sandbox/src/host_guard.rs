@@ -112,7 +112,8 @@ fn new_group() -> Option<PathBuf> {
     let group = mounts.lines().find_map(|line| {
         let (place, kind) = line.split_once(" - ")?;
         let mut parts = place.split(' ').skip(3);
-        let (root, mount) = (parts.next()?, parts.next()?);
+        let root = parts.next()?;
+        let mount = parts.next()?;
         let below = Path::new(own).strip_prefix(root).ok()?;
         kind.starts_with("cgroup2 ").then(|| Path::new(mount).join(below))
     })?;

@@ -10,9 +10,11 @@ use super::{
 pub(super) fn read(report: &[u8]) -> Option<Tally> {
     let text = std::str::from_utf8(report).ok()?;
     let mut total = TestCounts::default();
-    let (mut targets, mut results) = (0_u32, 0_u32);
+    let mut targets = 0_u32;
+    let mut results = 0_u32;
     let mut announced = None;
-    let (mut program, mut items) = ("", Vec::new());
+    let mut program = "";
+    let mut items = Vec::new();
     for line in text.lines() {
         if line.starts_with("     Running ") || line.starts_with("   Doc-tests ") {
             targets += 1;
@@ -64,7 +66,8 @@ fn counts_of(result: &str) -> Option<(TestCounts, u32)> {
     let mut next = |name: &str| -> Option<u32> {
         numbers.next()?.strip_suffix(name)?.strip_suffix(' ')?.parse().ok()
     };
-    let (passed, failed) = (next("passed")?, next("failed")?);
+    let passed = next("passed")?;
+    let failed = next("failed")?;
     let (ignored, measured, filtered) =
         (next("ignored")?, next("measured")?, next("filtered out")?);
     let is_consistent = match status {

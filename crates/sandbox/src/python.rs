@@ -158,7 +158,8 @@ mod tests {
 
     #[test]
     fn the_cache_is_where_the_sandbox_can_read_it() {
-        let (home, cache) = (Some(Path::new("/home/u")), Some(Path::new("/cache")));
+        let home = Some(Path::new("/home/u"));
+        let cache = Some(Path::new("/cache"));
         if geteuid().is_root() {
             assert_eq!(default_cache_dir(home, cache), Some("/var/cache/graphrun".into()));
         } else {
@@ -179,7 +180,8 @@ mod tests {
             PythonEnvironment::prepare(&[], cache.path()),
             PythonEnvironment::prepare(&[], cache.path())
         );
-        let (one, two) = (one.unwrap(), two.unwrap());
+        let one = one.unwrap();
+        let two = two.unwrap();
         assert_eq!(one.folder(), two.folder());
         let mut names: Vec<_> =
             fs::read_dir(cache.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

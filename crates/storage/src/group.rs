@@ -126,7 +126,8 @@ mod tests {
 
     #[tokio::test]
     async fn jobs_that_come_while_a_thread_writes_get_a_writer() {
-        let (group, started) = (Group::<u32, u32>::default(), Cell::new(0));
+        let group = Group::<u32, u32>::default();
+        let started = Cell::new(0);
         let start = || started.set(started.get() + 1);
         assert_eq!(group.write_here(|| 1, start), Some(1));
         assert_eq!(started.get(), 0, "nothing waits");

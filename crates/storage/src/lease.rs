@@ -51,7 +51,8 @@ impl Lease {
     /// Returns the next lease for this request; `last` is the last fencing token.
     pub(crate) fn next(last: u64, request: &LeaseRequest, now_ms: i64) -> serde_json::Result<Self> {
         let json = serde_json::to_string(&request.owner)?;
-        let (json, owner) = (Some(json), Some(request.owner.clone()));
+        let json = Some(json);
+        let owner = Some(request.owner.clone());
         Ok(Self { fence: last + 1, json, owner, until: end_of(now_ms, request.ttl) })
     }
 
@@ -62,7 +63,8 @@ impl Lease {
 
     /// Returns the owner; the lease may have expired.
     pub(crate) fn info(&self) -> Option<LeaseInfo> {
-        let (fence, until) = (self.fence, self.until);
+        let fence = self.fence;
+        let until = self.until;
         self.owner.clone().map(|owner| LeaseInfo { owner, fence, until })
     }
 

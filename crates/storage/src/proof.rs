@@ -48,8 +48,11 @@ pub async fn prove(
     run: &RunId,
     expected: Option<EntryHash>,
 ) -> Result<Proof, CheckpointError> {
-    let (head, basis, proof) = (None, None, None);
-    let (finished, values) = (BTreeSet::new(), BTreeMap::new());
+    let head = None;
+    let basis = None;
+    let proof = None;
+    let finished = BTreeSet::new();
+    let values = BTreeMap::new();
     let mut reading = Reading { run, expected, head, finished, values, basis, proof };
     loop {
         let number = reading.number();

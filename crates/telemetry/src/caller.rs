@@ -46,7 +46,9 @@ pub fn trace_context(span: &tracing::Span) -> Option<String> {
     let context = span.context();
     let span = context.span();
     let span = span.span_context();
-    let (trace, id, flags) = (span.trace_id(), span.span_id(), span.trace_flags().to_u8());
+    let trace = span.trace_id();
+    let id = span.span_id();
+    let flags = span.trace_flags().to_u8();
     (span.is_valid() && span.is_sampled()).then(|| format!("00-{trace}-{id}-{flags:02x}"))
 }
 

@@ -153,7 +153,8 @@ impl Telemetry {
         let Config { traces, metrics, content } = Config::read(&variable)?;
         let Some(first) = traces.as_ref().or(metrics.as_ref()) else { return Ok(None) };
         let address = redact(&first.address).into_owned();
-        let (line, counts) = (Line::new()?, Arc::new(Counts::default()));
+        let line = Line::new()?;
+        let counts = Arc::new(Counts::default());
         let resource = resource(&variable);
         let traces = traces.map(|it| tracer_provider(it, &resource, &line, &counts));
         let metrics = metrics.map(|it| meter_provider(it, &resource, &line, &counts));
@@ -221,7 +222,8 @@ impl Telemetry {
                 drop(traces.shutdown_with_timeout(limit));
             }
         });
-        let (lost, rejected) = (self.counts.lost(), self.line.rejected());
+        let lost = self.counts.lost();
+        let rejected = self.line.rejected();
         if lost + rejected == 0 && self.counts.metrics_failed.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }

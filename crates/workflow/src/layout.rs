@@ -80,7 +80,8 @@ impl FileKind {
 pub fn format_text(name: &str, text: &str) -> Result<String, Diagnostics> {
     // The parser of the layout does not count the mark of an encoding.
     let body = text.trim_start_matches('\u{feff}');
-    let (marks, text) = (&text[..text.len() - body.len()], body);
+    let marks = &text[..text.len() - body.len()];
+    let text = body;
     let before = read(name, text)?;
     let refused = |reason: &str| {
         let file = Arc::new(SourceFile { name: name.to_owned(), text: text.to_owned() });

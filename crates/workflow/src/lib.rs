@@ -168,7 +168,8 @@ pub fn survey(
     registry: &Registry,
     buffers: &Buffers,
 ) -> (Option<Workflow>, Diagnostics) {
-    let (name, size) = (file.name.clone(), WholeSize::default());
+    let name = file.name.clone();
+    let size = WholeSize::default();
     let folder = SourceFolder::of(folder, buffers.clone());
     survey_within(file, folder, &Chain::new(Path::new(&name), &size, registry))
 }

@@ -71,7 +71,8 @@ pub(crate) fn check<'a>(
             [] => String::new(),
             some => format!(", with {}", some.join(", ")),
         };
-        let (method, origin) = (request.method.as_str(), request.url.origin());
+        let method = request.method.as_str();
+        let origin = request.url.origin();
         let (problem, remedy) = match &refusal {
             WebRefusal::Host { host, needed } => {
                 let beyond = match needed {

@@ -85,7 +85,8 @@ pub(crate) fn read(
     schema: &Schema,
     input: &[ChannelName],
 ) -> Result<Update, CliError> {
-    let (values, problems) = (BTreeMap::new(), Vec::new());
+    let values = BTreeMap::new();
+    let problems = Vec::new();
     let mut reading =
         InputReader { schema, input, values, problems, has_read_stdin: false, bytes: 0 };
     for flag in flags {
@@ -114,7 +115,8 @@ pub(crate) fn of_fields(
     schema: &Schema,
     input: &[ChannelName],
 ) -> Result<Update, Vec<String>> {
-    let (values, problems) = (BTreeMap::new(), Vec::new());
+    let values = BTreeMap::new();
+    let problems = Vec::new();
     let mut reading =
         InputReader { schema, input, values, problems, has_read_stdin: false, bytes: 0 };
     for (key, value) in fields {
@@ -472,7 +474,8 @@ mod tests {
     #[test]
     fn an_input_without_an_end_is_refused_at_its_limit() {
         let (schema, input) = schema();
-        let (values, problems) = (BTreeMap::new(), Vec::new());
+        let values = BTreeMap::new();
+        let problems = Vec::new();
         let mut reading = InputReader {
             schema: &schema,
             input: &input,

@@ -80,14 +80,16 @@ impl Names {
     /// Maps every node and field with that name in the run and in the workflow. If both match and
     /// only one of them loses its old name, maps only that one.
     fn mapped(&self, flag: &MapFlag, mapping: Mapping) -> Result<Mapping, String> {
-        let (old, new) = (flag.old.as_str(), flag.new.as_str());
+        let old = flag.old.as_str();
+        let new = flag.new.as_str();
         let is = |kind: NameKind| {
             flag.kind.is_none_or(|it| it == kind)
                 && self.old.has(kind, old)
                 && self.new.has(kind, new)
         };
         let goes = |kind: NameKind| !self.new.has(kind, old);
-        let (mut node, mut field) = (is(NameKind::Node), is(NameKind::Field));
+        let mut node = is(NameKind::Node);
+        let mut field = is(NameKind::Field);
         if node && field && goes(NameKind::Node) != goes(NameKind::Field) {
             (node, field) = (goes(NameKind::Node), goes(NameKind::Field));
         }

@@ -38,7 +38,8 @@ impl RunAt {
         checkpointer: &dyn Checkpointer,
     ) -> Result<RunSnapshot, CliError> {
         let summary = checkpointer.find(&self.run).await?;
-        let (info, step) = (summary.info, self.step.unwrap_or(summary.step));
+        let info = summary.info;
+        let step = self.step.unwrap_or(summary.step);
         let SavedCheckpoint { position, values } =
             checkpointer.checkpoint_at(&info.id, step).await?;
         Ok(RunSnapshot { info, position, values })

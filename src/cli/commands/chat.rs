@@ -64,14 +64,16 @@ impl Args {
         let models = loaded.connect()?;
         block_on(async {
             let workflow = loaded.workflow.clone();
-            let (path, options) = (&*self.workflow, self.options);
+            let path = &*self.workflow;
+            let options = self.options;
             let new = NewRun { path, loaded, models, options, input: None };
             let thread = self.thread.as_deref();
             let checkpointer = database.create()?;
             let storage = RunStorage { globals, database: &database, checkpointer };
             let (run, info) = self.new.prepare(&storage, new, thread).await?;
             let output = workflow.output.iter().map(ChannelName::to_string).collect();
-            let (given, is_queued) = (self.input, self.queue);
+            let given = self.input;
+            let is_queued = self.queue;
             let chat = Chat { run, info, workflow, field, given, output, is_queued };
             chat.talk().await
         })
@@ -95,7 +97,8 @@ struct Chat<'a> {
 
 impl Chat<'_> {
     async fn talk(&self) -> Result<Exit, CliError> {
-        let (mut lines, mut signals) = (StdinLines::default(), listen()?);
+        let mut lines = StdinLines::default();
+        let mut signals = listen()?;
         print_message(&format!("thread {}; end with Ctrl-D", self.run.name));
         let mut before = self.saved().await?;
         loop {
@@ -155,7 +158,8 @@ impl Chat<'_> {
     fn changed(&self, before: Option<&State>, now: &State) -> String {
         let mut lines = Vec::new();
         for name in &self.output {
-            let (old, new) = (before.and_then(|it| it.get(name)), now.get(name));
+            let old = before.and_then(|it| it.get(name));
+            let new = now.get(name);
             let Some(new) = new.filter(|it| Some(*it) != old) else { continue };
             let shown = match (old, new) {
                 (Some(Value::Array(old)), Value::Array(new)) if new.starts_with(old) => {

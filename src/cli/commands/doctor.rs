@@ -247,7 +247,8 @@ async fn folders(database: Result<Database, CliError>) -> Check {
     };
     // The check of the database reports the reason of an error.
     let left_over = left_over.await.unwrap_or_default();
-    let (mut details, mut help) = (vec![git], Vec::new());
+    let mut details = vec![git];
+    let mut help = Vec::new();
     for (what, paths, remedy) in [
         ("worktrees", left_over.worktrees, "git worktree remove --force PATH` in its repository"),
         ("homes of programs", left_over.homes, "rm -r PATH`"),
@@ -342,7 +343,8 @@ fn configuration(config: Result<&Config, CliError>) -> Check {
         parts.push(format!("no `{FILE}` here"));
     }
     parts.extend(config.shown());
-    let (prices, context) = (config.price_places.len(), config.window_places.len());
+    let prices = config.price_places.len();
+    let context = config.window_places.len();
     let models = |many: usize| count(many.try_into().unwrap_or(u64::MAX), "model");
     parts.extend((prices > 0).then(|| format!("prices of {}", models(prices))));
     parts.extend((context > 0).then(|| format!("the context of {}", models(context))));

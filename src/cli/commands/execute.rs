@@ -52,7 +52,8 @@ impl Args {
         let input = input::read(&self.input, &workflow.schema, &workflow.input)?;
         let models = loaded.connect()?;
         block_on(async {
-            let (path, options) = (&*self.workflow, self.options);
+            let path = &*self.workflow;
+            let options = self.options;
             let new = NewRun { path, loaded, models, options, input: Some(&input) };
             let thread = self.thread.as_deref();
             let checkpointer = database.create()?;

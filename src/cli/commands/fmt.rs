@@ -41,7 +41,8 @@ impl Args {
             return self.lay_out_stdin(globals);
         }
         let files = find(&self.paths)?;
-        let (mut changed, mut refused) = (Vec::new(), 0_usize);
+        let mut changed = Vec::new();
+        let mut refused = 0_usize;
         for file in &files {
             match self.lay_out(&file.path) {
                 Ok(true) => changed.push(file.path.display().to_string()),
@@ -109,7 +110,8 @@ impl Args {
             some => format!(", {some} refused"),
         };
         let kept = files - changed.len();
-        let (files, changes) = (count(files as u64, "file"), changed.len());
+        let files = count(files as u64, "file");
+        let changes = changed.len();
         let mut lines: Vec<String> = changed.iter().map(|it| format!("{it}: {done}\n")).collect();
         lines.push(format!("{files}: {changes} changed, {kept} as before{refused}\n"));
         lines.concat()

@@ -62,7 +62,8 @@ impl Args {
                 .with(globals.settings(&origin.options)?)?;
             let workflow = &loaded.workflow;
             let set = self.set.read(&workflow.schema, SetKind::Whole)?;
-            let (path, options) = (&*origin.workflow, origin.options);
+            let path = &*origin.workflow;
+            let options = origin.options;
             let new = NewOrigin { path, workflow, options, thread: None, input: None };
             let (origin, info) =
                 self.new.create_origin(new, &database, checkpointer.as_ref()).await?;
@@ -73,7 +74,8 @@ impl Args {
             } else {
                 connect(loaded, &origin, &database, globals)?
             };
-            let (id, name) = (info.id.clone(), info.name.clone());
+            let id = info.id.clone();
+            let name = info.name.clone();
             // A thread may be forked at the end of a turn, where nothing is left to run.
             let has_ended = found.position.frontier.is_empty();
             let from = ForkSource {

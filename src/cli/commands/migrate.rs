@@ -171,7 +171,8 @@ fn with_mapped_pauses(options: RunOptions, mapping: &Mapping) -> RunOptions {
         let names = names.iter().filter_map(|it| NodeName::parse_path(it).ok());
         names.filter_map(|it| mapping.new_name_of(&it)).map(|it| it.to_string()).collect()
     };
-    let (before, after) = (named(options.pause_before), named(options.pause_after));
+    let before = named(options.pause_before);
+    let after = named(options.pause_after);
     RunOptions { pause_before: before, pause_after: after, ..options }
 }
 

@@ -284,7 +284,8 @@ async fn trial(model: &str, purpose: Purpose, settings: &Settings) -> Trial {
 }
 
 async fn embed(model: &str, settings: &Settings) -> Result<(), ModelError> {
-    let (texts, timeout) = (vec!["OK".to_owned()], Some(TRIAL_TIME));
+    let texts = vec!["OK".to_owned()];
+    let timeout = Some(TRIAL_TIME);
     let request = EmbeddingRequest { texts, timeout, ..EmbeddingRequest::default() };
     let client = embedding_client(model, settings).map_err(|it| unusable(&it))?;
     client.embed(&request).await.map(drop)

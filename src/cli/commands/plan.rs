@@ -140,7 +140,8 @@ impl Plan {
     fn planned(compiled: &CompiledGraph, rates: &Rates) -> Self {
         let graph = compiled.definition();
         let worst_case = WorstCase::of(compiled);
-        let (steps_max, time_max) = (worst_case.steps_max, worst_case.time_max);
+        let steps_max = worst_case.steps_max;
+        let time_max = worst_case.time_max;
         let order = Drawing::of(graph).nodes;
         let nodes: Vec<PlannedNode> = order
             .into_iter()
@@ -194,7 +195,8 @@ impl Plan {
         let title = ["NODE", "RUNS", "ATTEMPTS", "MODEL CALLS", "WHY"];
         let mut rows = vec![title.map(|it| paint.faint(it)).to_vec()];
         rows.extend(self.nodes.iter().map(|it| it.draw(paint)));
-        let (limits, largest) = (&self.limits, &self.largest);
+        let limits = &self.limits;
+        let largest = &self.largest;
         let known = |it: Option<String>| it.unwrap_or_else(|| "?".to_owned());
         let all_items = |text: String, has_items: bool| {
             if has_items { text + " for one item of each" } else { text }
@@ -284,7 +286,8 @@ impl LargestNodes {
         };
         let dearest = nodes.iter().rev().filter(|it| it.cost_usd_max > Some(0.0));
         let dearest = dearest.max_by(|a, b| {
-            let (a, b) = (a.cost_usd_max.unwrap_or(0.0), b.cost_usd_max.unwrap_or(0.0));
+            let a = a.cost_usd_max.unwrap_or(0.0);
+            let b = b.cost_usd_max.unwrap_or(0.0);
             a.total_cmp(&b)
         });
         Self {

@@ -91,9 +91,11 @@ impl Args {
     ) -> Result<RenderPoint, CliError> {
         let checkpointer = globals.database_to_read()?.open_for(run)?;
         let summary = checkpointer.find(run).await?;
-        let (info, node) = (&summary.info, &self.node);
+        let info = &summary.info;
+        let node = &self.node;
         if info.workflow != graph.definition().name {
-            let (theirs, ours) = (&info.workflow, &graph.definition().name);
+            let theirs = &info.workflow;
+            let ours = &graph.definition().name;
             let message =
                 format!("`{}` is a run of the workflow `{theirs}`, not of `{ours}`", info.name);
             return Err(CliError::usage(message).with_help("name its workflow, or another run"));
@@ -153,7 +155,8 @@ impl Args {
         point: RenderPoint,
     ) -> Result<Map<String, Value>, CliError> {
         let (node, RenderPoint { run, checkpoint }) = (&self.node, point);
-        let (step, frontier) = (checkpoint.position.step.next(), &checkpoint.position.frontier);
+        let step = checkpoint.position.step.next();
+        let frontier = &checkpoint.position.frontier;
         let tasks = (0..).zip(frontier).filter(|(_, it)| it.node == *node);
         let tasks: Vec<TaskId> = tasks.map(|(index, _)| TaskId { step, index }).collect();
         let Some(&task) = tasks.get(self.item) else {

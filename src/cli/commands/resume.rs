@@ -157,7 +157,8 @@ impl ResumedRun<'_> {
             let engine = engine.with_wait_max(origin.options.wait_max());
             let engine = origin.provide_folders(engine, &info.id);
             let engine = engine.provide(run_folders::homes(&database, &info.id));
-            let (id, name) = (info.id, info.name);
+            let id = info.id;
+            let name = info.name;
             let mut run =
                 Run { globals, database: &database, checkpointer, engine, id, name, reports };
             if pauses.is_err() {

@@ -126,7 +126,8 @@ impl Args {
 
 /// `exploring: 1,200 states, 40,000 steps`
 fn how_far(explored: &ExplorationResult) -> String {
-    let (states, steps) = (explored.states as u64, explored.steps as u64);
+    let states = explored.states as u64;
+    let steps = explored.steps as u64;
     format!("exploring: {}, {}", count(states, "state"), count(steps, "step"))
 }
 

@@ -84,7 +84,8 @@ pub(crate) fn draw_trace(report: &RunReport, paint: Paint) -> String {
             "finished" => paint.good(task.outcome),
             other => paint.bad(other),
         };
-        let (step, attempt) = (task.step.to_string(), task.attempt.to_string());
+        let step = task.step.to_string();
+        let attempt = task.attempt.to_string();
         vec![step, task.node.to_string(), attempt, outcome, duration(task.ms)]
     }));
     table(&rows)
@@ -147,7 +148,8 @@ pub(crate) fn draw_questions(report: &RunReport, database: &Database, paint: Pai
 fn headline(report: &RunReport, paint: Paint) -> String {
     let status = paint.status(report.status);
     let reason = report.reason.as_ref().map(|it| format!(": {}", clean(it))).unwrap_or_default();
-    let (workflow, name) = (&report.workflow, paint.strong(&report.name));
+    let workflow = &report.workflow;
+    let name = paint.strong(&report.name);
     format!("{status}{reason}\n{workflow} {name}, {}\n", count(report.steps, "step"))
 }
 

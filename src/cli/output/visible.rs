@@ -14,7 +14,8 @@ pub(crate) fn visible(text: &str, is_coloured: bool) -> Cow<'_, str> {
     if !text.bytes().any(may_be_hidden) {
         return Cow::Borrowed(text);
     }
-    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
     while let Some(character) = rest.chars().next() {
         let colour = if is_coloured { colour_length(rest) } else { 0 };
         if colour > 0 {

@@ -65,7 +65,8 @@ pub(crate) fn read(
     asked: &[AskedQuestion],
 ) -> Result<BTreeMap<String, Value>, CliError> {
     let mut answers = BTreeMap::new();
-    let (mut problems, mut closed) = (Vec::new(), 0);
+    let mut problems = Vec::new();
+    let mut closed = 0;
     for flag in flags {
         let key = &flag.key;
         let found = find_called(open, key);

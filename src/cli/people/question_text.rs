@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn an_answer_stands_below_the_values_that_it_was_given_to() {
-        let (node, show) = (NodeName::parse("x").unwrap(), json!({"a": 0}));
+        let node = NodeName::parse("x").unwrap();
+        let show = json!({"a": 0});
         let text = QuestionText { node: &node, prompt: "Call `add`?", show: &show };
         let drawn = text.draw_answer(&json!({"decision": "approve"}), None, Paint::new(false));
         insta::assert_snapshot!(drawn.join("\n"), @r#"
@@ -152,7 +153,8 @@ mod tests {
 
     #[test]
     fn nothing_is_cut_without_a_command_that_prints_the_rest() {
-        let (node, show) = (NodeName::parse("x").unwrap(), json!("é".repeat(5_000)));
+        let node = NodeName::parse("x").unwrap();
+        let show = json!("é".repeat(5_000));
         let text = QuestionText { node: &node, prompt: "Call `add`?", show: &show };
         let whole = text.draw_cut(None, Paint::new(false));
         assert_eq!(whole[1].chars().count(), 2 + 5_002);

@@ -77,7 +77,8 @@ impl Verdict<'_> {
             let mut said = values.iter().filter(|it| words.contains(&it.to_lowercase().as_str()));
             said.next().filter(|_| said.next().is_none())
         };
-        let (yes, no) = (only(&YES)?, only(&NO)?);
+        let yes = only(&YES)?;
+        let no = only(&NO)?;
         Some(if self.is_yes { yes } else { no }.as_str().into())
     }
 }

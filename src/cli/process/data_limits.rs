@@ -20,7 +20,8 @@ pub(crate) fn set_from_environment() -> Result<(), CliError> {
 
 /// Returns the limits that a layer of the configuration sets, by the names of the variables.
 fn read(text: impl Fn(&str) -> Option<String>) -> Result<BTreeMap<DataLimit, u64>, Vec<String>> {
-    let (mut values, mut problems) = (BTreeMap::new(), Vec::new());
+    let mut values = BTreeMap::new();
+    let mut problems = Vec::new();
     for limit in DataLimit::ALL {
         let variable = limit.variable();
         let Some(text) = text(&variable).filter(|it| !it.trim().is_empty()) else { continue };

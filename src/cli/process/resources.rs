@@ -49,7 +49,8 @@ pub(crate) fn check_limits() -> Result<(), CliError> {
     for (resource, bytes_min, what, flag) in memory {
         let bytes = limit(resource).unwrap_or(RLIM_INFINITY);
         if bytes < bytes_min {
-            let (has, needs) = (bytes >> 10, bytes_min >> 10);
+            let has = bytes >> 10;
+            let needs = bytes_min >> 10;
             let message =
                 format!("this process may use only {has} KiB of {what}, and needs {needs}");
             let help = format!("allow it more, such as with `ulimit -{flag} unlimited`");

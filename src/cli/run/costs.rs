@@ -22,7 +22,8 @@ pub(crate) fn check(
     settings: &Settings,
     connected: &ConnectedModels,
 ) -> Result<(), CliError> {
-    let (problems, models) = (Vec::new(), BTreeSet::new());
+    let problems = Vec::new();
+    let models = BTreeSet::new();
     let mut limits = UnenforceableLimits { settings, connected, problems, models };
     limits.add_workflow(workflow, None);
     limits.refuse()
@@ -61,7 +62,8 @@ impl UnenforceableLimits<'_> {
     /// Adds a limit, if there is one and models of these have no price.
     fn add(&mut self, limited: &str, usd: Option<f64>, models: BTreeSet<String>) {
         if let (Some(usd), false) = (usd, models.is_empty()) {
-            let (usd, names) = (words::usd(usd), words::quoted_list(&models));
+            let usd = words::usd(usd);
+            let names = words::quoted_list(&models);
             self.problems.push(format!("{limited}: {usd} USD, with {names}"));
             self.models.extend(models);
         }

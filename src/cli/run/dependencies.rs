@@ -175,7 +175,8 @@ impl Installer {
         let sandbox = sandbox.map_err(|source| {
             not_installed(used, PackagesError::Sandbox { installer: used.installer, source })
         })?;
-        let (registries, cancel) = (&self.registries, CancellationToken::new());
+        let registries = &self.registries;
+        let cancel = CancellationToken::new();
         let installed = self.cache.install(lock, &sandbox, network, registries, &cancel).await;
         installed.map(|it| it.folder().to_owned()).map_err(|it| not_installed(used, it))
     }

@@ -264,7 +264,8 @@ impl Run<'_> {
 
     /// Starts the engine on a worker thread of its nodes, so that a step mostly wakes no other thread.
     fn start(&self, begin: Begin, sink: EventSink, shutdown: ShutdownHandle) -> EngineTask {
-        let (engine, id) = (self.engine.clone(), self.id.clone());
+        let engine = self.engine.clone();
+        let id = self.id.clone();
         AbortOnDropHandle::new(tokio::spawn(async move {
             match begin {
                 Begin::Start(info, input) => {
@@ -393,7 +394,8 @@ impl Run<'_> {
     fn leave(&self, error: CliError, status: Status) -> CliError {
         let reason = Some(error.in_one_line());
         let resume = self.database.command("resume", &self.name).filter(|_| status != Status::Done);
-        let (run, name) = (self.id.clone(), self.name.clone());
+        let run = self.id.clone();
+        let name = self.name.clone();
         error.leaving(LeftRun { run, name, status, reason, resume })
     }
 

@@ -46,7 +46,8 @@ impl ModelFigures {
     pub(crate) fn of(model: &str, config: &Config) -> Self {
         let name = full_name(model);
         let places = (config.window_places.get(&*name), config.price_places.get(&*name));
-        let (context, price) = (config.windows.of(model), config.prices.of(model));
+        let context = config.windows.of(model);
+        let price = config.prices.of(model);
         let is_built_in =
             places.0.is_none() && context.is_some() || places.1.is_none() && price.is_some();
         let known = KnownModel::find(model).filter(|_| is_built_in);
@@ -70,7 +71,8 @@ impl ModelFigures {
         let price = self.price.as_ref().map_or_else(
             || "price ?".to_owned(),
             |price| {
-                let (input, output) = (price.input_per_million, price.output_per_million);
+                let input = price.input_per_million;
+                let output = price.output_per_million;
                 format!("{} / {} per million", dollars(input), dollars(output))
             },
         );

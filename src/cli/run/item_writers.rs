@@ -46,7 +46,8 @@ impl ItemWriters {
         fields: BTreeSet<String>,
     ) -> Result<Self, CliError> {
         let lists = fields.into_iter().map(|it| (it, ListHistory::default())).collect();
-        let (mut all, mut after) = (Self { lists, open: Vec::new() }, 0);
+        let mut all = Self { lists, open: Vec::new() };
+        let mut after = 0;
         if all.lists.is_empty() {
             return Ok(all);
         }
@@ -102,7 +103,8 @@ impl<'a> Write<'a> {
             None if clears => Vec::new(),
             None => return None,
         };
-        let (node, task) = (Some(record.node.clone()), Some(record.task));
+        let node = Some(record.node.clone());
+        let task = Some(record.task);
         Some(Self { writer: Writer { step, node, task, is_migration: false }, items })
     }
 }
@@ -137,7 +139,8 @@ impl ListHistory {
     /// An item that keeps its value keeps its writers.
     fn replace(&mut self, items: Vec<Value>, writes: &[Write<'_>]) {
         for index in 0..items.len().max(self.items.len()) {
-            let (old, new) = (self.items.get(index), items.get(index));
+            let old = self.items.get(index);
+            let new = items.get(index);
             if old != new {
                 self.add_writers(index, writers_of(new, writes));
             }

@@ -87,7 +87,9 @@ impl NewRunArgs {
     ) -> Result<(Run<'g>, RunInfo), CliError> {
         let NewRun { path, loaded, models, options, input } = new;
         let RunStorage { globals, database, checkpointer } = storage;
-        let (globals, database, checkpointer) = (*globals, *database, Arc::clone(checkpointer));
+        let globals = *globals;
+        let database = *database;
+        let checkpointer = Arc::clone(checkpointer);
         let workflow = &loaded.workflow;
         let new = NewOrigin { path, workflow, options, thread, input };
         let (origin, info) = self.create_origin(new, database, checkpointer.as_ref()).await?;
@@ -106,7 +108,8 @@ impl NewRunArgs {
         let engine = engine.with_wait_max(origin.options.wait_max());
         let engine = origin.provide_folders(engine, &info.id);
         let engine = engine.provide(run_folders::homes(database, &info.id));
-        let (id, name) = (info.id.clone(), info.name.clone());
+        let id = info.id.clone();
+        let name = info.name.clone();
         Ok((Run { globals, database, checkpointer, engine, id, name, reports }, info))
     }
 
@@ -222,7 +225,8 @@ async fn require_free(
         Status::Running if is_owned => ("runs show", "see its progress"),
         _ => ("resume", "continue it"),
     };
-    let (status, workflow) = (found.status.as_str(), &info.workflow);
+    let status = found.status.as_str();
+    let workflow = &info.workflow;
     let message = format!("there is a run `{id}` already, of `{workflow}` ({status})");
     let database = database.clone().with_permissions_of(info);
     let command = database.command(verb, id.as_str());

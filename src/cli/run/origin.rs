@@ -72,7 +72,8 @@ impl Origin {
             replay: options.replay.as_deref().map(absolute).transpose()?,
             ..options
         };
-        let (workflow, out) = (absolute(workflow)?, absolute(out)?);
+        let workflow = absolute(workflow)?;
+        let out = absolute(out)?;
         Ok(Self {
             v: VERSION,
             workflow,

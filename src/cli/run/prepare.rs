@@ -180,7 +180,8 @@ impl LoadedWorkflow {
         database: &Database,
         globals: &Globals,
     ) -> Result<RunServices, CliError> {
-        let (results, memory) = (self.cache(database)?, self.memory(globals)?);
+        let results = self.cache(database)?;
+        let memory = self.memory(globals)?;
         Ok(RunServices { models, results, memory })
     }
 
@@ -251,7 +252,8 @@ impl LoadedWorkflow {
         let windows = Arc::clone(&self.settings.windows);
         let replace = self.replace();
         let needs = self.needs();
-        let (hosts, web) = (Arc::new(needs.host_access()), Arc::new(needs.web_access()));
+        let hosts = Arc::new(needs.host_access());
+        let web = Arc::new(needs.web_access());
         let network = Arc::new(network::access(&self.settings.options));
         let mcp = self.mcp(ServerAccess {
             hosts: Arc::clone(&hosts),
@@ -263,7 +265,8 @@ impl LoadedWorkflow {
         let mut warnings = self.warnings;
         if let Some(path) = &self.settings.options.replay {
             let nodes = || self.workflow.nodes.keys();
-            let (recording, file) = (models::load_recording(path)?, path.to_string_lossy());
+            let recording = models::load_recording(path)?;
+            let file = path.to_string_lossy();
             warnings.extend(unknown_nodes(&self.workflow.nested, nodes, &recording, &file));
             services.tool_results = Some(recording::tools::replayed(recording));
         }
@@ -294,7 +297,8 @@ fn services(models: Arc<dyn ModelSource>, output_dir: PathBuf) -> Services {
 /// runs.
 pub(crate) fn cache_dir() -> PathBuf {
     let variable = |name| env::var_os(name).map(PathBuf::from);
-    let (home, cache) = (variable("HOME"), variable("XDG_CACHE_HOME"));
+    let home = variable("HOME");
+    let cache = variable("XDG_CACHE_HOME");
     default_cache_dir(home.as_deref(), cache.as_deref())
         .unwrap_or_else(|| PathBuf::from(".graphrun/cache"))
 }

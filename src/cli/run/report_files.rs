@@ -125,7 +125,8 @@ impl ReportFiles {
             }
         }
         let source = SourceFile { path: file.path.clone(), content: content.clone() };
-        let (out, replace) = (self.out.clone(), self.replace);
+        let out = self.out.clone();
+        let replace = self.replace;
         let delivered =
             tokio::task::spawn_blocking(move || write_files(&out, "", &[source], replace)).await;
         let paths = match delivered {

@@ -78,7 +78,8 @@ pub(crate) async fn find_bases(
         if used.contains(&name) {
             // The branch of an earlier run may have the declared name.
             let branch = format!("graphrun/{run}");
-            let (from, worktree) = (PathBuf::from(from), PathBuf::new());
+            let from = PathBuf::from(from);
+            let worktree = PathBuf::new();
             let new = NewFolder { name: name.clone(), from, branch, worktree };
             found.push(new.find().await.map_err(|error| refuse(&name, error))?);
         }

@@ -63,7 +63,9 @@ pub(crate) struct Writer {
 
 /// Reads the committed steps of a journal, including the first one.
 pub(crate) fn steps(journal: Vec<JournalEntry>) -> Vec<HistoryStep> {
-    let (mut steps, mut tasks, mut still_open) = (Vec::new(), Vec::new(), Vec::new());
+    let mut steps = Vec::new();
+    let mut tasks = Vec::new();
+    let mut still_open = Vec::new();
     for JournalEntry { number, hash, entry } in journal {
         tasks.append(&mut still_open);
         tasks.extend(entry.records.iter().filter_map(HistoryTask::of));
@@ -120,7 +122,9 @@ impl HistoryTask {
             Outcome::Skipped { .. } => ("skipped", Vec::new()),
             _ => return None,
         };
-        let (task, node, attempt) = (record.task, record.node.clone(), record.attempt);
+        let task = record.task;
+        let node = record.node.clone();
+        let attempt = record.attempt;
         Some(Self { task, node, attempt, outcome, writes })
     }
 }
@@ -134,7 +138,8 @@ impl HistoryStep {
             .iter()
             .filter(|task| task.writes.iter().any(|it| it == field))
             .map(|task| {
-                let (node, task) = (Some(task.node.clone()), Some(task.task));
+                let node = Some(task.node.clone());
+                let task = Some(task.task);
                 Writer { step: self.step, node, task, is_migration: false }
             })
             .collect();

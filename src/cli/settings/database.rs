@@ -486,7 +486,8 @@ fn help_of(error: &CheckpointError) -> String {
         CheckpointError::UnknownStep { .. } => "`graphrun runs history` lists its steps",
         CheckpointError::Exists(_) => OTHER_ID,
         CheckpointError::Owned { run, lease } => {
-            let (pid, host) = (lease.owner.pid, &lease.owner.host);
+            let pid = lease.owner.pid;
+            let host = &lease.owner.host;
             return format!(
                 "wait until the run stops, or stop that process (`kill {pid}` on {host}); `graphrun runs show {run}` prints \
                  its progress"

@@ -51,7 +51,8 @@ pub(crate) fn read<T: Stored>(path: Option<&Path>) -> Result<T, CliError> {
         Err(error) => return Err(refused(error.into())),
     };
     let content: T = serde_json::from_str(&text).map_err(|it| refused(it.into()))?;
-    let (found, known) = (content.version(), T::VERSION);
+    let found = content.version();
+    let known = T::VERSION;
     if found == known {
         return Ok(content);
     }

@@ -34,7 +34,9 @@ struct JoinAt {
 
 impl<'a> Replay<'a> {
     pub(super) fn new(drawing: &'a Drawing) -> Self {
-        let (visits, joins, taken) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let visits = BTreeMap::new();
+        let joins = BTreeMap::new();
+        let taken = BTreeMap::new();
         Self { drawing, visits, joins, by_edge: BTreeSet::new(), taken }
     }
 

@@ -22,7 +22,8 @@ pub(super) fn layout(sheet: &Sheet) -> LayoutResult {
 
 /// Returns the minimum distance between the centres of two neighbours.
 fn room(sheet: &Sheet, net: &LayoutGraph, left: usize, right: usize) -> f64 {
-    let (left, right) = (&net.vertices[left], &net.vertices[right]);
+    let left = &net.vertices[left];
+    let right = &net.vertices[right];
     let same = left.groups.iter().zip(&right.groups).take_while(|(a, b)| a == b).count();
     let leaving = px(left.groups.len() - same) * GROUP_SIDE;
     let entering = before(sheet, right, same);

@@ -85,7 +85,8 @@ impl LayoutGraph {
         }
         chain.extend(link.to);
         for pair in chain.windows(2) {
-            let (upper, lower) = (pair[0].min(pair[1]), pair[0].max(pair[1]));
+            let upper = pair[0].min(pair[1]);
+            let lower = pair[0].max(pair[1]);
             match self.vertices[pair[0]].rank.cmp(&self.vertices[pair[1]].rank) {
                 Ordering::Less => self.segments.push((pair[0], pair[1])),
                 Ordering::Greater => self.segments.push((pair[1], pair[0])),

@@ -46,7 +46,9 @@ struct Order<'a> {
 impl<'a> Order<'a> {
     fn new(net: &'a LayoutGraph, ranks: Vec<Vec<usize>>) -> Self {
         let none = vec![Vec::new(); net.vertices.len()];
-        let (mut above, mut below, mut beside) = (none.clone(), none.clone(), none);
+        let mut above = none.clone();
+        let mut below = none.clone();
+        let mut beside = none;
         for &(upper, lower) in &net.segments {
             below[upper].push(lower);
             above[lower].push(upper);
@@ -130,7 +132,8 @@ impl<'a> Order<'a> {
     fn swap_neighbours(&mut self) {
         for rank in 0..self.ranks.len() {
             for place in 1..self.ranks[rank].len() {
-                let (left, right) = (self.ranks[rank][place - 1], self.ranks[rank][place]);
+                let left = self.ranks[rank][place - 1];
+                let right = self.ranks[rank][place];
                 if self.net.vertices[left].groups != self.net.vertices[right].groups {
                     continue;
                 }

@@ -56,7 +56,8 @@ pub(super) fn paint(picture: &Picture<'_>, placed: &LayoutResult) -> String {
     let widest = picture.notes.iter().map(|it| px(width(it)) * SMALL.0);
     let widest = widest.fold(px(width(&drawing.name)) * TITLE.0, f64::max).max(placed.size.width);
     let all = (widest + 2.0 * MARGIN, heading + placed.size.height + 2.0 * MARGIN);
-    let (wide, high) = (number(all.0), number(all.1));
+    let wide = number(all.0);
+    let high = number(all.1);
     let mut lines = vec![format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {wide} {high}\" width=\"{wide}\" \
          height=\"{high}\" role=\"img\">"
@@ -71,7 +72,8 @@ pub(super) fn paint(picture: &Picture<'_>, placed: &LayoutResult) -> String {
         lines.push(text(Point { x: MARGIN, y }, "faint", note));
     }
     let x = MARGIN + (widest - placed.size.width) / 2.0;
-    let (x, y) = (number(x), number(MARGIN + heading));
+    let x = number(x);
+    let y = number(MARGIN + heading);
     lines.push(format!("<g transform=\"translate({x} {y})\">"));
     for (group, area) in drawing.groups.iter().zip(&placed.groups) {
         lines.extend(area.iter().map(|area| group_box(&group.name, area)));
@@ -125,7 +127,8 @@ fn edge(picture: &Picture<'_>, stroke: &Stroke, line: &Line) -> String {
     let mut parts = vec![format!("<path class=\"line\" d=\"{}\"/>", path(line, stroke))];
     if stroke.to.is_some() {
         let (long, wide) = HEAD;
-        let (x, y) = (end.x, end.y);
+        let x = end.x;
+        let y = end.y;
         parts.push(format!(
             "<path class=\"head\" d=\"M{} {}L{} {}L{} {}Z\"/>",
             number(x - wide),
@@ -213,7 +216,8 @@ fn rect(area: &Area, class: &str, radius: f64) -> String {
 }
 
 fn text(at: Point, class: &str, words: &str) -> String {
-    let (x, y) = (number(at.x), number(at.y));
+    let x = number(at.x);
+    let y = number(at.y);
     format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{}</text>", escaped(words))
 }
 

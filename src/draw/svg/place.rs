@@ -119,7 +119,8 @@ fn settle(
     let mut offset = 0.0;
     for (nth, &vertex) in rank.iter().enumerate() {
         offsets.push(offset);
-        let (mut sum, mut strength) = (0.0, 0.0);
+        let mut sum = 0.0;
+        let mut strength = 0.0;
         for &(other, on, weight) in &pulls[vertex] {
             if on == side || on == Pull::Both || side == Pull::Both {
                 sum +=
@@ -177,7 +178,8 @@ fn gather(net: &LayoutGraph, ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &mut 
     };
     for part in found.into_iter().filter(|it| *it != largest) {
         let wish = middle(largest, xs) - middle(part, xs);
-        let (mut low, mut high) = (f64::MIN, f64::MAX);
+        let mut low = f64::MIN;
+        let mut high = f64::MAX;
         for (rank, vertices) in ranks.iter().enumerate() {
             for (place, vertex) in vertices.iter().enumerate().filter(|(_, it)| parts[**it] == part)
             {
@@ -211,7 +213,8 @@ fn straighten(net: &LayoutGraph, ranks: &[Vec<usize>], rooms: &[Vec<f64>], xs: &
             let at = (net.vertices[vertex].rank, places[vertex]);
             let (low, high) = freedom(ranks, rooms, xs, at);
             let anchor = net.vertices[vertex].anchor;
-            let (low, high) = (low + anchor, high + anchor);
+            let low = low + anchor;
+            let high = high + anchor;
             if within.0.max(low) > within.1.min(high) {
                 align(net, &run, within, xs);
                 run.clear();
@@ -240,7 +243,8 @@ fn threads(net: &LayoutGraph) -> Vec<Vec<usize>> {
     let mut is_first = vec![true; net.vertices.len()];
     for chain in &net.chains {
         for at in 1..chain.len() {
-            let (one, other) = (chain[at - 1], chain[at]);
+            let one = chain[at - 1];
+            let other = chain[at];
             let is_beside = net.vertices[one].rank == net.vertices[other].rank;
             if is_free(chain, at - 1) && is_free(chain, at) && !is_beside {
                 next[one] = Some(other);

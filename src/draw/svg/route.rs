@@ -190,8 +190,10 @@ fn line(
     let from = Point { x: x(0), y: source.at.y + source.size.height };
     let mut pieces = Vec::new();
     for (at, pair) in chain.windows(2).enumerate() {
-        let (here, there) = (x(at), x(at + 1));
-        let (rank, next) = (net.vertices[pair[0]].rank, net.vertices[pair[1]].rank);
+        let here = x(at);
+        let there = x(at + 1);
+        let rank = net.vertices[pair[0]].rank;
+        let next = net.vertices[pair[1]].rank;
         let (top, bottom) = bands.straight(rank);
         let (next_top, next_bottom) = bands.straight(next);
         let (start, end) = match rank.cmp(&next) {

@@ -122,7 +122,8 @@ impl Measure {
     }
 
     fn time<T>(&self, clock: Clock, work: impl Future<Output = T>) -> Duration {
-        let (cpu, started) = (cpu_time(), Instant::now());
+        let cpu = cpu_time();
+        let started = Instant::now();
         std::hint::black_box(self.runtime.block_on(work));
         match clock {
             Clock::Cpu => cpu_time() - cpu,

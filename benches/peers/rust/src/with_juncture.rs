@@ -283,7 +283,8 @@ async fn save_steps(saver: Arc<dyn CheckpointSaver>, texts: Arc<[String]>) {
     let step = AtomicUsize::new(0);
     let work = move |_: &Text| {
         let step = step.fetch_add(1, Ordering::Relaxed);
-        let (text, is_last) = (texts[step].clone(), step + 1 == SAVED_STEPS);
+        let text = texts[step].clone();
+        let is_last = step + 1 == SAVED_STEPS;
         async move { Ok(TextUpdate { text: Some(Some(text)), is_last: Some(is_last) }) }
     };
     graph.add_node_simple("work", NodeFnUpdate(work)).unwrap();

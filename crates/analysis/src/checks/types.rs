@@ -54,7 +54,8 @@ impl TypeCheck<'_> {
                 for field in &record.fields {
                     let channel = self.graph.schema.channel(&field.name);
                     if let Some(ty) = channel.map(Channel::ty).filter(|it| it.excludes(&field.ty)) {
-                        let (name, read) = (&field.name, field.ty.required());
+                        let name = &field.name;
+                        let read = field.ty.required();
                         let ty = ty.required();
                         self.report(format!(
                             "{whose} reads `{name}` as `{read}`, and the field is `{ty}`"
@@ -78,7 +79,8 @@ impl TypeCheck<'_> {
                     let fits = channel.takes(written)
                         || channel.update_types().iter().any(|it| !it.excludes(written));
                     if !fits {
-                        let (name, ty) = (&field.name, channel.ty().required());
+                        let name = &field.name;
+                        let ty = channel.ty().required();
                         self.report(format!(
                             "{whose} writes `{name}` as `{written}`, and the field is `{ty}`"
                         ));

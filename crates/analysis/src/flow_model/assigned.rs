@@ -443,7 +443,8 @@ impl<'a> FieldFlow<'a> {
         concurrency: &'a Concurrency,
         effects: &'a Effects,
     ) -> Self {
-        let (nodes, fields) = (model.nodes.len(), model.fields);
+        let nodes = model.nodes.len();
+        let fields = model.fields;
         let arrived = |_: &super::Join| Vec::new();
         let mut flow = Self {
             model,
@@ -544,7 +545,8 @@ impl<'a> FieldFlow<'a> {
             Arrow::End | Arrow::Fail => return,
         };
         for reached in self.reach.reached(self.model, from, to) {
-            let (to, spent) = (reached.node, reached.spent);
+            let to = reached.node;
+            let spent = reached.spent;
             self.push(FlowEdge { to, spent, join, ..edge.clone() });
         }
     }
@@ -606,7 +608,8 @@ impl<'a> FieldFlow<'a> {
         if edge.given.is_none() && edge.from.is_some_and(|it| !self.is_reached[it]) {
             return;
         }
-        let (may_assign, must_assign) = (self.may_assign_over(edge), self.must_assign_over(edge));
+        let may_assign = self.may_assign_over(edge);
+        let must_assign = self.must_assign_over(edge);
         match edge.join {
             Some((join, at)) => self.arrive(join, at, may_assign, must_assign),
             None => self.reach(edge.to, &may_assign, &must_assign),

@@ -158,7 +158,8 @@ impl<'a> Builder<'_, 'a> {
         edges: &[(usize, &DraftEdge<'_>)],
         joins: &[usize],
     ) -> FlowNode {
-        let (mut decisions, mut chosen) = (Vec::new(), Vec::new());
+        let mut decisions = Vec::new();
+        let mut chosen = Vec::new();
         let mut arrived: Vec<usize> = joins.to_vec();
         for (number, edge) in edges {
             match edge {
@@ -298,7 +299,8 @@ impl<'a> Builder<'_, 'a> {
 
     /// Returns the facts that end when a node writes or clears these fields.
     fn ended_facts(&self, written: &Bits, cleared: &[ChannelName]) -> Bits {
-        let (mut ended, cleared) = (Bits::none(self.model.fields), self.fields(cleared));
+        let mut ended = Bits::none(self.model.fields);
+        let cleared = self.fields(cleared);
         for (at, of) in self.facts.iter().enumerate() {
             let is_changed = |it: usize| written.contains(it) || cleared.contains(it);
             if of.iter().any(|it| it.is_none_or(is_changed)) {

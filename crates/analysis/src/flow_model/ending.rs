@@ -71,7 +71,8 @@ impl FlowModel {
         };
         let mut written = after[node].clone();
         // A bound may be used up. If that leads in a circle, `compile` refuses the graph.
-        let (mut next, mut left) = (self.nodes[node].bound, self.nodes.len());
+        let mut next = self.nodes[node].bound;
+        let mut left = self.nodes.len();
         while let Some(bound) = next.take_if(|_| left > 0) {
             left -= 1;
             match bound.exhausted {

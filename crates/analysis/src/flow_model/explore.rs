@@ -185,7 +185,8 @@ pub fn find_starving_joins(model: &FlowModel, exclusions: &Exclusions) -> Starvi
 
 /// Checks one join, which may run some steps after its last arrival.
 pub(super) fn check_join(model: &FlowModel, join: usize) -> JoinVerdict {
-    let (reach, exclusions) = (Reach::of(model), Exclusions::default());
+    let reach = Reach::of(model);
+    let exclusions = Exclusions::default();
     let failing = Bits::none(model.nodes.len());
     let combinations = |it| hopeful_combinations_of(model, &exclusions, &failing, it);
     let Some(mut exploring) = Exploration::new(model, &exclusions, &reach, combinations) else {
@@ -535,7 +536,8 @@ impl<'a> Exploration<'a> {
         taken: &[(usize, Combination)],
         waits: bool,
     ) -> StepEffect {
-        let (deferred, arrived) = (before.deferred.clone(), before.arrived.clone());
+        let deferred = before.deferred.clone();
+        let arrived = before.arrived.clone();
         let mut effect = StepEffect {
             waiting: Situation { deferred, arrived, ..Situation::default() },
             reached: Vec::new(),
@@ -740,14 +742,16 @@ pub(super) type WalkStep = Vec<(usize, Vec<Ending>)>;
 #[cfg(test)]
 pub(super) fn walk(model: &FlowModel, mut choose: impl FnMut(usize) -> usize) -> Vec<WalkStep> {
     const STEPS: usize = 30;
-    let (reach, exclusions) = (Reach::of(model), Exclusions::default());
+    let reach = Reach::of(model);
+    let exclusions = Exclusions::default();
     let combinations = |it| combinations_of(model, &exclusions, it);
     let Some(exploring) = Exploration::new(model, &exclusions, &reach, combinations) else {
         return Vec::new();
     };
     let mut situation = Situation::default();
     model.start.iter().for_each(|it| exploring.enter(&mut situation, *it, false));
-    let (mut steps, mut is_limited) = (Vec::new(), false);
+    let mut steps = Vec::new();
+    let mut is_limited = false;
     while steps.len() < STEPS {
         exploring.release(&mut situation);
         let mut step: WalkStep = Vec::new();
@@ -762,7 +766,8 @@ pub(super) fn walk(model: &FlowModel, mut choose: impl FnMut(usize) -> usize) ->
             let mut choose_one = |_| &combinations[choose(combinations.len())];
             let chosen: Vec<&Combination> = (0..tasks).map(&mut choose_one).collect();
             let arrows = chosen.iter().flat_map(|it| &it.arrows).copied().collect();
-            let (ending, no_choice) = (chosen[0].ending, BTreeSet::new());
+            let ending = chosen[0].ending;
+            let no_choice = BTreeSet::new();
             taken.push((node, Combination { ending, arrows, chosen: no_choice }));
             step.push((node, chosen.iter().map(|it| it.ending).collect()));
         }

@@ -135,7 +135,8 @@ impl Reach {
         mut tell: impl FnMut(&[usize], Arrow),
     ) {
         let Some(from) = from else { return };
-        let (mut at, mut spent) = (to, Vec::new());
+        let mut at = to;
+        let mut spent = Vec::new();
         while let Some(bound) = model.nodes[at].bound
             && self.spendable[at].as_ref().is_some_and(|it| it.contains(from))
             && !model.nodes[from].resets.contains(&at)

@@ -107,7 +107,8 @@ impl<'a> Work<'a> {
     }
 
     fn of_arrow(&self, arrow: Arrow) -> Bits {
-        let (mut arrow, mut common) = (arrow, Bits::all(self.model.fields));
+        let mut arrow = arrow;
+        let mut common = Bits::all(self.model.fields);
         // A used-up bound leads to another node. There may be a circle of them.
         for _ in 0..=self.model.nodes.len() {
             match arrow {

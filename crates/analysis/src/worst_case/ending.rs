@@ -94,7 +94,8 @@ fn steps_left(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<u64>> {
     if graph.limits.exhausted.as_ref().is_some_and(|it| it.node().is_some()) {
         return steps;
     }
-    let (failing, choosing) = (failing(graph), choosing(graph));
+    let failing = failing(graph);
+    let choosing = choosing(graph);
     // The node finishes, or the run fails. Another node may abandon the tasks of a used workflow.
     let is_sure = |name: &NodeName| {
         let policies = &graph.nodes[name].policies;

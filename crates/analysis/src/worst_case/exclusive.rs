@@ -51,7 +51,8 @@ pub(super) fn find(graph: &Graph, tokens: &Tokens<'_>, visits_max: &[u64]) -> Ve
     if nodes.len() < 2 || all.len() > EDGES_MAX {
         return Vec::new();
     }
-    let (mut known, writers) = (ExclusiveChoices::default(), Writers::of(graph));
+    let mut known = ExclusiveChoices::default();
+    let writers = Writers::of(graph);
     let predecessors = plain_predecessors(graph);
     let mut alike: BTreeMap<_, Vec<RouteEdge<'_>>> = BTreeMap::new();
     for edge in &all {

@@ -254,7 +254,8 @@ impl Region {
 impl RegionSearch {
     fn from(target: Port) -> Self {
         let mut arcs = DiGraph::new();
-        let (source, reached) = (arcs.add_node(()), arcs.add_node(()));
+        let source = arcs.add_node(());
+        let reached = arcs.add_node(());
         let region = Region { arcs, source, target: reached, limits: Vec::new() };
         let places = BTreeMap::from([(Port::Source, source), (target, reached)]);
         Self { region, places, open: vec![target] }
@@ -262,7 +263,8 @@ impl RegionSearch {
 
     /// Adds all arcs that lead to a node.
     fn reach(&mut self, tokens: &Tokens<'_>, node: usize, visits: &[u64]) {
-        let (passage, reached) = (&tokens.passages[node], Port::Reached(node));
+        let passage = &tokens.passages[node];
+        let reached = Port::Reached(node);
         if passage.is_first {
             self.make(1, reached, Limit::Cause(Cause::Start));
         }
@@ -288,7 +290,8 @@ impl RegionSearch {
     }
 
     fn arc(&mut self, from: Port, to: Port, capacity: u128, limit: Limit) {
-        let (from, to) = (self.place(from), self.place(to));
+        let from = self.place(from);
+        let to = self.place(to);
         self.region.arcs.add_edge(from, to, capacity);
         self.region.limits.push(limit);
     }

@@ -129,7 +129,8 @@ impl<'a> Leads<'a> {
     }
 
     fn sent(&self, from: &NodeName, to: &Target) -> Option<Lead> {
-        let (from, to) = (self.number(from), to.node()?);
+        let from = self.number(from);
+        let to = to.node()?;
         let waits = self.graph.nodes[to].policies.schedule.defer.is_some();
         let by = if waits { Arrival::Sent(from) } else { Arrival::Visit(from) };
         Some(Lead { to: self.number(to), by, is_dispatched: true })

@@ -113,7 +113,8 @@ impl<'a> Tokens<'a> {
         let names: Vec<&NodeName> = graph.nodes.keys().collect();
         let passages = names.iter().map(|_| Passage::default()).collect();
         let resetters = vec![Vec::new(); names.len()];
-        let (digraph, before) = (Digraph::default(), DominatorTree::default());
+        let digraph = Digraph::default();
+        let before = DominatorTree::default();
         let mut tokens = Self { names, passages, digraph, resetters, before };
         for first in &graph.entry {
             let passage = &mut tokens.passages[leads.number(first)];

@@ -129,7 +129,8 @@ mod tests {
     #[test]
     fn a_page_has_its_code_a_title_and_four_parts() {
         for code in CODES {
-            let (name, title) = (code.as_str(), code.title());
+            let name = code.as_str();
+            let title = code.title();
             assert!(code.page.starts_with(&format!("# {name}: {title}\n")), "{name}");
             assert!(title.starts_with(char::is_lowercase) && !title.ends_with('.'), "{name}");
             let parts = [code.meaning(), code.reason(), code.wrong(), code.right()];

@@ -313,7 +313,8 @@ impl Backoff {
     /// ```
     #[must_use]
     pub fn on(self, kinds: impl IntoIterator<Item = ErrorKind>) -> Self {
-        let (kinds, others) = (kinds.into_iter().collect(), Box::default());
+        let kinds = kinds.into_iter().collect();
+        let others = Box::default();
         Self { on: Some(RetriedKinds { kinds, others }), ..self }
     }
 

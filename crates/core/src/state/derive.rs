@@ -46,7 +46,8 @@ impl Schema {
             let title = root.get("title").and_then(Value::as_str).unwrap_or("this type");
             return Err(SchemaError::NotAStruct(title.to_owned()));
         };
-        let (mut channels, mut nodes) = (Vec::new(), 0);
+        let mut channels = Vec::new();
+        let mut nodes = 0;
         for (name, property) in properties {
             let name = ChannelName::parse(name)?;
             let reducer = match property.get("x-merge") {

@@ -306,7 +306,9 @@ mod tests {
             let schema = schema(reducer);
             let channel = schema.channel("list").unwrap();
             let mut state = schema.empty();
-            let (mut expected, mut told, mut removed_max) = (None, None, 0);
+            let mut expected = None;
+            let mut told = None;
+            let mut removed_max = 0;
             for writes in steps {
                 let updates: Vec<Update> =
                     writes.iter().map(|it| Update::default().write(name(), it.clone())).collect();

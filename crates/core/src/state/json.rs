@@ -90,7 +90,9 @@ pub fn read_json_fields<T: serde::de::DeserializeOwned>(text: &str) -> Result<T,
 /// Checks the depth, the number of parts and the numbers of a text.
 fn scan(text: &str, depth_max: u64, size: DataLimit) -> Result<(), JsonError> {
     let bytes = text.as_bytes();
-    let (mut depth, mut memory, mut at) = (0_u64, PART_MEMORY, 0);
+    let mut depth = 0_u64;
+    let mut memory = PART_MEMORY;
+    let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
         match byte {
             b'"' => at = end_of_string(bytes, at + 1),

@@ -137,7 +137,8 @@ mod tests {
 
     /// The list after these writes, each of which is a list of messages.
     fn folded(writes: &[Value]) -> Vec<Value> {
-        let (mut list, mut removed_max) = (Vec::new(), 0);
+        let mut list = Vec::new();
+        let mut removed_max = 0;
         for write in writes {
             add_messages(&mut list, write.as_array().unwrap(), &mut removed_max);
         }
@@ -165,7 +166,8 @@ mod tests {
     #[test]
     fn an_id_is_given_to_one_message_only() {
         let remove = |id: &str| json!({"id": id, "remove": true});
-        let (text, huge) = (json!({"text": "a"}), "m18446744073709551615");
+        let text = json!({"text": "a"});
+        let huge = "m18446744073709551615";
         // Not that of a removed message, nor one that has the largest number.
         assert_eq!(ids(&[json!([text, text]), json!([remove("m2"), text])]), ["m1", "m3"]);
         let later = [json!([text, text]), json!([remove("m2")]), json!([text])];

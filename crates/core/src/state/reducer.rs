@@ -620,7 +620,8 @@ mod tests {
 
     #[test]
     fn large_whole_numbers_keep_their_digits() {
-        let (large, larger) = (json!(u64::MAX - 1), json!(u64::MAX));
+        let large = json!(u64::MAX - 1);
+        let larger = json!(u64::MAX);
         let both = [larger.clone(), large.clone()];
         assert_eq!(folded(&Reducer::Min, &both), Ok(large.clone()));
         assert_eq!(folded(&Reducer::Max, &[large.clone(), larger.clone()]), Ok(larger.clone()));

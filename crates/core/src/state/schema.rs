@@ -419,7 +419,8 @@ impl Schema {
     ) -> Result<(), StateError> {
         for name in updates.clone().flat_map(|it| &it.clears) {
             let at = self.known(name)?;
-            let (channel, value) = (&self.channels()[at], &mut state.values[at]);
+            let channel = &self.channels()[at];
+            let value = &mut state.values[at];
             folding.clear(Slot { at, channel, value, removed: &mut state.removed });
         }
         for (writer, update) in updates.enumerate() {
@@ -430,7 +431,8 @@ impl Schema {
                 if has_other && !channel.reducer().takes_several_writers() {
                     return Err(StateError::Conflict(name.clone()));
                 }
-                let (value, removed) = (&mut state.values[at], &mut state.removed);
+                let value = &mut state.values[at];
+                let removed = &mut state.removed;
                 let slot = Slot { at, channel, value, removed };
                 folding.fold(slot, writer, written)?;
             }

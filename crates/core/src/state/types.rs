@@ -197,7 +197,8 @@ impl Type {
     pub fn out_of_range(&self, declared: &Self) -> Option<OutOfRange> {
         match (self.required(), declared.required()) {
             (Self::Int(found) | Self::Float(found), Self::Int(range) | Self::Float(range)) => {
-                let (found, declared) = (*found, *range);
+                let found = *found;
+                let declared = *range;
                 let path = String::new();
                 (!declared.includes(found)).then_some(OutOfRange { path, found, declared })
             }

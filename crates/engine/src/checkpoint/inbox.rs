@@ -31,7 +31,8 @@ impl Message {
     pub fn new(channel: ChannelName, mut value: Value, mut by: Option<String>) -> Self {
         redact_value(&mut value);
         by.as_mut().map(redact_text);
-        let (id, at) = (unique_id(), jiff::Timestamp::now().to_string());
+        let id = unique_id();
+        let at = jiff::Timestamp::now().to_string();
         Self { id, channel, value, by, at }
     }
 

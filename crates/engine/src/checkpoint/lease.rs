@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn an_owner_is_there_until_its_presence_ends() {
-        let (one, other) = (Presence::new(), Presence::new());
+        let one = Presence::new();
+        let other = Presence::new();
         let owner = one.owner().clone();
         assert_ne!(owner, *other.owner());
         assert!(!owner.is_dead() && owner.is_alive());

@@ -217,7 +217,8 @@ fn fate<N: Borrow<str> + Ord>(
 impl RunInfo {
     /// Returns the basis of the run.
     pub fn basis(&self) -> Basis {
-        let (workflow, origin) = (self.workflow.clone(), self.origin.clone());
+        let workflow = self.workflow.clone();
+        let origin = self.origin.clone();
         Basis { workflow, origin, graph: self.graph.clone() }
     }
 

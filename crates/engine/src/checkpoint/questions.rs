@@ -99,7 +99,8 @@ pub fn open_questions(position: &Position, records: &[TaskRecord]) -> Vec<OpenQu
         let is_known = position.people.question_keys.contains(key) || askers[key].len() > 1;
         let original_task = position.original_task(task);
         let name = name_of(key, original_task, is_known);
-        let (node, question) = (node.clone(), question.clone());
+        let node = node.clone();
+        let question = question.clone();
         OpenQuestion { task, original_task, node, name, question }
     });
     open.collect()
@@ -276,7 +277,8 @@ mod tests {
     }
 
     fn answered(index: u32, key: &str) -> TaskRecord {
-        let (key, answer) = (key.to_owned(), serde_json::Value::Null);
+        let key = key.to_owned();
+        let answer = serde_json::Value::Null;
         record(index, Outcome::Answered { key, answer, by: None, question_hash: None })
     }
 

@@ -19,14 +19,16 @@ pub(super) struct FieldChanges<'a> {
 
 impl<'a> FieldChanges<'a> {
     pub(super) fn find(names: Names<'a>, is_migration: bool) -> Differences {
-        let (parts, found) = (Parts { names }, Differences::default());
+        let parts = Parts { names };
+        let found = Differences::default();
         let mut changes = Self { names, parts, is_migration, found };
         changes.compare();
         changes.found
     }
 
     fn compare(&mut self) {
-        let (old, new) = (self.names.compared.old, self.names.compared.new);
+        let old = self.names.compared.old;
+        let new = self.names.compared.new;
         for (name, was) in &old.channels {
             match self.names.field(name) {
                 Some(now) => {
@@ -119,7 +121,8 @@ impl<'a> FieldChanges<'a> {
             return;
         }
         let word = |it: &Option<String>| it.clone().unwrap_or_else(|| "replace".to_owned());
-        let (before, after) = (word(&was.reducer), word(&is.reducer));
+        let before = word(&was.reducer);
+        let after = word(&is.reducer);
         let what = format!("the reducer of `{now}` was {before} and is {after}");
         let is_confirmed = matches!(self.names.mapping.fate_of_field(name), Fate::Named(_))
             || self.names.mapping.set.contains_key(now);
@@ -164,14 +167,16 @@ impl<'a> FieldChanges<'a> {
         }
         if let Some(problems) = misfit {
             let breaks = format!("its value does not fit ({})", problems.join("; "));
-            let (set, drop) = (Remedy::Set(now.clone()), Remedy::DropField(name.clone()));
+            let set = Remedy::Set(now.clone());
+            let drop = Remedy::DropField(name.clone());
             let hint = format!("`{set}` replaces it, `{drop}` discards it");
             self.found.broken(what.clone(), breaks, hint, vec![set, drop]);
         }
         for (node, problems) in written {
             let problems = problems.join("; ");
             let breaks = format!("the update of `{node}` does not fit ({problems})");
-            let (again, drop) = (Remedy::Again(node), Remedy::DropField(name.clone()));
+            let again = Remedy::Again(node);
+            let drop = Remedy::DropField(name.clone());
             let hint = format!("`{again}` runs the node again, `{drop}` discards the value");
             self.found.broken(what.clone(), breaks, hint, vec![again, drop]);
         }

@@ -169,12 +169,15 @@ struct Differences(Vec<Difference>);
 
 impl Differences {
     fn note(&mut self, what: String) {
-        let (breaks, hint, remedies) = (None, None, Vec::new());
+        let breaks = None;
+        let hint = None;
+        let remedies = Vec::new();
         self.0.push(Difference { what, breaks, hint, remedies });
     }
 
     fn broken(&mut self, what: String, breaks: String, hint: String, remedies: Vec<Remedy>) {
-        let (breaks, hint) = (Some(breaks), Some(hint));
+        let breaks = Some(breaks);
+        let hint = Some(hint);
         self.0.push(Difference { what, breaks, hint, remedies });
     }
 }

@@ -31,7 +31,8 @@ impl<'a> NodeChanges<'a> {
     }
 
     fn compare(&mut self) {
-        let (old, new) = (self.names.compared.old, self.names.compared.new);
+        let old = self.names.compared.old;
+        let new = self.names.compared.new;
         for (name, was) in &old.nodes {
             match self.names.node(name) {
                 Some(now) => self.changed(name, was, &now, &new.nodes[&now]),

@@ -59,7 +59,8 @@ impl Deref for AdmittedTask {
 
 impl Scheduler {
     pub(super) fn new(running_max: usize, context: AttemptContext) -> Self {
-        let (queue, futures) = (Queue::default(), EventFutures::default());
+        let queue = Queue::default();
+        let futures = EventFutures::default();
         Self {
             queue,
             futures,
@@ -126,7 +127,8 @@ impl Scheduler {
 
     /// Ends a task with a failure instead of an attempt.
     pub(super) fn refuse(&mut self, AdmittedTask(task): AdmittedTask, failure: Failure) {
-        let (number, ended) = (task.attempt, self.context.clock.now());
+        let number = task.attempt;
+        let ended = self.context.clock.now();
         let attempt = AttemptStats { number, ms: 0, usage: Usage::default(), ended };
         self.futures.add_inline(TaskEvent::Failed { task: task.id, failure, attempt }.into());
     }

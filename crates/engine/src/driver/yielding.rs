@@ -20,7 +20,8 @@ const COOP_BUDGET_MAX: usize = 128;
 ///
 /// The function yields only once, since other futures of the same task would otherwise never be polled.
 pub(super) async fn yield_if_pending<T>(work: impl Future<Output = T>) -> T {
-    let (mut work, mut has_yielded) = (pin!(work), false);
+    let mut work = pin!(work);
+    let mut has_yielded = false;
     poll_fn(|context| {
         let polled = work.as_mut().poll(context);
         if polled.is_pending() && !std::mem::replace(&mut has_yielded, true) {

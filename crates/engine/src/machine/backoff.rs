@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_makes_no_wait_longer() {
-        let (began, hour) = (Timestamp::UNIX_EPOCH, Duration::from_hours(1));
+        let began = Timestamp::UNIX_EPOCH;
+        let hour = Duration::from_hours(1);
         let wait = Wait::from(began, 60_000);
         assert_eq!(wait.left(began + Duration::from_secs(20)), Duration::from_secs(40));
         assert_eq!(wait.left(began - hour), Duration::from_mins(1));
@@ -70,7 +71,8 @@ mod tests {
     /// One seed draws the same share of each wait, so only the growth is left.
     #[test]
     fn the_wait_doubles_with_each_attempt_up_to_its_maximum() {
-        let (initial, max) = (Duration::from_mins(1), Duration::from_mins(6));
+        let initial = Duration::from_mins(1);
+        let max = Duration::from_mins(6);
         let backoff = Backoff { initial, max, ..Backoff::default() };
         let waits = [1, 2, 3, 4, 5].map(|attempt| wait_ms(&backoff, "run", attempt, None));
         let first = waits[0];

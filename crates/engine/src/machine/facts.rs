@@ -48,7 +48,8 @@ impl Machine {
 
     /// Notes the facts at the start of the step after the position.
     fn note_facts(&mut self) {
-        let (graph, used) = (self.graph.definition(), &self.position.used);
+        let graph = self.graph.definition();
+        let used = &self.position.used;
         let usage_of = |it: &NodeName| Some((it.clone(), used.node_usage.get(it)?.usage));
         let steps = self.limits.steps.saturating_sub(self.position.steps_of_turn());
         let calls = self.limits.calls.map(|it| it.saturating_sub(used.usage.tokens.calls));

@@ -216,7 +216,8 @@ impl<'a> FrontierBuilder<'a> {
                 let trigger = if is_node_limit(failure) && !is_caught() {
                     Trigger::Limit { error: failure.message.clone() }
                 } else {
-                    let (node, failure) = (record.node.clone(), Box::new(failure.clone()));
+                    let node = record.node.clone();
+                    let failure = Box::new(failure.clone());
                     Trigger::Caught { node, failure }
                 };
                 (transitions, trigger)
@@ -403,7 +404,8 @@ impl<'a> FrontierBuilder<'a> {
     fn dispatch(&mut self, dispatch: &Dispatch, from: NodeIndex, trigger: &Trigger) {
         let node = self.index(&dispatch.node);
         self.rounds.lead(node, from);
-        let (input, trigger) = (Input::Value(dispatch.input.clone()), trigger.clone());
+        let input = Input::Value(dispatch.input.clone());
+        let trigger = trigger.clone();
         let timeout_ms = dispatch.timeout_ms;
         self.activate_dispatched(0, IndexedActivation { node, input, trigger, timeout_ms });
     }

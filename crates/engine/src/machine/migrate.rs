@@ -241,7 +241,9 @@ impl PositionMigration<'_> {
         match trigger {
             Trigger::Then { node } => Trigger::Then { node: named(node) },
             Trigger::Exhausted { node, max_visits, cause } => {
-                let (node, max_visits, cause) = (named(node), *max_visits, cause.clone());
+                let node = named(node);
+                let max_visits = *max_visits;
+                let cause = cause.clone();
                 Trigger::Exhausted { node, max_visits, cause }
             }
             Trigger::Caught { node, failure } => {
@@ -296,7 +298,9 @@ impl PositionMigration<'_> {
                 Outcome::Asked { question }
             }
             Outcome::Answered { key: old, answer, by, question_hash } => {
-                let (key, by, question_hash) = (key(old), by.clone(), *question_hash);
+                let key = key(old);
+                let by = by.clone();
+                let question_hash = *question_hash;
                 Outcome::Answered { key, answer: answer.clone(), by, question_hash }
             }
             Outcome::Failed { .. }

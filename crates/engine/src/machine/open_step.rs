@@ -78,8 +78,10 @@ fn narrow_nodes(graph: &CompiledGraph, position: &IndexedPosition) -> Vec<Narrow
 impl OpenStep {
     /// Returns the step after a position. Each task counts as busy until it has begun.
     pub(super) fn after(graph: &CompiledGraph, position: &IndexedPosition) -> Self {
-        let (number, tasks) = (position.step.next(), Vec::new());
-        let (spare, ready) = (Vec::new(), BTreeSet::new());
+        let number = position.step.next();
+        let tasks = Vec::new();
+        let spare = Vec::new();
+        let ready = BTreeSet::new();
         let mut step = Self {
             number,
             tasks,
@@ -370,7 +372,8 @@ impl OpenStep {
         let Some(order) = &mut self.tasks[index].order else { return };
         let dependents = std::mem::take(&mut order.dependents);
         let task = &self.tasks[index];
-        let (end, record) = (task.end_ms(), &task.record);
+        let end = task.end_ms();
+        let record = &task.record;
         let is_failed =
             record.as_ref().is_some_and(|it| matches!(it.outcome, Outcome::Caught { .. }));
         for dependent in dependents {

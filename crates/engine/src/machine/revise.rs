@@ -200,7 +200,8 @@ fn replaced_task(
     machine: &Machine,
     node: &NodeName,
 ) -> Result<(usize, IndexedActivation), ReviseError> {
-    let (graph, frontier) = (&machine.graph, &machine.position.frontier);
+    let graph = &machine.graph;
+    let frontier = &machine.position.frontier;
     let Some(node_index) = graph.index(node) else {
         let names = graph.definition().nodes.keys();
         let nearest = did_you_mean(node.as_str(), names.map(NodeName::as_str));

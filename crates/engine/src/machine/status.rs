@@ -107,7 +107,8 @@ impl Machine {
         let asked = tasks.iter().enumerate().filter_map(|(at, it)| Some((at, it.question()?)));
         asked
             .map(|(index, question)| {
-                let (key, task) = (question.key.as_str(), self.open_step.id(index));
+                let key = question.key.as_str();
+                let task = self.open_step.id(index);
                 let is_known =
                     self.position.people.question_keys.contains(key) || askers[key].len() > 1;
                 let original_task = self.original_task(index).map_or(task, |it| it.task);

@@ -23,7 +23,8 @@ impl Machine {
         actions: &mut Vec<Action>,
     ) {
         let Command { mut update, goto } = command;
-        let (routing, active) = (self.routing(), &self.position.frontier[index]);
+        let routing = self.routing();
+        let active = &self.position.frontier[index];
         let cleared = routing.check_clears(active.node, &update.clears);
         update.clears.extend(self.policies(index).on_finish.clears.iter().cloned());
         let checked = cleared
@@ -48,7 +49,8 @@ impl Machine {
         goto: Goto,
         actions: &mut Vec<Action>,
     ) {
-        let (routing, active) = (self.routing(), &self.position.frontier[index]);
+        let routing = self.routing();
+        let active = &self.position.frontier[index];
         let decided = routing.by_edges(active, &[&update], &goto).and_then(|transitions| {
             // The update was counted when the node finished, or when its record was restored.
             self.open_step.add_result(&Update::default(), &transitions)?;
@@ -75,8 +77,10 @@ impl Machine {
         ended: Timestamp,
         actions: &mut Vec<Action>,
     ) {
-        let (task, state) = (self.open_step.id(index), &self.open_step.tasks()[index]);
-        let (attempt, lasted) = (state.counted_attempts(), state.retried_for());
+        let task = self.open_step.id(index);
+        let state = &self.open_step.tasks()[index];
+        let attempt = state.counted_attempts();
+        let lasted = state.retried_for();
         let retry = self.policies(index).attempts.retry.for_failure(&failure);
         let attempts_max = retry.attempts_after(&failure);
         // Without a limit of time, and without retries, nothing else ends the waits.
@@ -101,7 +105,8 @@ impl Machine {
         failure: Failure,
         actions: &mut Vec<Action>,
     ) {
-        let (policies, active) = (self.policies(index), &self.position.frontier[index]);
+        let policies = self.policies(index);
+        let active = &self.position.frontier[index];
         let items = policies.schedule.items.as_ref().filter(|_| active.is_dispatched());
         let for_all_items = items.is_some();
         let catch = policies.catch_of(&failure).map(|it| it.to.clone());
@@ -116,7 +121,8 @@ impl Machine {
         let Some(target) = catch.or_else(exhausted) else {
             return self.fail_task(index, failure, actions);
         };
-        let (transitions, update) = (vec![Transition::To(target)], Update::default());
+        let transitions = vec![Transition::To(target)];
+        let update = Update::default();
         let caught = Outcome::Caught { failure, update, for_all_items, transitions };
         self.settle(index, caught, actions);
     }
@@ -124,7 +130,8 @@ impl Machine {
     /// Describes the limit that the node of a task has reached: with all tasks of the step so far, and without the
     /// attempts that run.
     pub(super) fn reached_node_limit(&self, index: usize) -> Option<String> {
-        let (policies, name) = (self.policies(index), self.name_of_task(index));
+        let policies = self.policies(index);
+        let name = self.name_of_task(index);
         policies.bounds.limits.as_ref()?;
         let mut used = self.position.used.node_usage.get(name).copied().unwrap_or_default();
         used.add(self.open_step.limited_usage_of(name));
@@ -139,7 +146,8 @@ impl Machine {
         failed: ChannelName,
         actions: &mut Vec<Action>,
     ) {
-        let (routing, active) = (self.routing(), &self.position.frontier[index]);
+        let routing = self.routing();
+        let active = &self.position.frontier[index];
         let record = self.failed_item(index, &failed, &failure);
         let update = Update::default().write(failed, vec![record]);
         let decided = routing
@@ -197,7 +205,8 @@ impl Machine {
         ended: Timestamp,
         actions: &mut Vec<Action>,
     ) {
-        let (task, wait) = (self.open_step.id(index), Wait::until(timer.end.after(ended), ended));
+        let task = self.open_step.id(index);
+        let wait = Wait::until(timer.end.after(ended), ended);
         let record = self.open_step.set_timer(index, timer, wait);
         actions.extend([record.into(), Action::Sleep { task, wait }]);
     }

@@ -389,7 +389,8 @@ impl StoredRun {
 
     fn grant_lease(&mut self, request: &LeaseRequest) -> LeaseToken {
         self.fence += 1;
-        let (owner, until) = (request.owner.clone(), end_of(request.ttl));
+        let owner = request.owner.clone();
+        let until = end_of(request.ttl);
         self.lease = Some(LeaseInfo { owner, fence: self.fence, until });
         LeaseToken { run: self.info.id.clone(), fence: self.fence }
     }
@@ -453,7 +454,8 @@ impl StoredRun {
         let last_kept = kept.checked_sub(1).and_then(|it| self.entries[it].commit.as_ref());
         let (after, mut values) = match last_kept {
             Some(last) if last.position.step == step => {
-                let (position, values) = (last.position.clone(), values.clone());
+                let position = last.position.clone();
+                let values = values.clone();
                 return Ok(SavedCheckpoint { position, values });
             }
             Some(last) if last.position.step < step => (*kept, values.clone()),

@@ -132,7 +132,8 @@ impl Head {
         stored_status: &str,
     ) -> serde_json::Result<Self> {
         let StoredStatus { run_status, updated, turns } = serde_json::from_str(stored_status)?;
-        let (run_status, updated) = (run_status.into_owned(), updated.into_owned());
+        let run_status = run_status.into_owned();
+        let updated = updated.into_owned();
         Ok(Self { number, step, seq, run_status, updated, turns })
     }
 

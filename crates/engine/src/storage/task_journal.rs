@@ -73,7 +73,8 @@ impl TaskJournal {
         }
         let Some(beginning) = memo(ctx, run, 0) else { return Ok((Self::of(ctx, run, 0), None)) };
         let SavedBeginning { info, first } = read(beginning)?;
-        let (mut entries, mut next) = (vec![Entry::from(first)], 1);
+        let mut entries = vec![Entry::from(first)];
+        let mut next = 1;
         while let Some(saved) = memo(ctx, run, next) {
             entries.push(read_entry(saved)?.into());
             next += 1;

@@ -50,13 +50,15 @@ impl FoldedText {
 
     /// Returns where a range of it is in the original.
     pub(super) fn original(&self, range: &Range<usize>) -> Range<usize> {
-        let (start, end) = (self.ranges[range.start].0, self.ranges[range.end - 1].1);
+        let start = self.ranges[range.start].0;
+        let end = self.ranges[range.end - 1].1;
         start as usize..end as usize
     }
 
     /// Returns whether nothing is between a byte and the next one in the original.
     pub(super) fn touches_next(&self, at: usize) -> bool {
-        let (this, next) = (self.ranges[at], self.ranges[at + 1]);
+        let this = self.ranges[at];
+        let next = self.ranges[at + 1];
         // Bytes of one escape share its range.
         this.1 == next.0 || this == next
     }

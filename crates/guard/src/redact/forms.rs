@@ -88,7 +88,8 @@ pub(super) fn remove(text: &str) -> Cow<'_, str> {
         if !is_key(found) {
             return found[0].to_owned();
         }
-        let (whole, key) = (found.get_match(), key_of(found));
+        let whole = found.get_match();
+        let key = key_of(found);
         let before = &text[whole.start()..key.start()];
         format!("{before}{REDACTED}{}", &text[key.end()..whole.end()])
     })

@@ -169,7 +169,8 @@ fn without(text: &str, ranges: Vec<Range<usize>>) -> Cow<'_, str> {
     if ranges.is_empty() {
         return Cow::Borrowed(text);
     }
-    let (mut redacted, mut end) = (String::with_capacity(text.len()), 0);
+    let mut redacted = String::with_capacity(text.len());
+    let mut end = 0;
     for range in ranges {
         redacted += &text[end..range.start];
         redacted += REDACTED;

@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn every_text_of_a_value_is_redacted() {
-        let (one, other) = ("sk-abcdefghijklmnop0123", "gsk_abcdefghijklmnopqrstu5");
+        let one = "sk-abcdefghijklmnop0123";
+        let other = "gsk_abcdefghijklmnopqrstu5";
         let mut value = json!({one: [1, {"a": format!("x {other}")}], other: null, "b": true});
         assert!(redact_value(&mut value));
         let expected = json!({

@@ -58,7 +58,8 @@ impl Base {
         (0..self.group).map(move |offset| {
             let bytes: Vec<u8> = std::iter::repeat_n(0, offset).chain(secret.bytes()).collect();
             let encoded = self.encode(&bytes);
-            let (start, end) = ((offset * 8).div_ceil(self.bits), bytes.len() * 8 / self.bits);
+            let start = (offset * 8).div_ceil(self.bits);
+            let end = bytes.len() * 8 / self.bits;
             FoldedText::new(&encoded.as_bytes()[start..end]).bytes
         })
     }

@@ -73,8 +73,10 @@ pub(super) async fn nearest(
     search: &Search,
     embedding: &Embedding,
 ) -> Result<Vec<i64>, Fault> {
-    let (tier, now) = (search.tier.as_bytes(), search.now.as_microsecond());
-    let (model, limit) = (embedding.model.as_bytes(), signed(VECTORS_MAX));
+    let tier = search.tier.as_bytes();
+    let now = search.now.as_microsecond();
+    let model = embedding.model.as_bytes();
+    let limit = signed(VECTORS_MAX);
     let module = search.module.as_deref().map(str::as_bytes);
     let mut values: Vec<&(dyn ToSql + Sync)> = vec![&tier, &model, &now, &limit];
     let mut of_module = "";
@@ -102,7 +104,8 @@ pub(super) async fn by_id_in_groups(
     session: &Session,
     groups: Vec<Vec<i64>>,
 ) -> Result<Vec<i64>, Fault> {
-    let (mut seqs, mut numbers) = (Vec::new(), Vec::new());
+    let mut seqs = Vec::new();
+    let mut numbers = Vec::new();
     for (number, group) in (0_i64..).zip(groups) {
         numbers.extend(group.iter().map(|_| number));
         seqs.extend(group);

@@ -33,7 +33,8 @@ impl EmbeddingClient {
 impl EmbeddingModel for EmbeddingClient {
     async fn embed(&self, request: &EmbeddingRequest) -> Result<EmbeddingReply, ModelError> {
         let Self(client) = self;
-        let (protocol, model) = (client.profile.protocol, client.model.as_str());
+        let protocol = client.profile.protocol;
+        let model = client.model.as_str();
         let gate = client.gate(model);
         let permit = gate.enter(request.is_repeat, request.estimate().input_tokens).await?;
         let transport = client.transport.for_request(request.timeout, &gate);

@@ -156,7 +156,8 @@ mod tests {
     use super::*;
 
     fn request(url: &str) -> FetchRequest {
-        let (method, time) = ("GET".to_owned(), Duration::from_secs(10));
+        let method = "GET".to_owned();
+        let time = Duration::from_secs(10);
         FetchRequest { method, url: url.to_owned(), time, ..FetchRequest::default() }
     }
 

@@ -33,7 +33,8 @@ const SIGNED_PART: &str = "part";
 const CALLS_BEFORE: &str = "calls_before";
 
 pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
-    let (mut body, mut config) = (Map::new(), Map::new());
+    let mut body = Map::new();
+    let mut config = Map::new();
     let mut messages = request.messages.clone();
     if let Some(output) = &request.output {
         let schema = wire_schema(output);
@@ -227,7 +228,8 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
 }
 
 fn read_candidate(candidate: &Value) -> Answer {
-    let (mut answer, mut reasoning) = (Answer::default(), String::new());
+    let mut answer = Answer::default();
+    let mut reasoning = String::new();
     let parts = candidate.pointer("/content/parts").and_then(Value::as_array);
     for part in parts.into_iter().flatten() {
         let text = part.get("text").and_then(Value::as_str).unwrap_or_default();

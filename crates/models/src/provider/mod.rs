@@ -215,8 +215,10 @@ mod tests {
         let mut providers = Providers::default();
         let base_url = Some("https://gateway.example/v1".to_owned());
         providers.add("mistral", ProviderSettings { base_url, ..ProviderSettings::default() });
-        let (changed, built_in) = (providers.get("mistral"), Providers::built_in().get("mistral"));
-        let (changed, built_in) = (changed.unwrap(), built_in.unwrap());
+        let changed = providers.get("mistral");
+        let built_in = Providers::built_in().get("mistral");
+        let changed = changed.unwrap();
+        let built_in = built_in.unwrap();
         assert_eq!(changed.base_url.as_deref(), Some("https://gateway.example/v1"));
         assert_eq!(changed.profile, built_in.profile);
         assert_eq!(changed.key_variable, built_in.key_variable);

@@ -61,7 +61,9 @@ impl EmbeddingModel for EmbeddingRecorder {
             Ok(EmbeddingReply { vectors, usage, cost_usd, model, .. }) => {
                 let text = serde_json::to_string(&RecordedVectors { vectors: vectors.clone() });
                 let text = text.expect("finite numbers can always be written");
-                let (usage, cost_usd, model) = (*usage, *cost_usd, model.clone());
+                let usage = *usage;
+                let cost_usd = *cost_usd;
+                let model = model.clone();
                 Ok(ChatReply { text, usage, cost_usd, model, ..ChatReply::default() })
             }
             Err(error) => Err(error.clone()),

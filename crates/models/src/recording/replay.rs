@@ -253,7 +253,8 @@ impl Difference {
         let why = if lines == same {
             "the schema or the division into messages is another".to_owned()
         } else {
-            let (recorded, asked) = (at(recorded), at(asked));
+            let recorded = at(recorded);
+            let asked = at(asked);
             format!("line {} of its request is {recorded}, where this one has {asked}", first + 1)
         };
         Self { size: lines - same, why }

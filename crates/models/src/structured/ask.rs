@@ -217,7 +217,8 @@ impl AnswerParser {
         let count = candidates.len();
         // Of a draft and an answer, only the latter may fit. A value with deviations that the check accepts is the second
         // choice. The model repairs the first value.
-        let (mut accepted, mut problems) = (None, None);
+        let mut accepted = None;
+        let mut problems = None;
         for (at, candidate) in candidates.into_iter().enumerate() {
             match self.read_value(candidate, check) {
                 Ok(answer) if answer.deviations.is_empty() => {

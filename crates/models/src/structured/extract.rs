@@ -203,7 +203,8 @@ fn skip_string(chars: &mut Peekable<CharIndices<'_>>) {
 /// Removes commas before a closing bracket and escapes raw line breaks and tabs inside strings.
 fn mend(text: &str) -> (String, Vec<String>) {
     let mut mended = String::with_capacity(text.len());
-    let (mut commas, mut breaks) = (false, false);
+    let mut commas = false;
+    let mut breaks = false;
     let mut in_string = false;
     let mut chars = text.chars();
     while let Some(char) = chars.next() {

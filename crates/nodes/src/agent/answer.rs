@@ -113,7 +113,9 @@ impl<'a> AnswerForm<'a> {
 
     /// Reads an answer into the fields. Also returns the tolerated deviations.
     pub(super) fn read(&self, answer: Value) -> Result<(Update, Vec<String>), Vec<String>> {
-        let (mut update, mut warnings, mut problems) = (Update::default(), Vec::new(), Vec::new());
+        let mut update = Update::default();
+        let mut warnings = Vec::new();
+        let mut problems = Vec::new();
         let mut parts = self.parts(answer)?;
         for field in &self.fields {
             let name = field.channel.name();

@@ -182,7 +182,8 @@ async fn text_answer(model: &dyn ChatModel, request: &ChatRequest) -> Result<Str
     let reply = replied?;
     // A custom model may call tools it was not offered.
     if let (true, Some(call)) = (reply.text.trim().is_empty(), reply.tool_calls.first()) {
-        let (name, arguments) = (call.name.clone(), call.arguments.clone());
+        let name = call.name.clone();
+        let arguments = call.arguments.clone();
         return Err(ModelError::UnknownTool { name, arguments, usage: reply.usage });
     }
     Ok(reply.text)

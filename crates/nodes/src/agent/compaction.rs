@@ -98,7 +98,9 @@ impl Compaction {
         };
         let over = optional("over", to.map(|it| it.saturating_mul(2)));
         let keep = optional("keep", Some(KEEP_DEFAULT));
-        let (to, over, keep) = (to?, over?, keep?);
+        let to = to?;
+        let over = over?;
+        let keep = keep?;
         if over < to {
             let word = reader.report().word(section.get("over")?, "`over`")?;
             let message = format!("`over` is {over}, less than the {to} of `to`");
@@ -145,7 +147,8 @@ impl Compaction {
         let before = tokens_of(messages);
         let text = summariser.summarise(ctx, &excess, calls).await?;
         let compacted = excess.replaced_by(&text, field)?;
-        let (count, after) = (excess.older.len(), tokens_of(&compacted.messages));
+        let count = excess.older.len();
+        let after = tokens_of(&compacted.messages);
         let message = format!(
             "`{field}` is compacted: a summary takes the place of {count} messages, about {after} tokens instead of {before}"
         );

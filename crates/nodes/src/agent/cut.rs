@@ -327,7 +327,8 @@ mod tests {
     }
 
     fn cut(excess: usize) -> (Vec<Message>, RemovedParts) {
-        let (mut messages, mut left_out) = (question(), RemovedParts::default());
+        let mut messages = question();
+        let mut left_out = RemovedParts::default();
         let values = [LongValue { name: "code".to_owned(), text: "c".repeat(4_000) }];
         RequestLayout { system: 1, prompt: 5 }.cut(&mut messages, excess, &values, &mut left_out);
         (messages, left_out)
@@ -380,7 +381,8 @@ mod tests {
         let failed = |id: &str| Message::tool(id, format!("error: {}", "x".repeat(3_000)));
         let mut messages = vec![Message::user("Go."), failed("1"), failed("2")];
         messages.push(Message::tool("3", "o".repeat(3_000)));
-        let (whole, mut left_out) = (messages.clone(), RemovedParts::default());
+        let whole = messages.clone();
+        let mut left_out = RemovedParts::default();
         RequestLayout { system: 0, prompt: 0 }.cut(
             &mut messages,
             usize::MAX,

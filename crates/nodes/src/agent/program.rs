@@ -178,7 +178,8 @@ impl AgentAttempt<'_> {
         request: &ChatRequest,
     ) -> Result<Update, NodeError> {
         let Self { agent, ctx, .. } = *self;
-        let (name, field) = (&runner.program.name, &agent.definition.session);
+        let name = &runner.program.name;
+        let field = &agent.definition.session;
         let session = match field {
             Some(field) => Some(Arc::new(Session::of(ctx, field).await)),
             None => None,
@@ -226,7 +227,8 @@ impl ChatModel for ProgramModel {
         let outcome = match self.work(request).await {
             Ok(outcome) => outcome,
             Err(NodeError::Failed(failure)) => {
-                let (usage, cost_usd) = (TokenUsage::default(), None);
+                let usage = TokenUsage::default();
+                let cost_usd = None;
                 Err(ModelError::Program { failure, usage, cost_usd })
             }
             Err(question @ (NodeError::Ask(_) | NodeError::Wait(_))) => {
@@ -290,7 +292,8 @@ impl ProgramModel {
         {
             // The work costs the same without its changes.
             let NodeError::Failed(failure) = error else { return Err(error) };
-            let (usage, cost_usd) = (reply.usage, reply.cost_usd);
+            let usage = reply.usage;
+            let cost_usd = reply.cost_usd;
             return Ok(Err(ModelError::Program { failure, usage, cost_usd }));
         }
         let session = self.session_after(continued, stated).await;
@@ -497,7 +500,9 @@ impl ProgramModel {
             };
             Failure { message: failure.message + help, ..failure }
         })?;
-        let (end, stderr, time) = (result.end, result.stderr, call.time);
+        let end = result.end;
+        let stderr = result.stderr;
+        let time = call.time;
         let changes = Changes::default();
         Ok(ProgramRun { end, stderr, time, changes, is_too_large: false, leak: None })
     }
@@ -527,7 +532,8 @@ impl ProgramModel {
             };
             let message = redact(&message).into_owned();
             let said = if ended.stderr.is_empty() { &reading.rest } else { &ended.stderr };
-            let (raw, exit_code) = (Some(output_text(said)), Some(code));
+            let raw = Some(output_text(said));
+            let exit_code = Some(code);
             let failure = Failure::new(ErrorKind::Command, message);
             return Err(failed(Failure { raw, exit_code, ..failure }, Some(reading)));
         }

@@ -173,7 +173,9 @@ impl AgentSettings {
 impl AgentSettings {
     /// Makes the node that asks.
     pub(super) fn connect(&self, ctx: &MakeContext<'_>) -> Result<Agent, Diagnostic> {
-        let (root, tiers, declared) = (self.tools_root.as_path(), &*self.tiers, &self.declared[..]);
+        let root = self.tools_root.as_path();
+        let tiers = &*self.tiers;
+        let declared = &self.declared[..];
         let known = ToolSources { root, tiers, declared };
         let find = |tool: &String| {
             let mut found = CheckedTool::find(ctx, tool, known)?;
@@ -186,7 +188,8 @@ impl AgentSettings {
         let services = ctx.services.clone();
         let toolbox = Toolbox::new(tools, self.folder.clone(), self.tool_timeout);
         let program = self.program.clone().map(|program| {
-            let (folder, changes) = (self.folder.clone(), self.changes.clone());
+            let folder = self.folder.clone();
+            let changes = self.changes.clone();
             Arc::new(ProgramRunner::new(program, folder, changes, services.clone()))
         });
         Ok(Agent { definition: self.clone(), services, toolbox, program })
@@ -476,7 +479,8 @@ fn read_writes(reader: &mut NodeReader<'_>, yaml: &Yaml) -> (Vec<ChannelName>, V
     let Data::Map(entries) = &yaml.data else {
         return (reader.channels(yaml, "`writes`"), Vec::new());
     };
-    let (mut writes, mut writes_one) = (Vec::new(), Vec::new());
+    let mut writes = Vec::new();
+    let mut writes_one = Vec::new();
     for Entry { key, value } in entries {
         let Some(channel) = reader.channel(key) else { continue };
         writes.push(channel.clone());

@@ -338,12 +338,14 @@ impl ChatModel for WithTools<'_> {
                 return Ok(reply);
             }
             if !may_call {
-                let (model, rounds) = (self.model.name(), exchange.rounds);
+                let model = self.model.name();
+                let rounds = exchange.rounds;
                 let message = format!("{model} calls tools after its {rounds} rounds of calls");
                 self.warn(message).await;
                 return match reply.tool_calls.first() {
                     Some(call) if reply.text.trim().is_empty() => {
-                        let (name, usage) = (call.name.clone(), reply.usage);
+                        let name = call.name.clone();
+                        let usage = reply.usage;
                         Err(ModelError::NoAnswer { name, rounds, usage })
                     }
                     // The text beside the calls may be the answer.
@@ -354,7 +356,8 @@ impl ChatModel for WithTools<'_> {
             if reply.tool_calls.is_empty() {
                 exchange.complain(reply.text);
             } else {
-                let (name, usage) = (reply.tool_calls[0].name.clone(), reply.usage);
+                let name = reply.tool_calls[0].name.clone();
+                let usage = reply.usage;
                 if let Err(end) = self.make_calls(&mut exchange, reply).await {
                     // The caller takes the end, and does not look at the error.
                     *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);

@@ -82,7 +82,8 @@ impl WatchedEmbeddings<'_> {
     /// Sends a request until it is answered, or another attempt makes no sense.
     async fn reply(self, request: &EmbeddingRequest) -> Result<EmbeddingReply, ModelError> {
         let ctx = &self.task.ctx;
-        let (mut attempt, mut wait) = (1, WAIT_FIRST);
+        let mut attempt = 1;
+        let mut wait = WAIT_FIRST;
         loop {
             let left = ctx.time_left().map(before_end);
             let timeout = left.map_or(REQUEST_TIME_MAX, |it| it.min(REQUEST_TIME_MAX));

@@ -335,7 +335,8 @@ fn read_argv(
     let yaml = reader.value();
     let items = read_arguments(reader.report(), yaml, "`run`")?;
     let advice = if matches!(place, Some(CommandPlace::Host(_))) { ON_HOST } else { IN_SANDBOX };
-    let (mut argv, mut rest) = (Vec::new(), Vec::new());
+    let mut argv = Vec::new();
+    let mut rest = Vec::new();
     for item in items {
         if matches!(item.data, Data::Map(_)) {
             rest.push(read_value_argument(reader, item, place)?);

@@ -140,7 +140,9 @@ impl Kind for ToolKind {
 
 impl NodeSettings for ToolSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
-        let (root, tiers, declared) = (self.root.as_path(), &*self.tiers, &self.declared[..]);
+        let root = self.root.as_path();
+        let tiers = &*self.tiers;
+        let declared = &self.declared[..];
         let tool = CheckedTool::find(ctx, &self.tool, ToolSources { root, tiers, declared })?;
         let services = ctx.services.clone();
         Ok(Arc::new(Call { definition: self.clone(), tool, services }))

@@ -58,7 +58,9 @@ fn check(table: &Table, source: &str) -> Result<String, &'static str> {
     if !CRATES_IO.contains(&source) {
         return Err(OTHER_SOURCE);
     }
-    let (name, version, hash) = (of("name"), of("version"), of("checksum"));
+    let name = of("name");
+    let version = of("version");
+    let hash = of("checksum");
     let is_name = |it: char| it.is_ascii_alphanumeric() || "_-".contains(it);
     let is_version = |it: char| it.is_ascii_alphanumeric() || ".+-".contains(it);
     if !name.starts_with(|it: char| it.is_ascii_alphabetic())

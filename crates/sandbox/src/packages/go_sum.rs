@@ -26,7 +26,8 @@ const UNKNOWN: &str = "is no directive that is known here";
 const BAD_WORD: &str = "has characters that no path and no version of a module has";
 
 pub(super) fn read(sums: &str, manifest: &str) -> Result<LockFile, LockFileError> {
-    let (mut kept, mut modules) = (Vec::new(), BTreeSet::new());
+    let mut kept = Vec::new();
+    let mut modules = BTreeSet::new();
     for (at, text) in sums.lines().enumerate().filter(|(_, it)| !it.trim().is_empty()) {
         let refuse = |problem| LockFileError::entry(at + 1, text.trim(), problem);
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -63,7 +64,8 @@ pub(super) fn read(sums: &str, manifest: &str) -> Result<LockFile, LockFileError
 
 /// Returns the directives of `go.mod` that decide about modules, one in each line.
 fn read_manifest(text: &str) -> Result<Vec<String>, LockFileError> {
-    let (mut kept, mut block) = (Vec::new(), None);
+    let mut kept = Vec::new();
+    let mut block = None;
     for (at, text) in text.lines().enumerate() {
         let line = text.split("//").next().unwrap_or_default();
         let refuse =

@@ -402,7 +402,8 @@ fn take(path: &Path, is_of_other: bool) -> Result<(), PackagesError> {
         return Err(PackagesError::SpecialFile);
     }
     if is_of_other {
-        let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+        let user = geteuid().as_raw();
+        let group = getegid().as_raw();
         lchown(path, Some(user), Some(group)).map_err(fault("take the packages"))?;
     }
     if kind.is_dir() {

@@ -73,7 +73,8 @@ fn unquoted(text: &str) -> &str {
 }
 
 fn with_variables(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
-    let (mut done, mut rest) = (String::new(), text);
+    let mut done = String::new();
+    let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
         done += before;
         let Some((name, after)) = after.split_once('}') else {

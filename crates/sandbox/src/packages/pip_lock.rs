@@ -102,7 +102,8 @@ fn split(line: &str) -> Result<(String, Vec<String>), &'static str> {
         return Err(OTHER_SOURCE);
     }
     let (name, version) = package.split_once("==").ok_or(NOT_PINNED)?;
-    let (name, version) = (name.trim(), version.trim());
+    let name = name.trim();
+    let version = version.trim();
     if !is_name(name) || !is_version(version) {
         return Err(NOT_PINNED);
     }

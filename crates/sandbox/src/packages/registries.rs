@@ -343,7 +343,8 @@ fn mirror_of(path: &Path, text: &str) -> Result<Option<(String, String)>, Regist
         let item = keys.iter().try_fold(document.as_item(), |item, key| item.get(key));
         item.and_then(|it| it.as_str()).map(str::to_owned)
     };
-    let (mut name, mut chain) = ("crates-io".to_owned(), 0);
+    let mut name = "crates-io".to_owned();
+    let mut chain = 0;
     while let Some(next) = of(["source", &name, "replace-with"]) {
         chain += 1;
         if chain > 10 {

@@ -48,7 +48,8 @@ pub(super) fn read(bytes: &[u8], secret: &[u8]) -> Option<Vec<Record>> {
     for line in bytes[..whole].split_inclusive(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\n")?;
         let space = line.iter().position(|byte| *byte == b' ')?;
-        let (code, text) = (&line[..space], &line[space + 1..]);
+        let code = &line[..space];
+        let text = &line[space + 1..];
         let mut expected = Hmac::<Sha256>::new_from_slice(secret).ok()?;
         expected.update(&last);
         expected.update(text);

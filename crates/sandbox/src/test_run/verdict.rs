@@ -169,7 +169,8 @@ impl Verdict {
             }
         }
         if self.proof < settings.proof {
-            let (proof, wanted) = (self.proof.as_str(), settings.proof.as_str());
+            let proof = self.proof.as_str();
+            let wanted = settings.proof.as_str();
             self.explain(&format!("the result is `{proof}`, and `{wanted}` is required"));
         }
         let is_passed = code == Some(0) && failed == 0 && self.reasons.is_empty();
@@ -324,7 +325,8 @@ mod tests {
 
     /// Returns the records of a run of one declared test that passes.
     fn clean() -> Vec<Record> {
-        let (item, test) = ("test_a.py::test_a".to_owned(), "/box/test_a.py::test_a".to_owned());
+        let item = "test_a.py::test_a".to_owned();
+        let test = "/box/test_a.py::test_a".to_owned();
         let phase = |phase: &str| Record::Phase {
             item: item.clone(),
             phase: phase.to_owned(),

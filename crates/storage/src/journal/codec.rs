@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn the_room_for_a_large_value_is_given_back() {
-        let (mut codec, mut packed) = (Codec::new().unwrap(), Vec::new());
+        let mut codec = Codec::new().unwrap();
+        let mut packed = Vec::new();
         let text = "large ".repeat(ROOM_MAX);
         codec.pack(Content::Values, &text, &mut packed).unwrap();
         assert!(codec.json.capacity() <= ROOM_MAX && codec.small.capacity() <= ROOM_MAX);

@@ -282,7 +282,8 @@ impl<'a> Reader<'a> {
                 run: self.run.clone(),
                 event: it.event.into_owned(),
             });
-            let (migration, run_status) = (meta.migration, meta.run_status.map(Cow::into_owned));
+            let migration = meta.migration;
+            let run_status = meta.run_status.map(Cow::into_owned);
             let entry = Entry { records, commit, migration, run_status, events: events.collect() };
             logged.push(JournalEntry { number: row.number, hash: row.hash, entry });
         }
@@ -298,8 +299,10 @@ impl<'a> Reader<'a> {
                 let Some(update) = record.outcome.update() else { continue };
                 for (channel, value) in &update.writes {
                     if record.outcome.is_final() {
-                        let (task, channel) = (record.task, channel.clone());
-                        let (value, place) = (Arc::clone(value), (row.number, index));
+                        let task = record.task;
+                        let channel = channel.clone();
+                        let value = Arc::clone(value);
+                        let place = (row.number, index);
                         found.push(TaskValue { task, channel, value, place });
                     }
                     index += 1;

@@ -21,7 +21,9 @@ pub(crate) fn check_depth(json: &[u8]) -> io::Result<()> {
 
 /// Returns the nesting depth of well-formed JSON.
 fn depth(json: &[u8]) -> usize {
-    let (mut depth, mut max, mut is_string) = (0_usize, 0, false);
+    let mut depth = 0_usize;
+    let mut max = 0;
+    let mut is_string = false;
     let mut bytes = json.iter();
     while let Some(byte) = bytes.next() {
         match byte {

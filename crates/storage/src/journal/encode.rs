@@ -67,14 +67,17 @@ pub(crate) fn encode<'a>(
         changes = Some(stored);
     }
     let stored_event = |emitted: &'a RunEvent| {
-        let (ts, event) = (Cow::Borrowed(emitted.ts.as_str()), Cow::Borrowed(&emitted.event));
+        let ts = Cow::Borrowed(emitted.ts.as_str());
+        let event = Cow::Borrowed(&emitted.event);
         StoredEvent { v: emitted.v, ts, event }
     };
     meta.events = entry.events.iter().map(stored_event).collect();
 
     let body = pack(codec, changes.as_ref(), &meta, &data);
     let body = body.map_err(|error| unpackable(open.run(), error))?;
-    let (number, step, seq) = (head.number, head.step, head.seq);
+    let number = head.number;
+    let step = head.step;
+    let seq = head.seq;
     let mut row = Row { number, step, seq, body, hash: before };
     row.hash = row.hash_after(before);
     Ok(row)
@@ -125,7 +128,8 @@ fn without_values<'a>(
     let Some(update) = record.outcome.update() else { return record.clone() };
     for (channel, value) in &update.writes {
         if record.outcome.is_final() {
-            let (channel, place) = (channel.clone(), (0, data.len()));
+            let channel = channel.clone();
+            let place = (0, data.len());
             written.push(TaskValue { task: record.task, channel, value: Arc::clone(value), place });
         }
         data.push(Datum::One(value));
@@ -168,7 +172,8 @@ fn parts<'a>(
     items: &[Value],
     written: impl Iterator<Item = &'a TaskValue>,
 ) -> Option<Vec<ItemsPart>> {
-    let (mut rest, mut parts) = (items, Vec::new());
+    let mut rest = items;
+    let mut parts = Vec::new();
     for TaskValue { value, place: (number, index), .. } in written {
         let (items, is_list) = match value.as_ref() {
             Value::Array(list) if begins_with(rest, list) => (list.as_slice(), true),

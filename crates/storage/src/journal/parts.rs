@@ -41,7 +41,8 @@ pub(super) fn meanwhile<T: Send, R: Send, E>(
         // The sender is dropped when this closure ends in any way, so that no thread waits for
         // more.
         let sender = sender;
-        let (mut helpers, mut given) = (Vec::new(), 0_usize);
+        let mut helpers = Vec::new();
+        let mut given = 0_usize;
         give(&mut |part| {
             if (1..=others).contains(&given) {
                 helpers.push(scope.spawn(take));
@@ -70,7 +71,8 @@ pub(super) fn in_parts<T: Sync, S, R: Send>(
     let parts: Vec<&[T]> = items.chunks(PART).collect();
     let next = AtomicUsize::new(0);
     let take = || {
-        let (mut state, mut made) = (begin(), Vec::new());
+        let mut state = begin();
+        let mut made = Vec::new();
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(part) = parts.get(at) else { return made };

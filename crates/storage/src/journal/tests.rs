@@ -41,7 +41,8 @@ fn step(step: u64, kind: ChangeKind) -> Commit {
 
 /// Returns the rows of a run with one step, whose records are saved before it.
 fn rows(records: &[TaskRecord], kind: ChangeKind) -> Vec<Row> {
-    let (run, mut codec) = (run(), Codec::new().unwrap());
+    let run = run();
+    let mut codec = Codec::new().unwrap();
     let first = Entry::from(step(0, ChangeKind::Cleared));
     let mut head = Head::first(&first).unwrap();
     let before = beginning(&run, b"{}");

@@ -38,7 +38,8 @@ impl Pages {
         after: u64,
         limit: usize,
     ) -> Result<Self, Fault> {
-        let (run, head) = (&found.run, &found.stored.head);
+        let run = &found.run;
+        let head = &found.stored.head;
         let after = after.min(head.number);
         let last = after.saturating_add(limit as u64).min(head.number);
         let sql = "SELECT number, hash FROM journal
@@ -112,7 +113,8 @@ async fn kept_values(
     let Some(row) = session.first(sql, &[&run.key, &signed(step.0)?]).await? else {
         return Ok(None);
     };
-    let (number, content) = (number(&run.id, &row, "number")?, get::<&[u8]>(&row, "content")?);
+    let number = number(&run.id, &row, "number")?;
+    let content = get::<&[u8]>(&row, "content")?;
     let checksum = of_values(run.id.as_str(), number, get(&row, "own")?, content);
     let is_intact = checksum == get::<&[u8]>(&row, "checksum")?;
     Ok(is_intact.then_some((number, hash(&run.id, &row)?, content.to_vec())))
@@ -130,7 +132,8 @@ pub(super) async fn keep_values(
                ORDER BY number DESC LIMIT 1";
     let row = session.first(sql, &[&run.key, &signed(step.0)?]).await?;
     let Some(row) = row else { return Ok(()) };
-    let (number, hash) = (number(&run.id, &row, "number")?, hash(&run.id, &row)?);
+    let number = number(&run.id, &row, "number")?;
+    let hash = hash(&run.id, &row)?;
     let checksum = of_values(run.id.as_str(), number, &hash.0, content);
     let sql = "INSERT INTO kept_values (run, number, content, checksum) VALUES ($1, $2, $3, $4)
                ON CONFLICT (run) DO UPDATE SET number = excluded.number,
@@ -155,7 +158,8 @@ impl Journal<'_> {
     }
 
     pub(super) async fn rows(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Row>, Fault> {
-        let (first, last) = (signed(*numbers.start())?, signed(*numbers.end())?);
+        let first = signed(*numbers.start())?;
+        let last = signed(*numbers.end())?;
         let sql = "SELECT number, step, seq, changes, meta, data, hash FROM journal
                    WHERE run = $1 AND number BETWEEN $2 AND $3 ORDER BY number";
         let rows = self.session.query(sql, &[&self.run.key, &first, &last]).await?;

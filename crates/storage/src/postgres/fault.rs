@@ -100,7 +100,8 @@ impl Fault {
                     return unusable(place, reason);
                 }
                 let is_full = source.code() == Some(&SqlState::DISK_FULL);
-                let (place, words) = (place.to_string(), words(&source));
+                let place = place.to_string();
+                let words = words(&source);
                 let source = ServerMessage { place, words, source }.into();
                 if is_full {
                     CheckpointError::Full { action, source }
@@ -164,7 +165,8 @@ fn is_lost(error: &tokio_postgres::Error) -> bool {
 
 /// Returns why the whole database cannot be used, if the error says so, and what to do.
 fn reason(place: &DatabaseAddress, error: &tokio_postgres::Error) -> Option<String> {
-    let (user, database) = (place.user(), place.database());
+    let user = place.user();
+    let database = place.database();
     let Some(refused) = error.as_db_error() else { return unanswered(error) };
     let said = refused.message();
     let code = refused.code();

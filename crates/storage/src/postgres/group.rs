@@ -67,7 +67,8 @@ impl Writer {
                 return;
             }
             let since = Instant::now();
-            let (mut runs, mut entries) = (Vec::new(), Vec::new());
+            let mut runs = Vec::new();
+            let mut entries = Vec::new();
             for Job { work, done } in jobs {
                 match work {
                     GroupedWrite::Run(work) => runs.push(Pending { work: *work, done }),
@@ -126,7 +127,9 @@ impl Writer {
         since: Instant,
         pending: Vec<Pending<Append>>,
     ) -> Vec<Pending<Append>> {
-        let (mut appends, mut replies, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        let mut appends = Vec::new();
+        let mut replies = Vec::new();
+        let mut rest = Vec::new();
         for Pending { work, done } in pending {
             match CachedAppend::encode(&self.0, work) {
                 Ok(append) => {
@@ -269,14 +272,16 @@ impl Work for AppendAll {
             let Some(LockedRun { run, stored, .. }) = locked.remove(&append.token.run) else {
                 continue;
             };
-            let (token, entry) = (&append.token, &append.entry);
+            let token = &append.token;
+            let entry = &append.entry;
             match NextEntry::new(token, stored, entry, &mut server.open_steps()) {
                 Ok(entry) => next.push((at, run, stored, entry)),
                 Err(refusal) => saved[at] = EntryResult::Refused(refusal.into()),
             }
         }
         let open = next.iter().map(|(_, run, _, entry)| {
-            let (journal, needed) = (Journal { session, run }, entry.needed_rows());
+            let journal = Journal { session, run };
+            let needed = entry.needed_rows();
             async move {
                 match needed {
                     Some(numbers) => journal.rows(numbers).await.map(Some),

@@ -28,7 +28,8 @@ pub(super) async fn migrate(
     let newest = tables.migrations.format();
     for sql in missing {
         transaction.batch_execute(sql).await.map_err(|error| {
-            let (user, schema) = (server.place.user(), &server.place.schema);
+            let user = server.place.user();
+            let schema = &server.place.schema;
             forbidden(error, &format!(
                 "its tables have format {format}, and user `{user}` may not bring them to {newest}; \
                  let their owner open it first: postgres://OWNER@…?schema={schema}"

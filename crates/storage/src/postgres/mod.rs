@@ -172,7 +172,9 @@ impl RunJournal for PostgresStorage {
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
         let json = journal::info(info)?;
-        let (info, request, first) = (info.clone(), request.clone(), first.clone());
+        let info = info.clone();
+        let request = request.clone();
+        let first = first.clone();
         let server = Arc::clone(&self.runs);
         let create = Create { info, json, request, first, server };
         group::save(&self.runs, GroupedWrite::Run(Box::new(create))).await

@@ -131,7 +131,8 @@ pub(super) async fn open(
     tables: &Tables,
 ) -> Result<Option<Traits>, Fault> {
     let mut client = server.connect().await?;
-    let (schema, format_table) = (&server.place.schema, &tables.format_table);
+    let schema = &server.place.schema;
+    let format_table = &tables.format_table;
     let version_query = format!("SELECT version FROM {format_table}");
     let found = client.query_one(SURVEY, &[schema, format_table]).await?;
     let traits = Traits { version: found.get("server_name"), fsync: found.get("fsync") };
@@ -223,7 +224,8 @@ fn check_rights(server: &Server, forbidden: &[Row]) -> Result<(), Fault> {
     if forbidden.is_empty() {
         return Ok(());
     }
-    let (user, schema) = (server.place.user(), &server.place.schema);
+    let user = server.place.user();
+    let schema = &server.place.schema;
     Err(Fault::Unusable(format!(
         "user `{user}` may not read and write its tables; let their owner allow it: \
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {user}"

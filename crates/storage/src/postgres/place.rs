@@ -58,7 +58,9 @@ impl DatabaseAddress {
             return Err("it has two `@`; one in a password is written `%40`".to_owned());
         }
         let mut kept = Vec::new();
-        let (mut schema, mut mode, mut authorities) = (schema_default.to_owned(), None, None);
+        let mut schema = schema_default.to_owned();
+        let mut mode = None;
+        let mut authorities = None;
         for pair in query.split('&').filter(|it| !it.is_empty()) {
             match pair.split_once('=') {
                 Some(("schema", value)) => value.clone_into(&mut schema),

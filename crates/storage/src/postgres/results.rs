@@ -44,7 +44,8 @@ impl Work for Find {
         let sql = "SELECT saved_at, payload, checksum FROM results WHERE key = $1";
         let Some(row) = session.first(sql, &[&self.0.as_bytes()]).await? else { return Ok(None) };
         let checksum = get(&row, "checksum")?;
-        let (saved_at, json) = (get(&row, "saved_at")?, get(&row, "payload")?);
+        let saved_at = get(&row, "saved_at")?;
+        let json = get(&row, "payload")?;
         Ok(Some((ResultRow { key: self.0, saved_at, json }, checksum)))
     }
 }
@@ -59,7 +60,8 @@ impl Work for Keep {
         // The index has both columns, so that no payload is read.
         let sql = "SELECT count(*) >= $1 OR coalesce(sum(bytes), 0)::bigint + $3 > $2 AS is_over
                    FROM results";
-        let (results, bytes) = (limit(limits.results), limit(limits.bytes));
+        let results = limit(limits.results);
+        let bytes = limit(limits.bytes);
         let added = limit(row.json.len());
         let is_over = match session.first(sql, &[&results, &bytes, &added]).await? {
             Some(row) => get(&row, "is_over")?,

@@ -75,7 +75,8 @@ impl Run {
         let locked = rows.iter().map(|row| {
             let text: &str = get(row, "id")?;
             let id = RunId::parse(text).map_err(|error| damaged(text, "the id", error))?;
-            let (stored, key) = (read_head(&id, row)?, get(row, "run")?);
+            let stored = read_head(&id, row)?;
+            let key = get(row, "run")?;
             Ok(LockedRun { run: Self { key, id }, stored, now: get(row, "now")? })
         });
         locked.collect()
@@ -310,7 +311,8 @@ impl StoredRun {
         if sum != get::<&[u8]>(row, "info_checksum")? {
             return Err(broken(&id, "the description", "its checksum does not match"));
         }
-        let (key, stored) = (get(row, "key")?, read_head(&id, row)?);
+        let key = get(row, "key")?;
+        let stored = read_head(&id, row)?;
         Ok(Self { info: info.to_vec(), stored, run: Run { key, id } })
     }
 }

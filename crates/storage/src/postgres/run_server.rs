@@ -25,7 +25,9 @@ pub(super) struct RunServer {
 
 impl RunServer {
     pub(super) fn new(server: Arc<Server>) -> Result<Self, CheckpointError> {
-        let (open_steps, heads, group) = (Mutex::default(), Mutex::default(), Group::default());
+        let open_steps = Mutex::default();
+        let heads = Mutex::default();
+        let group = Group::default();
         Ok(Self { server, codec: Mutex::new(new_codec()?), open_steps, heads, group })
     }
 

@@ -249,7 +249,8 @@ impl<'a> NewRun<'a> {
     fn of(create: &'a Create, now: i64, codec: &mut Codec) -> Option<Self> {
         let Create { info, json, request, first, .. } = create;
         let head = Head::first(first).ok()?;
-        let (before, open) = (beginning(&info.id, json), Reader::trusted(&info.id, Vec::new()));
+        let before = beginning(&info.id, json);
+        let open = Reader::trusted(&info.id, Vec::new());
         let row = encode(codec, first, &head, before, &open).ok()?;
         let lease = Lease::next(0, request, now).ok()?;
         Some(Self { create, row, head, lease })

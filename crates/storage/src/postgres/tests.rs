@@ -33,7 +33,8 @@ fn commits_are_durable_despite_settings_of_the_user() {
 fn an_older_format_is_migrated_once_and_as_a_whole() {
     const ADD: &str = "CREATE TABLE added (number integer)";
     let schema = server::Schema::new();
-    let (name, url) = (&schema.name, schema.url());
+    let name = &schema.name;
+    let url = schema.url();
     drop(PostgresStorage::open(&url).unwrap());
     let own =
         "INSERT INTO runs (id, name, info, info_checksum) VALUES ('R1', 'calm-otter', '', '');

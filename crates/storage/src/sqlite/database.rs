@@ -74,7 +74,8 @@ impl Database {
         let tools = Tools { codec, heads: HeadCache::default(), open_steps: OpenSteps::default() };
         let session = Mutex::new(Session { connection, tools, failed: false });
         let (path, identity) = (path.to_owned(), Identity::of(path));
-        let (group, lone_run) = (Group::default(), LoneRun::default());
+        let group = Group::default();
+        let lone_run = LoneRun::default();
         Ok(Self { path, identity, session, group, lone_run })
     }
 

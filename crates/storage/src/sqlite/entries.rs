@@ -82,7 +82,8 @@ impl<'a> Journal<'a> {
                    JOIN journal before ON before.run = k.run AND before.number = k.number - 1
                    WHERE k.run = ? AND entry.step <= ? AND entry.changes IS NOT NULL";
         let found = collect(self.database, sql, params![self.run.key, step.0], |row| {
-            let (number, content) = (row.get(0)?, bytes(row, 3)?);
+            let number = row.get(0)?;
+            let content = bytes(row, 3)?;
             let checksum = of_values(self.run.id.as_str(), number, bytes(row, 1)?, content);
             let Ok(before) = bytes(row, 2)?.try_into() else { return Ok(None) };
             let kept =

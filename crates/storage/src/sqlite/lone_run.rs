@@ -77,7 +77,9 @@ mod tests {
 
     #[test]
     fn only_a_run_that_has_written_last_is_alone() {
-        let (lone, a, b) = (quick(), run("A"), run("B"));
+        let lone = quick();
+        let a = run("A");
+        let b = run("B");
         assert!(lone.note_next(&a, false) && lone.note_next(&a, false));
         assert!(!lone.note_next(&b, false), "they take turns");
         assert!(!lone.note_next(&a, false) && lone.note_next(&a, true));
@@ -86,7 +88,8 @@ mod tests {
 
     #[test]
     fn a_thread_waits_only_after_quick_writes() {
-        let (lone, a) = (LoneRun::default(), run("A"));
+        let lone = LoneRun::default();
+        let a = run("A");
         assert!(!lone.note_next(&a, false), "the disk is not known yet");
         let lone = quick();
         assert!(lone.note_next(&a, false));

@@ -261,7 +261,8 @@ impl RunJournal for SqliteStorage {
         token: &LeaseToken,
         saved: &SavedRun,
     ) -> Result<(), CheckpointError> {
-        let (action, token) = (format!("keep the values of run `{}`", token.run), token.clone());
+        let action = format!("keep the values of run `{}`", token.run);
+        let token = token.clone();
         let saved = saved.clone();
         self.write(action, move |database, codec| {
             let run = Run::find(database, &token.run)?;
@@ -280,7 +281,9 @@ impl RunLeases for SqliteStorage {
         run: &RunId,
         request: &LeaseRequest,
     ) -> Result<LeaseToken, CheckpointError> {
-        let (action, run, request) = (format!("acquire run `{run}`"), run.clone(), request.clone());
+        let action = format!("acquire run `{run}`");
+        let run = run.clone();
+        let request = request.clone();
         self.write_at_need(action, move |database, _| {
             Run::find(database, &run)?.acquire(database, &request)
         })
@@ -289,7 +292,8 @@ impl RunLeases for SqliteStorage {
     }
 
     async fn renew(&self, token: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        let (action, token) = (format!("renew the lease of run `{}`", token.run), token.clone());
+        let action = format!("renew the lease of run `{}`", token.run);
+        let token = token.clone();
         self.write_at_need(action, move |database, _| {
             Run::find(database, &token.run)?.renew(database, token.fence, ttl)
         })
@@ -297,7 +301,8 @@ impl RunLeases for SqliteStorage {
     }
 
     async fn release(&self, token: &LeaseToken) -> Result<(), CheckpointError> {
-        let (action, token) = (format!("release run `{}`", token.run), token.clone());
+        let action = format!("release run `{}`", token.run);
+        let token = token.clone();
         self.write_at_need(action, move |database, _| {
             Run::find(database, &token.run)?.take_back(database, token.fence)
         })
@@ -312,7 +317,8 @@ impl RunInbox for SqliteStorage {
         if let Some(number) = check_post(self, run, message).await? {
             return Ok(number);
         }
-        let (run, message) = (run.clone(), message.clone());
+        let run = run.clone();
+        let message = message.clone();
         self.write(format!("send a message to run `{run}`"), move |database, _| {
             Run::find(database, &run)?.post(database, &message)
         })

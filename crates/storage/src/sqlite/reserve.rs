@@ -68,7 +68,8 @@ mod tests {
     #[test]
     fn a_link_in_its_place_is_not_followed() {
         let folder = tempfile::TempDir::new().unwrap();
-        let (database, other) = (folder.path().join("runs.db"), folder.path().join("other"));
+        let database = folder.path().join("runs.db");
+        let other = folder.path().join("other");
         fs::write(&other, "precious").unwrap();
         std::os::unix::fs::symlink(&other, path_of(&database)).unwrap();
         keep(&database);

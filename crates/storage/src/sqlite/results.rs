@@ -20,7 +20,8 @@ impl ResultStore for SqliteStorage {
             let mut statement = database.prepare_cached(sql)?;
             let row = statement.query_row([wanted.as_bytes()], |row| {
                 let checksum: Vec<u8> = row.get("checksum")?;
-                let (saved_at, json) = (row.get("saved_at")?, row.get("payload")?);
+                let saved_at = row.get("saved_at")?;
+                let json = row.get("payload")?;
                 Ok((ResultRow { key: wanted, saved_at, json }, checksum))
             });
             Ok(row.optional()?)

@@ -325,7 +325,8 @@ impl Run {
     pub(super) fn put_lease(&self, database: &Connection, lease: &Lease) -> Result<(), Fault> {
         let sql = "UPDATE heads SET fence = ?, owner = ?, until = ?, lease_checksum = ?
                    WHERE run = ?";
-        let (until, checksum) = (lease.until_ms(), lease.checksum(&self.id));
+        let until = lease.until_ms();
+        let checksum = lease.checksum(&self.id);
         let values = params![lease.fence, lease.json, until, checksum, self.key];
         database.prepare_cached(sql)?.execute(values)?;
         Ok(())

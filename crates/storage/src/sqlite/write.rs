@@ -84,7 +84,8 @@ impl<'a> Write<'a> {
             Self::Run(new) => {
                 Run::require_new(database, new.info)?;
                 let head = Head::first(new.first)?;
-                let (id, before) = (&new.info.id, beginning(&new.info.id, new.json));
+                let id = &new.info.id;
+                let before = beginning(&new.info.id, new.json);
                 let open = Reader::trusted(id, Vec::new());
                 let row = encode(codec, new.first, &head, before, &open)?;
                 Ok(EncodedWrite::Run { new, head, row })

@@ -172,7 +172,8 @@ impl Reading<'_> {
             Some(yaml) => self.report.count(yaml, &format!("`{key}`"), 1).map(NonZeroU32::new),
             None => Some(None),
         };
-        let (context_tokens, context_window) = (known("context_tokens")?, known("context_window")?);
+        let context_tokens = known("context_tokens")?;
+        let context_window = known("context_window")?;
         let tokens = TokenUsage {
             input_tokens,
             output_tokens,

@@ -47,7 +47,8 @@ enum Following<'y> {
 
 impl<'y, 'd> Edges<'y, 'd> {
     pub(crate) fn new(declarations: &'d Declarations, schema: &'d Schema) -> Self {
-        let (arrivals, incomplete_arrivals) = (BTreeSet::new(), BTreeSet::new());
+        let arrivals = BTreeSet::new();
+        let incomplete_arrivals = BTreeSet::new();
         Self { declarations, schema, drafts: Vec::new(), arrivals, incomplete_arrivals }
     }
 
@@ -156,7 +157,8 @@ impl<'y, 'd> Edges<'y, 'd> {
                     self.arrive(from.clone(), join, false);
                 }
                 to => {
-                    let (from, span) = (from.clone(), span.cloned());
+                    let from = from.clone();
+                    let span = span.cloned();
                     self.drafts.push(EdgeDraft::Plain(Edge::Then { from, to, span }));
                 }
             }
@@ -193,7 +195,9 @@ impl<'y, 'd> Edges<'y, 'd> {
             };
             let is_awaited = |end: &NodeName| self.declarations.is_awaited(end, to);
             if ends.is_empty() || !ends.iter().all(is_awaited) {
-                let (from, to, span) = (ends.clone(), to.clone(), span.cloned());
+                let from = ends.clone();
+                let to = to.clone();
+                let span = span.cloned();
                 let count = from.len();
                 self.drafts.push(EdgeDraft::Plain(Edge::Join { from, to, count, span }));
             }

@@ -101,7 +101,8 @@ fn match_of_names<'y>(
     let root = schema.channel(path.next()?)?.ty().clone();
     let ty = path.try_fold(root, |ty, name| ty.field(name).cloned())?;
     let Type::Enum(values) = ty.required() else { return None };
-    let (mut arms, mut missing) = (Vec::new(), Vec::new());
+    let mut arms = Vec::new();
+    let mut missing = Vec::new();
     for value in values {
         let key = SpannedText { text: value.clone(), range: on.range.clone() };
         let targets = declarations.targets(value);
@@ -160,7 +161,8 @@ fn match_parts<'y>(
     then: &'y Yaml,
 ) -> Option<(Option<&'y Yaml>, &'y SpannedText, Vec<&'y Entry>)> {
     if let Some((subject, arms)) = arms_beside_match(then) {
-        let (key, span) = (&arms[0].key, report.span(&arms[0].key.range));
+        let key = &arms[0].key;
+        let span = report.span(&arms[0].key.range);
         let message = format!("the target of `{}` is not below `to`", key.text);
         let diagnostic = Diagnostic::error("GR006", message).at(span, "`to` is missing");
         let shown: Vec<String> = arms.iter().map(|it| format!("{}: …", it.key.text)).collect();

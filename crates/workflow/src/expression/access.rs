@@ -213,7 +213,8 @@ impl Looker<'_> {
                 self.set.reads_facts = true;
             }
             NodeKind::Call(function, arguments) if reads_items_by_name(function.name) => {
-                let (list, body) = (&arguments[0], arguments.get(2..).unwrap_or_default());
+                let list = &arguments[0];
+                let body = arguments.get(2..).unwrap_or_default();
                 self.look(list, true);
                 // Another list than one of the state may be made of whole items.
                 if list.path().is_some_and(|it| self.is_last(&it))

@@ -223,7 +223,8 @@ impl ExpressionChecker<'_> {
             }
             NodeKind::If(parts) => {
                 let [_, then, otherwise] = parts.as_ref();
-                let (then, otherwise) = (noted(then), noted(otherwise));
+                let then = noted(then);
+                let otherwise = noted(otherwise);
                 joined(&then, &otherwise).unwrap_or(Type::Any)
             }
             NodeKind::Call(function, arguments) => {

@@ -19,9 +19,12 @@ pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError
     if !is_closed(root, &mut Vec::new()) {
         return None;
     }
-    let (state, visits) = (Schema::default().empty(), Visits::default());
-    let (trigger, facts) = (&Trigger::Start, &RunFacts::default());
-    let (state, visits) = (&state, &visits);
+    let state = Schema::default().empty();
+    let visits = Visits::default();
+    let trigger = &Trigger::Start;
+    let facts = &RunFacts::default();
+    let state = &state;
+    let visits = &visits;
     let view = ExpressionView { state, visits, item: None, output_dir: None, trigger, facts };
     // No literal of a whole number is written with a point, and each literal of a float is.
     let numbers = &NumberPlaces::default();

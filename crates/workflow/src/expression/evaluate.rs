@@ -243,7 +243,8 @@ impl<'a> Evaluation<'a> {
             Operator::Add => return self.sum(left, right),
             Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Remainder => {
                 let parts = [left, right];
-                let (left, right) = (self.number(left, symbol)?, self.number(right, symbol)?);
+                let left = self.number(left, symbol)?;
+                let right = self.number(right, symbol)?;
                 // A field of floats may hold `7`, and its half is `3.5`.
                 let is_float = |it: &Node| self.numbers.float.contains(&it.key());
                 let left = match operator {
@@ -259,7 +260,8 @@ impl<'a> Evaluation<'a> {
     }
 
     fn equal(&mut self, left: &'a Node, right: &'a Node) -> Evaluated<bool> {
-        let (left, right) = (self.value(left)?, self.value(right)?);
+        let left = self.value(left)?;
+        let right = self.value(right)?;
         equal(&left, &right, &mut self.meter)
     }
 
@@ -279,7 +281,8 @@ impl<'a> Evaluation<'a> {
         left: &'a Node,
         right: &'a Node,
     ) -> Evaluated<Ordering> {
-        let (left, right) = (self.value(left)?, self.value(right)?);
+        let left = self.value(left)?;
+        let right = self.value(right)?;
         let order = match (left.as_ref(), right.as_ref()) {
             (Value::String(left), Value::String(right)) => {
                 self.meter.look_at(left)?;
@@ -294,7 +297,8 @@ impl<'a> Evaluation<'a> {
     }
 
     fn contained(&mut self, left: &'a Node, right: &'a Node) -> Evaluated<bool> {
-        let (item, list) = (self.value(left)?, self.value(right)?);
+        let item = self.value(left)?;
+        let list = self.value(right)?;
         match list.as_ref() {
             Value::Array(items) => {
                 for it in items {
@@ -310,7 +314,8 @@ impl<'a> Evaluation<'a> {
     }
 
     fn sum(&mut self, left: &'a Node, right: &'a Node) -> Evaluated<Value> {
-        let (left, right) = (self.value(left)?, self.value(right)?);
+        let left = self.value(left)?;
+        let right = self.value(right)?;
         match (left.as_ref(), right.as_ref()) {
             (Value::String(left), Value::String(right)) => {
                 self.meter.make_text(left.len() + right.len())?;

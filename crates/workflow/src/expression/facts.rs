@@ -152,7 +152,8 @@ fn via_type() -> Type {
 
 pub(crate) fn record(name: &str, fields: impl IntoIterator<Item = (&'static str, Type)>) -> Type {
     let fields = fields.into_iter().map(|(name, ty)| Field { name: name.to_owned(), ty });
-    let (name, fields) = (Some(name.to_owned()), fields.collect());
+    let name = Some(name.to_owned());
+    let fields = fields.collect();
     Type::Record(Record { name, fields, is_closed: true }.into())
 }
 

@@ -402,7 +402,8 @@ static FUNCTIONS: &[Function] = &[
         example_value: "true",
         parameters: &[TEXT, Parameter { name: "pattern", takes: Takes::Pattern }],
         value: FunctionValue::OfValues(|arguments, meter| {
-            let (text, pattern) = (arguments.text(0)?, arguments.pattern(1));
+            let text = arguments.text(0)?;
+            let pattern = arguments.pattern(1);
             meter.steps(pattern.steps(text))?;
             Ok(pattern.regex.is_match(text).into())
         }),

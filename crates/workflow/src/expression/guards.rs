@@ -31,7 +31,8 @@ impl ExpressionChecker<'_> {
     /// Records the ranges of numbers once the condition has this outcome.
     pub(super) fn learn_ranges(&mut self, condition: &Node, outcome: bool) {
         // A proved comparison has been evaluated, so the ranges hold that were known there.
-        let (types, mut learned) = (&self.types_here, Vec::new());
+        let types = &self.types_here;
+        let mut learned = Vec::new();
         let mut excluded = Vec::new();
         let ty = |of: &Node| types.get(&of.key()).map(Type::required);
         known::learn(condition, outcome, &mut |proved| {

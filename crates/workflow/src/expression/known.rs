@@ -59,7 +59,8 @@ pub(crate) fn facts_after(
 ) -> (Vec<ProvedFact>, Vec<ProvedFact>) {
     let Ok(condition) = parser::parse(source) else { return (Vec::new(), Vec::new()) };
     let known = |outcome| {
-        let (mut known, mut present) = (Vec::new(), Vec::new());
+        let mut known = Vec::new();
+        let mut present = Vec::new();
         learn(&condition, outcome, &mut |proved| match proved {
             Proof::Present(node) => drop(add_present(node, &mut present)),
             Proof::Ordered { left, operator, right } => {
@@ -177,12 +178,14 @@ fn below_size(
     schema: &Schema,
 ) -> Option<ProvedFact> {
     let (list, above) = sizes::list_above(operator, with)?;
-    let (list, index) = (list.path().filter(|_| above == 0)?, index.path()?);
+    let list = list.path().filter(|_| above == 0)?;
+    let index = index.path()?;
     let is_whole = matches!(type_of(&index, schema)?, Type::Int(_));
     let has_items =
         matches!(type_of(&list, schema)?, Type::List(item) if !matches!(*item, Type::Optional(_)));
     (is_whole && has_items).then(|| {
-        let (index, list) = (index.as_str(), list.as_str());
+        let index = index.as_str();
+        let list = list.as_str();
         ProvedFact::at([index, list], KnownFact::below_size(index, list))
     })
 }

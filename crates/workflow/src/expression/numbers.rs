@@ -32,7 +32,8 @@ pub(super) fn arithmetic(operator: Operator, left: Numeric, right: Numeric) -> E
         };
         return result.map(Value::from).ok_or(EvaluateError::Range(symbol));
     }
-    let (left, right) = (left.as_float(), right.as_float());
+    let left = left.as_float();
+    let right = right.as_float();
     let result = match operator {
         Operator::Add => left + right,
         Operator::Subtract => left - right,

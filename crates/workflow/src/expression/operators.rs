@@ -108,7 +108,8 @@ impl ExpressionChecker<'_> {
         range: &Range<usize>,
     ) -> Type {
         let problems = self.problems.len();
-        let (mut left_type, mut right_type) = (self.value(left), self.value(right));
+        let mut left_type = self.value(left);
+        let mut right_type = self.value(right);
         self.keep_fractions([(left, &left_type), (right, &right_type)]);
         // A literal is a value of the type of the other side; of two literals, neither declares values.
         if [left, right].iter().all(|it| matches!(it.kind, NodeKind::Literal(_))) {
@@ -135,7 +136,8 @@ impl ExpressionChecker<'_> {
             }
         }
         if !comparable(&left_type, &right_type) {
-            let (left_shown, right_shown) = (describe(&left_type), describe(&right_type));
+            let left_shown = describe(&left_type);
+            let right_shown = describe(&right_type);
             let message = format!("{left_shown} and {right_shown} are never compared");
             let help = unquoted(&left_type, right).or_else(|| unquoted(&right_type, left));
             let help = help.or_else(|| spelled(&left_type, &right_type).map(str::to_owned));
@@ -165,7 +167,8 @@ impl ExpressionChecker<'_> {
     }
 
     fn contained(&mut self, left: &Node, right: &Node) {
-        let (item, list) = (self.value(left), self.value(right));
+        let item = self.value(left);
+        let list = self.value(right);
         let of = match list.required() {
             Type::List(of) => Type::clone(of),
             Type::Record(record) => {
@@ -216,7 +219,8 @@ impl ExpressionChecker<'_> {
     ) -> Type {
         let is_empty = (left.is_empty_list(), right.is_empty_list());
         let nodes = (left, right);
-        let (left, right) = (self.value_as(left, expected), self.value_as(right, expected));
+        let left = self.value_as(left, expected);
+        let right = self.value_as(right, expected);
         self.keep_fractions([(nodes.0, &left), (nodes.1, &right)]);
         let text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
         match (&left, &right) {

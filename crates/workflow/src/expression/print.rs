@@ -88,7 +88,8 @@ impl Display for Inside<'_> {
 
 /// Returns whether an operator needs no brackets beside another one.
 fn stands_free(inner: Operator, outer: Operator, right: bool) -> bool {
-    let (inner, outer) = (inner.binding(), outer.binding());
+    let inner = inner.binding();
+    let outer = outer.binding();
     inner > outer || (inner == outer && !right && inner != Operator::COMPARISON)
 }
 

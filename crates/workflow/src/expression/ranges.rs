@@ -61,7 +61,8 @@ pub(super) fn sum(item: &Type) -> Type {
 
 /// Returns the type of the part of a number before the point.
 pub(super) fn whole_part(of: &Type) -> Type {
-    let (range, part) = (of.range().unwrap_or_default(), |it: f64| it.trunc() + 0.0);
+    let range = of.range().unwrap_or_default();
+    let part = |it: f64| it.trunc() + 0.0;
     Type::Int(NumberRange { min: range.min.map(part), max: range.max.map(part) })
 }
 

@@ -43,7 +43,8 @@ pub(super) fn list_above(operator: Operator, with: &Node) -> Option<(&Node, i64)
 pub(super) fn is_below(known: &KnownFacts, number: &Node, list: &Node) -> bool {
     let is_size = |of: &Node| list_of_size(of).is_some_and(|it| it.to_string() == list.to_string());
     let is_known = || {
-        let (number, list) = (number.to_string(), list.to_string());
+        let number = number.to_string();
+        let list = list.to_string();
         known.contains(&KnownFact::below_size(&number, &list))
     };
     let follows = match &number.kind {

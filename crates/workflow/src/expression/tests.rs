@@ -171,7 +171,8 @@ fn a_field_is_shared_unless_its_name_stands_for_something_else() {
     let visits = Visits::default();
     let root =
         |name: &str| syntax::Node { kind: syntax::NodeKind::Name(name.to_owned()), range: 0..0 };
-    let (item, dir) = (json!("item"), Some("/out"));
+    let item = json!("item");
+    let dir = Some("/out");
     let evaluated = |name: &str, item, output_dir| {
         let view = ExpressionView {
             state: &state,

@@ -81,7 +81,8 @@ pub(super) fn slice(
     meter: &mut ExpressionMeter,
 ) -> Evaluated<Value> {
     let bound = |it: i64| usize::try_from(it.max(0)).unwrap_or(usize::MAX);
-    let (from, to) = (bound(range.start), bound(range.end));
+    let from = bound(range.start);
+    let to = bound(range.end);
     match of {
         Value::Array(items) => {
             let to = to.min(items.len());

@@ -135,7 +135,8 @@ impl RegisteredKind {
 }
 
 fn checked_keys(kind: &dyn Kind) -> Keys {
-    let (key, keys) = (kind.key(), kind.keys());
+    let key = kind.key();
+    let keys = kind.keys();
     assert!(keys.properties.contains_key(key), "the keys of the kind `{key}` include `{key}`");
     let common = keys.names().find(|it| NodeKeys::keys().contains(it));
     assert!(common.is_none(), "the kind `{key}` has the key {common:?} of every node");
@@ -198,7 +199,8 @@ fn shared(key: &str, kinds: &[RegisteredKind]) -> Value {
 /// A keyword applies to one type of values only. So the keywords of types that only one side has
 /// stay; of keywords that both have, lists of words are united, and others stay if they are equal.
 fn accept_also(schema: &mut Value, other: &Value) {
-    let (own, others) = (types(schema), types(other));
+    let own = types(schema);
+    let others = types(other);
     let (Value::Object(schema), Value::Object(other)) = (schema, other) else { return };
     let is_shared = own.iter().any(|it| others.contains(it));
     for (keyword, value) in other {

@@ -415,7 +415,8 @@ pub struct Computation {
 impl Computation {
     /// The computation of a field by an expression.
     pub fn of(to: &ChannelName, value: &Expression) -> Self {
-        let (from, is_copy) = (value.access_set(), value.is_path());
+        let from = value.access_set();
+        let is_copy = value.is_path();
         Self { to: to.clone(), from, is_copy, value: Some(value.clone()) }
     }
 }

@@ -18,7 +18,8 @@ struct TrailingComment<'t> {
 
 /// Returns a laid-out text in which the comments have the common columns that they had before.
 pub(super) fn keep_columns(before: &str, laid_out: &str) -> Result<String, SyntaxError> {
-    let (old, new) = (trailing_comments(before)?, trailing_comments(laid_out)?);
+    let old = trailing_comments(before)?;
+    let new = trailing_comments(laid_out)?;
     let is_same = old.len() == new.len() && old.iter().zip(&new).all(|(a, b)| a.text == b.text);
     if !is_same {
         return Ok(laid_out.to_owned());
@@ -52,10 +53,12 @@ pub(super) fn keep_columns(before: &str, laid_out: &str) -> Result<String, Synta
 fn trailing_comments(text: &str) -> Result<Vec<TrailingComment<'_>>, SyntaxError> {
     let tokens = parse(text)?.descendants_with_tokens().filter_map(SyntaxElement::into_token);
     let mut found = Vec::new();
-    let (mut line, mut counted) = (0, 0);
+    let mut line = 0;
+    let mut counted = 0;
     for token in tokens.filter(|it| it.kind() == SyntaxKind::COMMENT) {
         let range = token.text_range();
-        let (at, end) = (usize::from(range.start()), usize::from(range.end()));
+        let at = usize::from(range.start());
+        let end = usize::from(range.end());
         line += text[counted..at].matches('\n').count();
         counted = at;
         let start = text[..at].rfind('\n').map_or(0, |it| it + 1);

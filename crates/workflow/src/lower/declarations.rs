@@ -108,7 +108,9 @@ impl Declarations {
     pub(crate) fn read(report: &mut Report, yaml: &Yaml, registry: &Registry) -> Self {
         let has_invalid_name = !matches!(yaml.data, Data::Map(_));
         let mut declarations = Self { has_invalid_name, ..Self::default() };
-        let (mut branches, mut maps, mut joins) = (Vec::new(), Vec::new(), Vec::new());
+        let mut branches = Vec::new();
+        let mut maps = Vec::new();
+        let mut joins = Vec::new();
         for entry in yaml.entries() {
             if built_in(&entry.key.text).is_some() {
                 let message = format!("`{}` is built in and cannot name a node", entry.key.text);

@@ -99,7 +99,8 @@ impl<'y> WorkflowDraft<'y> {
             report.wrong_kind(nodes, "`nodes`", "a mapping from names to nodes");
         }
         let declarations = scope.declarations;
-        let (mut drafts, mut edges) = (BTreeMap::new(), Edges::new(declarations, scope.schema));
+        let mut drafts = BTreeMap::new();
+        let mut edges = Edges::new(declarations, scope.schema);
         let keys = LazyNodeKeys::new(Box::new(|| node_keys(scope.registry)));
         let mut errors_of_edges = 0;
         for entry in nodes.entries() {

@@ -125,7 +125,8 @@ impl<'e> NodeScope<'e> {
     /// The scope of the routes behind the node: it knows no value that the node may have changed.
     pub(crate) fn behind(mut self) -> Self {
         let flow = &self.env.flow;
-        let (before, after) = (flow.proved_before(self.name), flow.proved_after(self.name));
+        let before = flow.proved_before(self.name);
+        let after = flow.proved_after(self.name);
         self.known.retain(|it| after.contains(it) || !before.contains(it));
         self
     }
@@ -286,7 +287,9 @@ impl<'e> NodeScope<'e> {
         bounded: bool,
     ) {
         let Environment { flow, schema, .. } = self.env;
-        let (node, any_item, item) = (self.name, self.any_item, self.item());
+        let node = self.name;
+        let any_item = self.any_item;
+        let item = self.item();
         let mut known = self.known.clone();
         if is_repeated {
             known.extend(KnownFact::of_visits(node.as_str(), true, |it| it > 1));
@@ -404,7 +407,8 @@ pub(crate) fn find_tool(
     let server = word.text.split('.').next().unwrap_or_default();
     if sections.unlocked_servers.contains(server) {
         report.references.add("mcp", server);
-        let (input, output) = (json!({"type": "object"}), json!({}));
+        let input = json!({"type": "object"});
+        let output = json!({});
         return Some(ToolSignature { name: word.text.clone(), input, output });
     }
     let found = registry.find_tool(&word.text);

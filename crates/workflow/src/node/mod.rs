@@ -36,7 +36,8 @@ pub(super) fn read_nodes(
     env: &Environment,
     draft: &WorkflowDraft<'_>,
 ) -> (BTreeMap<NodeName, NodeDefinition>, Vec<Edge>) {
-    let (mut nodes, mut scopes) = (BTreeMap::new(), BTreeMap::new());
+    let mut nodes = BTreeMap::new();
+    let mut scopes = BTreeMap::new();
     for (name, node) in &draft.nodes {
         let scope = NodeScope::of(env, name);
         // A node that its `when` skips takes its routes, too, so the condition proves nothing there.
@@ -101,7 +102,9 @@ fn read_node(
     }
     let cache = read_cache(report, &scope, section, settings.as_deref());
     let span = SourceSpan { file: report.file.clone(), range: key.range.clone() };
-    let (settings, about, scopes) = (settings?, about.clone(), Vec::new());
+    let settings = settings?;
+    let about = about.clone();
+    let scopes = Vec::new();
     // The routes may read more.
     let relies_on = BTreeSet::new();
     Some(NodeDefinition { settings, policies, when, cache, span, about, scopes, relies_on })

@@ -250,7 +250,8 @@ impl Report {
         }
         let section = Section::read::<TimeoutKeys>(self, yaml, "`timeout`")?;
         let mut read = |key| section.get(key).and_then(|it| self.duration(it, &format!("`{key}`")));
-        let (total, idle) = (read("total"), read("idle"));
+        let total = read("total");
+        let idle = read("idle");
         if let (Some(word), Some(total), Some(idle)) = (section.key("idle"), total, idle)
             && idle >= total
         {
@@ -305,7 +306,8 @@ impl Report {
         }
         if retry.max < retry.initial {
             let word = section.key("max").or(section.key("initial"))?;
-            let (initial, max) = (duration(retry.initial), duration(retry.max));
+            let initial = duration(retry.initial);
+            let max = duration(retry.max);
             let usual =
                 if section.get("max").is_some() { "" } else { ", which is the default of `max`" };
             let message =

@@ -64,7 +64,8 @@ impl<'t> Scanner<'t> {
     }
 
     fn line(&mut self) {
-        let (start, end) = (self.at, self.line_end(self.at));
+        let start = self.at;
+        let end = self.line_end(self.at);
         let column = indent(&self.text[start..end]);
         let content = self.text[start + column..end].trim_end();
         if content.is_empty() {
@@ -180,7 +181,8 @@ impl<'t> Scanner<'t> {
         self.at = end + 1;
         // The scalar continues in deeper lines that start nothing else.
         while self.at < self.text.len() {
-            let (line, end) = (self.at, self.line_end(self.at));
+            let line = self.at;
+            let end = self.line_end(self.at);
             let column = indent(&self.text[line..end]);
             let content = uncommented(&self.text[line + column..end]);
             self.at = line + column;
@@ -200,7 +202,8 @@ impl<'t> Scanner<'t> {
         self.at = header_end + 1;
         self.slot.start = self.at.min(self.text.len());
         while self.at < self.text.len() {
-            let (line, end) = (self.at, self.line_end(self.at));
+            let line = self.at;
+            let end = self.line_end(self.at);
             let column = indent(&self.text[line..end]);
             let content = self.text[line + column..end].trim_end();
             let cursor_is_outside =

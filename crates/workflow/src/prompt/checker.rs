@@ -156,7 +156,8 @@ impl<'t> PromptChecker<'_, 't> {
 
     /// Runs a check. Its names and its knowledge end with it.
     pub(super) fn frame(&mut self, check: impl FnOnce(&mut Self)) {
-        let (outside, known) = (self.variables.len(), self.known.clone());
+        let outside = self.variables.len();
+        let known = self.known.clone();
         let set_under = self.set_under.clone();
         self.frames.push(outside);
         check(self);
@@ -232,7 +233,8 @@ impl<'t> PromptChecker<'_, 't> {
         one: impl FnOnce(&mut Self),
         other: impl FnOnce(&mut Self),
     ) -> Vec<(String, Option<bool>)> {
-        let (outside, known) = (self.variables.len(), self.known.clone());
+        let outside = self.variables.len();
+        let known = self.known.clone();
         let set_under = self.set_under.clone();
         self.knowing(condition, true, one);
         let one = self.variables.split_off(outside);
@@ -258,7 +260,8 @@ impl<'t> PromptChecker<'_, 't> {
                 Meaning::Value(ty) => !matches!(ty, Type::Optional(_)),
                 Meaning::Macro(_) | Meaning::Outside => false,
             };
-            let (after_one, after_other) = (after(&one, true), after(&other, false));
+            let after_one = after(&one, true);
+            let after_other = after(&other, false);
             let has_value = (is_value(&after_one), is_value(&after_other));
             let only = (has_value.0 != has_value.1).then_some(has_value.0);
             set.push((name.clone(), only));

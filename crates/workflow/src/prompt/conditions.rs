@@ -102,7 +102,8 @@ impl PromptChecker<'_, '_> {
 
     fn joined(&self, left: &Expr<'_>, operator: BinOpKind, right: &Expr<'_>) -> Option<String> {
         let symbol = symbol_of(operator)?;
-        let (left, right) = (self.as_expression(left)?, self.as_expression(right)?);
+        let left = self.as_expression(left)?;
+        let right = self.as_expression(right)?;
         Some(format!("({left}) {symbol} ({right})"))
     }
 }

@@ -175,9 +175,11 @@ impl<'t> PromptChecker<'_, 't> {
             }
             Expr::BinOp(it) => self.operator(it, it.span()),
             Expr::Compare(it) => {
-                let (mut left, mut left_type) = (&it.expr, self.present(&it.expr));
+                let mut left = &it.expr;
+                let mut left_type = self.present(&it.expr);
                 for step in &it.ops {
-                    let (right, right_type) = (&step.expr, self.present(&step.expr));
+                    let right = &step.expr;
+                    let right_type = self.present(&step.expr);
                     let operands = [
                         TypedExpression { expression: left, ty: &left_type },
                         TypedExpression { expression: right, ty: &right_type },
@@ -360,13 +362,15 @@ impl<'t> PromptChecker<'_, 't> {
         if matches!(it.op, BinOpKind::ScAnd | BinOpKind::ScOr) {
             return self.connection(it, Self::value);
         }
-        let (left, right) = (self.present(&it.left), self.present(&it.right));
+        let left = self.present(&it.left);
+        let right = self.present(&it.right);
         let operands = [
             TypedExpression { expression: &it.left, ty: &left },
             TypedExpression { expression: &it.right, ty: &right },
         ];
         if let Some(symbol) = symbol(it.op) {
-            let (source, what) = (format!("a {symbol} b"), format!("`{symbol}`"));
+            let source = format!("a {symbol} b");
+            let what = format!("`{symbol}`");
             let ty = self.try_operation(&source, &what, &operands, span);
             if matches!(it.op, BinOpKind::Concat) {
                 self.printed(&left, it.left.span());
@@ -603,7 +607,8 @@ impl<'t> PromptChecker<'_, 't> {
         if Form::of(within.ty) != Some(Form::Text) || !Form::of(item.ty).is_some_and(is_other) {
             return;
         }
-        let (shown, of) = (describe(item.ty), describe(within.ty));
+        let shown = describe(item.ty);
+        let of = describe(within.ty);
         let message = format!("{shown} is never a part of {of}");
         let help = match item.expression {
             Expr::Const(_) => "write it in quotes".to_owned(),
@@ -628,7 +633,8 @@ impl<'t> PromptChecker<'_, 't> {
                     (_, Expr::Const(it)) => it.value.to_string(),
                     _ => describe(operand.ty),
                 };
-            let (one, other) = (shown(left), shown(right));
+            let one = shown(left);
+            let other = shown(right);
             let (message, label) = if is_equality {
                 (format!("{one} is never equal to {other}"), "never equal")
             } else {

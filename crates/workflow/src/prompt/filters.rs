@@ -271,7 +271,8 @@ impl PromptChecker<'_, '_> {
             self.problem("GR026", of.span, message, "may be absent").help =
                 Some(format!("leave it out first: `… | select | map(\"{name}\")`"));
         }
-        let (args, types) = (&of.args[1..], &of.types[1..]);
+        let args = &of.args[1..];
+        let types = &of.types[1..];
         let inner = Application { name, input: item, args, types, span: of.span };
         let part = inner.attribute().and_then(|it| self.attribute_path(it));
         let ty = part.as_ref().map(|path| {

@@ -77,7 +77,8 @@ impl PromptChecker<'_, '_> {
                 if let [step] = it.ops.as_slice()
                     && let Some(operator) = outside_of_chain(step.op)
                 {
-                    let (left, right) = (&it.expr, &step.expr);
+                    let left = &it.expr;
+                    let right = &step.expr;
                     self.learn_comparison(&Comparison { left, right, operator, outcome }, known);
                 }
             }
@@ -94,7 +95,8 @@ impl PromptChecker<'_, '_> {
                     self.learn(&it.right, outcome, known);
                 }
                 operator => {
-                    let (left, right) = (&it.left, &it.right);
+                    let left = &it.left;
+                    let right = &it.right;
                     self.learn_comparison(&Comparison { left, right, operator, outcome }, known);
                 }
             },

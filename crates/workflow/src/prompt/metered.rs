@@ -284,7 +284,8 @@ impl<'a> Copy<'a> {
     }
 
     fn binary(&mut self, it: &BinOp<'a>, span: Span) -> Expr<'a> {
-        let (left, right) = (self.expr(&it.left), self.expr(&it.right));
+        let left = self.expr(&it.left);
+        let right = self.expr(&it.right);
         let (left, right) = match it.op {
             BinOpKind::Add => return with_argument(PLUS, left, right),
             BinOpKind::Mul => return with_argument(TIMES, left, right),

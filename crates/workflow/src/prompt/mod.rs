@@ -242,7 +242,8 @@ impl fmt::Debug for Prompt {
 
 /// Reports a template whose tree would be too deep for recursion, or too large.
 fn too_deep(text: &str) -> Option<Problem> {
-    let (mut tags, mut elifs) = (0, 0);
+    let mut tags = 0;
+    let mut elifs = 0;
     // Where the innermost `{{` or `{%` begins.
     let mut start = 0;
     let mut was_start = false;
@@ -393,7 +394,9 @@ mod tests {
     #[test]
     fn null_is_absent() {
         let state = state(&[("items", json!([{"n": null}, {"n": 2}]))]);
-        let (visits, facts, input) = (Visits::default(), RunFacts::default(), Input::State);
+        let visits = Visits::default();
+        let facts = RunFacts::default();
+        let input = Input::State;
         let view = PromptView {
             state: &state,
             visit: 1,

@@ -492,7 +492,9 @@ mod tests {
     fn what_the_check_accepts_can_be_rendered() {
         let schema = schema();
         let states = states(&schema);
-        let (mut accepted, mut refused, mut failed) = (0, 0, Vec::new());
+        let mut accepted = 0;
+        let mut refused = 0;
+        let mut failed = Vec::new();
         for expression in expressions().into_iter().filter(|it| !is_of_numbers(it)) {
             if !problems(&schema, &expression).is_empty() {
                 refused += 1;

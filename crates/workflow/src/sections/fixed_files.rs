@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn nothing_outside_of_the_folder_is_read() {
-        let (folder, outside) = (folder(), tempfile::tempdir().unwrap());
+        let folder = folder();
+        let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "s").unwrap();
         symlink(outside.path(), folder.path().join("out")).unwrap();
         symlink(outside.path().join("secret"), folder.path().join("tests/link.py")).unwrap();

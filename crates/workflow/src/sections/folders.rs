@@ -80,7 +80,8 @@ impl Workflow {
         let state = self.schema.begin(input.clone())?;
         let workflow = self.name.as_str().into();
         let facts = RunFacts { run: Some(run.clone()), workflow, ..RunFacts::default() };
-        let (trigger, visits) = (Trigger::Start, Visits::default());
+        let trigger = Trigger::Start;
+        let visits = Visits::default();
         let view = ExpressionView {
             state: &state,
             visits: &visits,

@@ -230,7 +230,8 @@ impl HostSettings {
         if let Some(secret) = other.secrets.iter().find(|it| !self.secrets.contains(it)) {
             return Some(format!("its commands get `{secret}`"));
         }
-        let (own, others) = (self.approve, other.approve);
+        let own = self.approve;
+        let others = other.approve;
         (others > own).then(|| format!("it says `approve: {}`", others.as_str()))
     }
 }
@@ -270,7 +271,8 @@ impl HostAccess {
         }
         for secret in &host.secrets {
             let allowed = permission.secrets.as_ref();
-            let (host, secret) = (name(), secret.clone());
+            let host = name();
+            let secret = secret.clone();
             if allowed.is_some_and(|it| !it.contains(&secret)) {
                 return Err(HostRefusal::Secret { host, secret });
             }

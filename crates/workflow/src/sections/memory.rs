@@ -67,7 +67,8 @@ pub struct Tier {
 impl Default for Tier {
     fn default() -> Self {
         let schema = json!({"type": "string"});
-        let (keep, embeddings) = (None, None);
+        let keep = None;
+        let embeddings = None;
         Self { is_read_only: false, keep, approve: false, ty: Type::String, schema, embeddings }
     }
 }
@@ -184,7 +185,8 @@ impl TaskMemory {
                 return Err(TaskMemoryError::Type { tier: name, problem });
             }
             let approval = if tier.approve { Approval::Pending } else { Approval::None };
-            let (keep, module) = (tier.keep, module.clone());
+            let keep = tier.keep;
+            let module = module.clone();
             let entry = NewEntry::of(name.clone(), value, self.source.clone());
             let entry = NewEntry { module, confidence, approval, keep, ..entry };
             // Before the vectors, which cost something.

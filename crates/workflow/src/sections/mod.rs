@@ -312,7 +312,8 @@ impl Sections {
         registry: &Registry,
         yaml: &Yaml,
     ) -> (Vec<String>, BTreeMap<String, Approval>) {
-        let (mut tools, mut approvals) = (Vec::new(), BTreeMap::new());
+        let mut tools = Vec::new();
+        let mut approvals = BTreeMap::new();
         let words = match &yaml.data {
             Data::List(items) => items.iter().filter_map(|it| read_tool_use(report, it)).collect(),
             _ => report.words(yaml, "`tools`").into_iter().map(|it| (it, None)).collect::<Vec<_>>(),

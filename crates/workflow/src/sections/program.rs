@@ -210,7 +210,8 @@ pub(crate) fn read_program(
                         sandbox, or remove them";
             report.bad_value(key, message, help);
         }
-        let (name, settings) = (word.text.clone(), settings.clone());
+        let name = word.text.clone();
+        let settings = settings.clone();
         ProgramPlace::Sandbox(ProgramSandbox { name, settings, secrets })
     } else if let Some(host) = sections.hosts.get(&word.text) {
         report.references.add("hosts", &word.text);

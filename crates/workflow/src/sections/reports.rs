@@ -53,7 +53,8 @@ impl ReportFile {
         facts: &RunFacts,
     ) -> Result<String, PromptError> {
         // No node renders it, so it has no visit, trigger or item; the check refuses their names.
-        let (trigger, input) = (&Trigger::Start, &Input::State);
+        let trigger = &Trigger::Start;
+        let input = &Input::State;
         let view = PromptView { state, visit: 0, max_visits: None, trigger, input, visits, facts };
         self.template.render(&view)
     }

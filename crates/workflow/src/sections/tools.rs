@@ -97,7 +97,8 @@ pub(crate) fn read_tools(
 
 /// Returns a tool in place of an invalid one, which accepts any call.
 fn unknown(name: &str) -> DeclaredTool {
-    let (input, output) = (serde_json::json!({"type": "object"}), serde_json::json!({}));
+    let input = serde_json::json!({"type": "object"});
+    let output = serde_json::json!({});
     let sandbox = crate::SandboxSettings {
         memory_bytes: 0,
         time: Duration::ZERO,
@@ -108,7 +109,8 @@ fn unknown(name: &str) -> DeclaredTool {
     };
     let command = CommandTool { argv: Vec::new(), sandbox, scripts: Vec::new(), folder: None };
     let signature = ToolSignature { name: name.to_owned(), input, output };
-    let (about, action) = (String::new(), ToolAction::Command(command));
+    let about = String::new();
+    let action = ToolAction::Command(command);
     DeclaredTool { signature, about, action, approve: Approval::Never }
 }
 
@@ -211,7 +213,8 @@ fn read_command(
     if argv.is_empty() {
         return None;
     }
-    let (sandbox, scripts) = (sandbox.clone(), scripts.unwrap_or_default());
+    let sandbox = sandbox.clone();
+    let scripts = scripts.unwrap_or_default();
     Some(CommandTool { argv, sandbox, scripts, folder })
 }
 

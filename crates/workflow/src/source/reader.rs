@@ -164,7 +164,8 @@ impl Yaml {
     fn within_block(&self, file: &str, text: &str, inner: &Range<usize>) -> Option<Range<usize>> {
         let start = self.range.start;
         let indent = start - file.get(..start)?.rfind('\n').map_or(0, |at| at + 1);
-        let (mut in_text, mut in_file) = (0, start);
+        let mut in_text = 0;
+        let mut in_file = start;
         let mut found = None;
         for (at, line) in text.split_inclusive('\n').enumerate() {
             let written = file.get(in_file..)?;

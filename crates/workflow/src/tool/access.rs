@@ -157,7 +157,8 @@ mod tests {
             WebAccess::default().allow(host, permission).with_secret("TRACKER_TOKEN", "x")
         };
         let check = |access: WebAccess, url| access.check(&tool(url)).ok();
-        let (public, private) = (WebPermission::Public, WebPermission::Private);
+        let public = WebPermission::Public;
+        let private = WebPermission::Private;
         assert_eq!(check(WebAccess::default(), "https://example.com/"), None);
         assert_eq!(check(access("Example.com", public), "https://example.com/x"), Some(public));
         assert_eq!(check(access("example.com", public), "https://example.com:8443/"), Some(public));

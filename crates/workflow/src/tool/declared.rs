@@ -211,7 +211,9 @@ impl UrlTemplate {
             return Err(format!("`{authority}` is no host"));
         }
         let origin = format!("{scheme}{}", authority.to_ascii_lowercase());
-        let (mut parts, mut is_query, mut open) = (Vec::new(), false, rest);
+        let mut parts = Vec::new();
+        let mut is_query = false;
+        let mut open = rest;
         while !open.is_empty() {
             let at = open.find('{').unwrap_or(open.len());
             let (before, after) = open.split_at(at);

@@ -173,7 +173,8 @@ async fn add(
     ctx: &ToolContext,
 ) -> Result<AddOutput, ToolError> {
     let Addition { tier, value, module, confidence } = input;
-    let (values, key) = (vec![value], ctx.key.clone());
+    let values = vec![value];
+    let key = ctx.key.clone();
     let ids = memory.remember(MemoryWrite { tier, values, module, confidence, key }).await;
     let id = ids.map_err(failed)?.pop().expect("one value becomes one entry");
     Ok(AddOutput { id: id.to_string() })

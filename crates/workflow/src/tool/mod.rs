@@ -134,7 +134,8 @@ pub struct ToolSignature {
 impl ToolSignature {
     /// Returns the signature of a tool.
     pub fn of(tool: &dyn Tool) -> Self {
-        let (input, output) = (tool.input_schema().clone(), tool.output_schema().clone());
+        let input = tool.input_schema().clone();
+        let output = tool.output_schema().clone();
         Self { name: tool.name().to_owned(), input, output }
     }
 }

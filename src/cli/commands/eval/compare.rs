@@ -82,7 +82,8 @@ impl Args {
 
 impl Comparison {
     fn of(mut before: Vec<Line>, mut after: Vec<Line>) -> Self {
-        let (mut first, second) = (summaries(&before), summaries(&after));
+        let mut first = summaries(&before);
+        let second = summaries(&after);
         let mut models = Vec::new();
         if let ([_], [_]) = (&*first, &*second) {
             // Two models are compared: the rows are what both have.
@@ -99,10 +100,12 @@ impl Comparison {
             }
             models.extend(first.into_iter().map(|it| ModelPair { before: Some(it), after: None }));
         }
-        let (before, after) = (by_row(&before), by_row(&after));
+        let before = by_row(&before);
+        let after = by_row(&after);
         let changed = before.iter().filter_map(|(key, old)| {
             let new = after.get(key)?;
-            let (old_rate, new_rate) = (rate(old), rate(new));
+            let old_rate = rate(old);
+            let new_rate = rate(new);
             let failed =
                 |lines: &[&Line]| lines.iter().find(|it| !it.passed).map(|it| it.run.clone());
             let problem = new.iter().find_map(|it| it.problems.first());
@@ -128,7 +131,8 @@ impl Comparison {
             rows.dedup();
             rows
         };
-        let (only_before, only_after) = (only(&before, &after), only(&after, &before));
+        let only_before = only(&before, &after);
+        let only_after = only(&after, &before);
         Self { models, changed, only_before, only_after }
     }
 
@@ -144,7 +148,8 @@ impl Comparison {
             let rates = format!("{} → {}", percent(row.before), percent(row.after));
             let rates = if row.after > row.before { paint.good(&rates) } else { paint.bad(&rates) };
             let problem = row.problem.as_ref().map(|it| format!(": {}", clean(it)));
-            let (model, problem) = (model.unwrap_or_default(), problem.unwrap_or_default());
+            let model = model.unwrap_or_default();
+            let problem = problem.unwrap_or_default();
             text.extend(["\n", &clean(&row.row), &model, "  ", &rates, &problem]);
             text.extend(["\n", &show_command(database, &row.run)]);
         }

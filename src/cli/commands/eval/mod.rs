@@ -213,10 +213,12 @@ impl EvaluateArgs {
         let mut first = None;
         let mut unsettled = None;
         // With a dead provider or a wrong key, all other runs would end as the last ones.
-        let (patience, in_a_row) = (usize::from(self.jobs).max(UNSETTLED_MAX), Cell::new(0));
+        let patience = usize::from(self.jobs).max(UNSETTLED_MAX);
+        let in_a_row = Cell::new(0);
         let start = |attempt: &'a Arc<Attempt>| {
             let is_hopeless = in_a_row.get() >= patience;
-            let (storage, stop) = (&storage, stop.clone());
+            let storage = &storage;
+            let stop = stop.clone();
             async move {
                 if is_hopeless {
                     Ok(AttemptOutcome::NotStarted)
@@ -226,7 +228,8 @@ impl EvaluateArgs {
             }
         };
         let mut running = stream::iter(open).map(start).buffer_unordered(usize::from(self.jobs));
-        let (mut number, mut left_out) = (known, 0_u64);
+        let mut number = known;
+        let mut left_out = 0_u64;
         loop {
             let judged = tokio::select! {
                 judged = running.next() => judged,

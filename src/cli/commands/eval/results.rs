@@ -123,7 +123,8 @@ impl Results {
             ));
         }
         let lines = lines.into_iter().map(|it| (it.run.clone(), it)).collect();
-        let (file, lines) = (Mutex::new(file), Mutex::new(lines));
+        let file = Mutex::new(file);
+        let lines = Mutex::new(lines);
         Ok(Self { path: path.to_owned(), head, file, lines })
     }
 

@@ -87,7 +87,8 @@ impl Attempt {
         let id = RunId::parse(&format!("eval-{}", digest(&of)?))
             .expect("a digest has letters and digits only");
         let expected = digest(&(format!("{:?}", row.expect), &variant.score))?;
-        let (row, variant) = (Arc::clone(row), Arc::clone(variant));
+        let row = Arc::clone(row);
+        let variant = Arc::clone(variant);
         Ok(Self { row, variant, repeat, id, expected })
     }
 
@@ -121,11 +122,13 @@ impl Attempt {
             options: options.clone(),
             input: Some(&self.row.input),
         };
-        let (id, input) = (&self.id, self.row.input.clone());
+        let id = &self.id;
+        let input = self.row.input.clone();
         let is_new = storage.checkpointer.find(id.as_str()).await.is_err();
         let (run, info) =
             NewRunArgs::with_id(id.clone()).prepare(storage, new, Some(id.as_str())).await?;
-        let (engine, run_id) = (run.engine.clone(), id.clone());
+        let engine = run.engine.clone();
+        let run_id = id.clone();
         // On another thread than the other runs.
         let driving = AbortOnDropHandle::new(tokio::spawn(async move {
             if is_new {

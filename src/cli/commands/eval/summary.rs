@@ -149,7 +149,8 @@ impl ModelSummary {
             ),
         ];
         if self.runs > self.rows {
-            let (once, always) = (self.rows_passed_once, self.rows_passed_always);
+            let once = self.rows_passed_once;
+            let always = self.rows_passed_always;
             let rows = count(self.rows as u64, "row");
             cells.push(format!("{rows}: {once} once, {always} always"));
         }

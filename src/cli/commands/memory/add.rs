@@ -50,7 +50,8 @@ impl Args {
             let entry = NewEntry { module, approval: Approval::Approved, ..entry };
             // A wrong entry creates no memory.
             entry.check().map_err(|error| CliError::usage(error.to_string()))?;
-            let (store, now) = (globals.memory()?.create_memory()?, Timestamp::now());
+            let store = globals.memory()?.create_memory()?;
+            let now = Timestamp::now();
             // Each command is a new write.
             let key = format!("add/{}/{}", now.as_nanosecond(), std::process::id());
             let ids = store.put(&Batch { key, entries: vec![entry], now }).await?;

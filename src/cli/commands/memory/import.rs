@@ -38,7 +38,8 @@ impl Args {
             globals.expect_output("memory import", &[Output::Text])?;
             let text = read_named(&self.file, DataLimit::InputBytes)
                 .map_err(|error| CliError::read(&self.file, error.into()))?;
-            let (mut entries, mut problems) = (Vec::new(), Vec::new());
+            let mut entries = Vec::new();
+            let mut problems = Vec::new();
             for (number, line) in (1..).zip(text.lines()).filter(|(_, it)| !it.trim().is_empty()) {
                 match read(line) {
                     Ok(entry) => entries.push(without_keys(number, entry)),

@@ -72,7 +72,8 @@ pub(super) fn check(run: &str, globals: &Globals) -> Result<DueCheck, CliError> 
         if due.is_some_and(|it| it <= Timestamp::now()) {
             return Ok(DueCheck::Due);
         }
-        let (name, status) = (&found.info.name, found.status.as_str());
+        let name = &found.info.name;
+        let status = found.status.as_str();
         print_message(&match due {
             Some(due) => format!("run {name} waits until {due:.0}"),
             None => format!("run {name} is {status} and waits for no time"),
@@ -97,7 +98,8 @@ pub(super) fn resume_all(
     mut resume: impl FnMut(&str) -> Result<StoppedRun, CliError>,
 ) -> Result<Exit, CliError> {
     let runs = find_all(globals)?;
-    let (mut lines, mut worst) = (Vec::new(), Exit::Done);
+    let mut lines = Vec::new();
+    let mut worst = Exit::Done;
     for found in runs {
         let line = if is_still_due(globals, &found.info.id)? {
             DueLine::of(found, &mut resume, globals)
@@ -119,9 +121,11 @@ pub(super) fn resume_all(
 impl DueLine {
     /// A run that another process has resumed while this one was at work on those before it.
     fn resumed_elsewhere(found: RunSummary) -> Self {
-        let (run, name) = (found.info.id, found.info.name);
+        let run = found.info.id;
+        let name = found.info.name;
         print_message(&format!("run {name} is skipped: another process has resumed it"));
-        let (outcome, exit) = (DueOutcome::Skipped, Exit::Done as u8);
+        let outcome = DueOutcome::Skipped;
+        let exit = Exit::Done as u8;
         Self { run, name, outcome, exit, error: None, report: None }
     }
 
@@ -132,7 +136,8 @@ impl DueLine {
         resume: impl FnOnce(&str) -> Result<StoppedRun, CliError>,
         globals: &Globals,
     ) -> (Self, Exit) {
-        let (run, name) = (found.info.id, found.info.name);
+        let run = found.info.id;
+        let name = found.info.name;
         let stopped = resume(run.as_str()).and_then(|stopped| {
             if globals.output == Output::Json {
                 stopped.print_next(globals);
@@ -143,7 +148,8 @@ impl DueLine {
         });
         match stopped {
             Ok(StoppedRun { report, exit, .. }) => {
-                let (outcome, report) = (DueOutcome::Resumed, Some(report));
+                let outcome = DueOutcome::Resumed;
+                let report = Some(report);
                 (Self { run, name, outcome, exit: exit as u8, error: None, report }, exit)
             }
             Err(error) => {
@@ -158,7 +164,8 @@ impl DueLine {
                     let left = if is_line { error.print_left(Output::Jsonl) } else { Ok(()) };
                     (DueOutcome::Refused, left.map_or_else(|it| it.exit(), |()| error.exit()))
                 };
-                let (exit, message) = (error.exit() as u8, error.message().to_owned());
+                let exit = error.exit() as u8;
+                let message = error.message().to_owned();
                 (Self { run, name, outcome, exit, error: Some(message), report: None }, counts)
             }
         }

@@ -121,7 +121,8 @@ impl Diff {
         let history = RunHistory::read(checkpointer, to, lists.clone()).await?;
         let mut changes = Vec::new();
         if from.info.id == to.info.id {
-            let (a, b) = (from.position.step, to.position.step);
+            let a = from.position.step;
+            let b = to.position.step;
             let is_between = |step: Step| step > a.min(b) && step <= a.max(b);
             for difference in found {
                 let writers = history.writers(&difference, is_between).into_iter();
@@ -161,7 +162,8 @@ impl Diff {
 
 impl Side {
     fn of(found: &RunSnapshot) -> Self {
-        let (run, name) = (found.info.id.clone(), found.info.name.clone());
+        let run = found.info.id.clone();
+        let name = found.info.name.clone();
         Self { run, name, step: found.position.step }
     }
 }

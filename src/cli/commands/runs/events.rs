@@ -66,7 +66,8 @@ impl Args {
             let info = checkpointer.find(&self.run).await?.info;
             let resume = database.with_permissions_of(&info).command("resume", &info.name);
             let caption = Caption { name: info.name.clone(), resume };
-            let (checkpointer, run) = (checkpointer.as_ref(), info.id);
+            let checkpointer = checkpointer.as_ref();
+            let run = info.id;
             let mut reading = EventReader { checkpointer, run, number: 0, seq: self.after };
             if globals.output == Output::Json {
                 let mut all = Vec::new();

@@ -164,7 +164,8 @@ mod tests {
             updated: updated.to_owned(),
             turns: None,
         };
-        let (old, new) = ("2025-01-01T00:00:00Z", "2025-06-29T00:00:00Z");
+        let old = "2025-01-01T00:00:00Z";
+        let new = "2025-06-29T00:00:00Z";
         for (created, updated, is_old) in [
             (old, old, true),
             (old, new, false),

@@ -58,7 +58,8 @@ impl<'a> Removal<'a> {
             let line = format!("{} {} ({}, {day})\n", self.verb(), info.name, status.as_str());
             print_result(&line).map_err(CliError::write)?;
         }
-        let (run, name) = (info.id.clone(), info.name.clone());
+        let run = info.id.clone();
+        let name = info.name.clone();
         self.report.removed.push(RemovedRun { run, name, status, created });
         Ok(())
     }

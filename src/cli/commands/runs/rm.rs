@@ -34,7 +34,8 @@ pub(super) async fn forget(
     match checkpointer.remove(run).await {
         Err(CheckpointError::Owned { lease, .. }) if lease.owner.is_dead() => {
             let presence = Presence::new();
-            let (owner, replaces_fence) = (presence.owner().clone(), Some(lease.fence));
+            let owner = presence.owner().clone();
+            let replaces_fence = Some(lease.fence);
             // If several processes see that, only one of them replaces this lease.
             let request = LeaseRequest { owner, ttl: LEASE, replaces_fence };
             let token = checkpointer.acquire(run, &request).await?;

@@ -141,7 +141,8 @@ fn draw(verdicts: &[Verification], paint: Paint) -> String {
         if let Some(problem) = &run.problem {
             return vec![name, paint.bad("damaged"), clean(problem)];
         }
-        let (entries, steps) = (run.entries.unwrap_or(0), run.steps.unwrap_or(0));
+        let entries = run.entries.unwrap_or(0);
+        let steps = run.steps.unwrap_or(0);
         let mut detail = format!("{}, {}", plural(entries), count(steps, "step"));
         if let Some(at) = run.expected_at {
             detail = format!("{detail}; entry {at} has the expected hash");

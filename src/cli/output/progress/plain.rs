@@ -74,8 +74,10 @@ fn text_of(event: &Event, stamped: &RunEvent, caption: &Caption) -> String {
                     format!("; {word}{}", names.join(", "))
                 }
             };
-            let (mapped, dropped) = (part("", mapped), part("without ", dropped));
-            let (again, set) = (part("again: ", again), written(set));
+            let mapped = part("", mapped);
+            let dropped = part("without ", dropped);
+            let again = part("again: ", again);
+            let set = written(set);
             format!("migrated to {}{mapped}{dropped}{again}{set}", clean(workflow))
         }
         Event::RunForked { from, step, set } => {
@@ -96,7 +98,8 @@ fn text_of(event: &Event, stamped: &RunEvent, caption: &Caption) -> String {
         },
         Event::MemoSaved { node, name, .. } => format!("{node} has saved `{}`", clean(name)),
         Event::TaskRetrying { node, attempt, error, wait_ms, .. } => {
-            let (error, wait) = (clean(error), duration(*wait_ms));
+            let error = clean(error);
+            let wait = duration(*wait_ms);
             format!("{node} attempt {attempt} failed: {error}; retries in {wait}")
         }
         Event::TimerSet { node, wake, reason, .. } => waits(node, *wake, reason.as_deref()),
@@ -109,14 +112,16 @@ fn text_of(event: &Event, stamped: &RunEvent, caption: &Caption) -> String {
         }
         Event::TaskUndecided { node, ms, error, usage, .. } => {
             let usage = tokens_and_cost(usage).map(|it| format!(" ({it})")).unwrap_or_default();
-            let (after, error) = (duration(*ms), clean(error));
+            let after = duration(*ms);
+            let error = clean(error);
             format!("{node} finished in {after}{usage}, but its route failed: {error}")
         }
         Event::TaskSkipped { node, condition, to, .. } => {
             format!("{node} skipped: `{}` is not true{}", clean(condition), describe_targets(to))
         }
         Event::TaskFailed { node, ms, kind, error, to, .. } => {
-            let (after, error) = (duration(*ms), clean(error));
+            let after = duration(*ms);
+            let error = clean(error);
             format!("{node} failed after {after} ({kind}): {error}{}", describe_targets(to))
         }
         Event::QuestionAsked { node, key, prompt, .. } => {
@@ -138,7 +143,8 @@ fn text_of(event: &Event, stamped: &RunEvent, caption: &Caption) -> String {
         Event::RunFinished { status, reason, steps, usage } => {
             let usage = tokens_and_cost(usage).map(|it| format!(" ({it})")).unwrap_or_default();
             let reason = reason.as_deref().map(|it| format!(": {}", clean(it)));
-            let (name, status) = (&caption.name, status.as_str());
+            let name = &caption.name;
+            let status = status.as_str();
             format!("run {name} {status} after step {steps}{usage}{}", reason.unwrap_or_default())
         }
     }
@@ -183,7 +189,8 @@ fn written(fields: &[String]) -> String {
 fn reported(report: &Report) -> String {
     match report {
         Report::ModelCall { model, usage, ms } => {
-            let (tokens, cost) = (tokens(usage.total_tokens()), cost(usage.cost_usd));
+            let tokens = tokens(usage.total_tokens());
+            let cost = cost(usage.cost_usd);
             format!("got an answer from {} in {}: {tokens}, {cost}", clean(model), duration(*ms))
         }
         Report::ToolCall { tool, input, ms, error } => called(tool, input, *ms, error.as_deref()),
@@ -227,7 +234,8 @@ mod tests {
     #[test]
     fn an_aborted_task_names_the_limit() {
         let mut stamped = sample::events().remove(0);
-        let (step, node) = (crate::id::Step(1), NodeName::parse("sse").unwrap());
+        let step = crate::id::Step(1);
+        let node = NodeName::parse("sse").unwrap();
         let task = crate::id::TaskId { step, index: 0 };
         let usage = crate::event::Usage::default();
         stamped.event = Event::TaskAborted { task, node, attempt: 1, ms: 2_000, usage };

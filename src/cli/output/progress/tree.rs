@@ -79,7 +79,8 @@ impl Tree {
             // A memo saves progress within a task; the tree stays the same.
             Event::MemoSaved { .. } => Vec::new(),
             Event::TaskRetrying { node, attempt, error, wait_ms, .. } => {
-                let (error, wait) = (clean(error), duration(*wait_ms));
+                let error = clean(error);
+                let wait = duration(*wait_ms);
                 let what = format!("{node} attempt {attempt}: {error}");
                 vec![format!("    {} {what}; again in {wait}", paint.loud("↻"))]
             }
@@ -104,7 +105,8 @@ impl Tree {
             }
             Event::TaskSkipped { task, node, condition, to } => {
                 let why = format!("skipped: `{}` is not true", clean(condition));
-                let (sign, to) = (paint.faint("-"), describe_targets(to));
+                let sign = paint.faint("-");
+                let to = describe_targets(to);
                 vec![format!("{} {sign} {node}  {}{to}", step(*task), paint.faint(&why))]
             }
             Event::TaskFailed { task, node, ms, kind, error, to, usage, .. } => {
@@ -216,11 +218,13 @@ impl Tree {
                 vec![self.aside(&format!("✓ {node} in {}{to}", duration(*ms)))]
             }
             Event::TaskFailed { node, kind, error, to, .. } => {
-                let (error, to) = (clean(error), describe_targets(to));
+                let error = clean(error);
+                let to = describe_targets(to);
                 vec![format!("    {} {node} {kind}: {error}{to}", self.paint.bad("✗"))]
             }
             Event::TaskRetrying { node, attempt, error, wait_ms, .. } => {
-                let (error, wait) = (clean(error), duration(*wait_ms));
+                let error = clean(error);
+                let wait = duration(*wait_ms);
                 let what = format!("{node} attempt {attempt}: {error}");
                 vec![format!("    {} {what}; again in {wait}", self.paint.loud("↻"))]
             }

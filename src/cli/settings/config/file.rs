@@ -217,7 +217,8 @@ impl FileReader<'_> {
     fn prices(&mut self, table: &dyn TableLike) -> Vec<(String, (Price, String))> {
         let mut prices = Vec::new();
         for (name, item) in entries(table) {
-            let (model, place) = (name.get(), self.place(name.span()));
+            let model = name.get();
+            let place = self.place(name.span());
             let mut price = None;
             self.inner(&format!("prices.\"{model}\""), item, |reading, table| {
                 let mut problems = Vec::new();

@@ -67,7 +67,8 @@ pub(super) fn withhold(
             .filter(|own| amount.is_above(&value.text, &own.text))
             .map(|own| format!("it raises your limit of `{}` ({})", own.text, own.layer)),
     };
-    let (text, place) = (value.text.clone(), value.layer.clone());
+    let text = value.text.clone();
+    let place = value.layer.clone();
     reason.map(|reason| WithheldSetting { name: key.name.to_owned(), text, place, reason })
 }
 

@@ -28,7 +28,8 @@ fn writing() -> impl Strategy<Value = FlowModel> {
             {
                 let outcomes = std::mem::take(&mut node.outcomes).into_iter().zip(endings);
                 let outcomes = outcomes.map(|(it, ending)| Outcome { ending, ..it }).collect();
-                let (may_assign, bound) = (may_assign.with(&must_assign), None);
+                let may_assign = may_assign.with(&must_assign);
+                let bound = None;
                 let defers = node.defers.take();
                 *node = FlowNode {
                     outcomes,

@@ -224,7 +224,8 @@ impl<'a> Walk<'a> {
         }
         for first in 0..self.moves[one].to.len() {
             for second in 0..self.moves[other].to.len() {
-                let (first, second) = (self.moves[one].to[first], self.moves[other].to[second]);
+                let first = self.moves[one].to[first];
+                let second = self.moves[other].to[second];
                 if first != second || tasks(first) {
                     self.add(first, second);
                 }

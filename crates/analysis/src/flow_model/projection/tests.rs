@@ -104,7 +104,8 @@ proptest! {
 #[test]
 fn projections_cause_few_false_alarms() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let (mut complete, mut alarms) = (0, 0);
+    let mut complete = 0;
+    let mut alarms = 0;
     for _ in 0..600 {
         let tree = model().new_tree(&mut runner).unwrap();
         let model = proptest::strategy::ValueTree::current(&tree);

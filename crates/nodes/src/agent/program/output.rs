@@ -161,7 +161,8 @@ impl Output {
             Activity::Call { id, tool, input } => {
                 if self.calls < CALLS_MAX {
                     self.calls += 1;
-                    let (input, began) = (cut(&input, INPUT_CHARACTERS_MAX), Instant::now());
+                    let input = cut(&input, INPUT_CHARACTERS_MAX);
+                    let began = Instant::now();
                     self.open.insert(id, Call { tool, input, began });
                 }
             }

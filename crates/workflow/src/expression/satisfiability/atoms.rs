@@ -63,7 +63,8 @@ impl Atoms {
             let at = *atoms.by_key.entry((sort(ask), term.text.clone())).or_insert(next);
             if at == next {
                 let presence = sort(ask) == Sort::Presence;
-                let (values, guards) = (Vec::new(), Vec::new());
+                let values = Vec::new();
+                let guards = Vec::new();
                 atoms.list.push(Atom { term: term.clone(), values, guards, presence });
                 asked.push(Vec::new());
             }

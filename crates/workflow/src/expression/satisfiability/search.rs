@@ -125,7 +125,8 @@ impl Search {
 
     /// Returns whether every world like this one meets all wishes; `None` if none meets some wish.
     fn come_true(&mut self, wishes: &[Wish], world: &World) -> Option<(bool, Option<usize>)> {
-        let (mut sure, mut pivot) = (true, None);
+        let mut sure = true;
+        let mut pivot = None;
         for (condition, wanted) in wishes {
             let mut cost = 0;
             let outcomes = self.outcomes(&self.conditions[*condition], world, &mut cost);

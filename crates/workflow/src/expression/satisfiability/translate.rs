@@ -127,7 +127,8 @@ impl Translation<'_> {
             }
             _ => return None,
         };
-        let (range, count) = (node.range.clone(), values.len());
+        let range = node.range.clone();
+        let count = values.len();
         let mut chosen = Vec::new();
         for (value, is_value) in values {
             if evaluate_closed(&node.with_constant(&path, &value))?.ok()?.as_bool()? {
@@ -220,7 +221,8 @@ impl Translation<'_> {
 
     fn equal(&self, left: &Node, right: &Node, range: &Range<usize>) -> FormulaKind {
         let (left, right) = if literal(left).is_some() { (right, left) } else { (left, right) };
-        let (left_type, right_type) = (self.ty(left), self.ty(right));
+        let left_type = self.ty(left);
+        let right_type = self.ty(right);
         match (left_type, right_type, literal(right)) {
             (Type::Bool, Type::Bool, _) => {
                 FormulaKind::Same(Box::new([self.formula(left), self.formula(right)]))
@@ -253,7 +255,8 @@ impl Translation<'_> {
                 if let Some(outcome) = self.are_equal(left, right) {
                     return FormulaKind::Known(outcome);
                 }
-                let (a, b) = (left.to_string(), right.to_string());
+                let a = left.to_string();
+                let b = right.to_string();
                 let in_order = a <= b || literal(right).is_some();
                 let text = if in_order { format!("{a} == {b}") } else { format!("{b} == {a}") };
                 let term = Term { free: false, text, ..of_both(left, right) };
@@ -355,7 +358,8 @@ fn found_in_every_text(function: &Function, arguments: &[Node]) -> Option<bool> 
 fn never_equal(left: &Type, right: &Type) -> bool {
     match (left, right) {
         (Type::Int(a) | Type::Float(a), Type::Int(b) | Type::Float(b)) => {
-            let (a, b) = (exact_range(*a), exact_range(*b));
+            let a = exact_range(*a);
+            let b = exact_range(*b);
             a.common(b).is_none()
         }
         (Type::Enum(a), Type::Enum(b)) => !a.iter().any(|it| b.contains(it)),
@@ -386,7 +390,8 @@ fn exact_range(NumberRange { min, max }: NumberRange) -> NumberRange {
 
 /// Returns the whole numbers of a range, if they are few.
 fn whole_numbers(range: NumberRange) -> Option<Vec<f64>> {
-    let (min, max) = (exact_range(range).min?, exact_range(range).max?);
+    let min = exact_range(range).min?;
+    let max = exact_range(range).max?;
     let numbers = std::iter::successors(Some(min.ceil()), |it| Some(it + 1.0));
     let numbers: Vec<f64> = numbers.take_while(|it| *it <= max).take(VALUES_MAX + 1).collect();
     (numbers.len() <= VALUES_MAX).then_some(numbers)
@@ -407,7 +412,8 @@ fn ordering(
     right: &Node,
     mut possible: Vec<Ordering>,
 ) -> FormulaKind {
-    let (a, b) = (left.to_string(), right.to_string());
+    let a = left.to_string();
+    let b = right.to_string();
     let (operator, text) = if a <= b {
         (operator, format!("{a} <=> {b}"))
     } else {
@@ -437,7 +443,8 @@ fn or(left: Formula, right: Formula) -> Formula {
 }
 
 fn term(node: &Node) -> Term {
-    let (text, free) = (node.to_string(), is_path(node));
+    let text = node.to_string();
+    let free = is_path(node);
     let mut term = Term { text, reads: Vec::new(), needs: Vec::new(), free };
     look(node, true, &mut term);
     term

@@ -160,8 +160,11 @@ fn written(
     while let Some(at) = source.rfind('@') {
         let open = at + source[at..].find('(').unwrap();
         let form = FORMS.iter().find(|it| it.0 == &source[at + 1..open]).unwrap();
-        let (mut depth, mut parts, mut from) = (0, Vec::new(), open + 1);
-        let (mut quote, mut before) = (None, ' ');
+        let mut depth = 0;
+        let mut parts = Vec::new();
+        let mut from = open + 1;
+        let mut quote = None;
+        let mut before = ' ';
         let end = source[open..].char_indices().map(|(it, char)| (open + it, char)).find(
             |(here, char)| {
                 let is_escaped = before == '\\';
@@ -370,7 +373,8 @@ fn from_cel(value: &::cel::Value) -> Value {
 fn compiled(schema: &Schema, source: &str) -> Option<Expression> {
     let written = schema.channels().iter().map(|it| it.name().clone()).collect();
     let nodes = BTreeSet::new();
-    let (written, nodes) = (&written, &nodes);
+    let written = &written;
+    let nodes = &nodes;
     let scope = ExpressionScope {
         schema,
         written,

@@ -56,7 +56,8 @@ impl Kind for Custom {
 
 impl NodeSettings for CustomSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
-        let (node, name) = (ctx.name, &self.name);
+        let node = ctx.name;
+        let name = &self.name;
         ctx.registry.custom(name).ok_or_else(|| {
             let message = format!("node `{node}` names `{name}`, which is not registered");
             Diagnostic::error("GR010", message)

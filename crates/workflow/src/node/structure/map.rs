@@ -155,8 +155,10 @@ impl Kind for Map {
         if let Some(word) = parts.get(FAILED).and_then(|it| reader.report().word(it, "`failed`")) {
             check_failed(reader, &word, &list.item.ty);
         }
-        let (over, node) = (list.over.clone()?, list.node.clone()?);
-        let (item, width_max) = (list.item.name.clone(), list.item.width_max);
+        let over = list.over.clone()?;
+        let node = list.node.clone()?;
+        let item = list.item.name.clone();
+        let width_max = list.item.width_max;
         Some(Arc::new(MapSettings { over, node, item, width_max }))
     }
 

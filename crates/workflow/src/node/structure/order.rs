@@ -56,7 +56,8 @@ impl KeyedOrder {
         };
         let key_read = read_part(report, scope, key, "`key`");
         let after_read = read_part(report, scope, after, "`after`");
-        let (key_read, after_read) = (key_read?, after_read?);
+        let key_read = key_read?;
+        let after_read = after_read?;
         let is_name = [Type::String, Type::INT].iter().any(|it| key_read.ty().fits(it));
         if !is_name {
             let shown = describe(key_read.ty());
@@ -69,7 +70,8 @@ impl KeyedOrder {
             other => *other == Type::Any,
         };
         if !are_keys {
-            let (wanted, shown) = (key_read.ty(), describe(after_read.ty()));
+            let wanted = key_read.ty();
+            let shown = describe(after_read.ty());
             let message = format!("`after` is a list of keys (`[{wanted}]`), and this is {shown}");
             let span = report.span(&after.range);
             report.push(Diagnostic::error("GR022", message).at(span, "no such list"));
@@ -92,7 +94,8 @@ fn read_part(
     what: &str,
 ) -> Option<Expression> {
     let part = scope.expression(report, yaml)?;
-    let (reads, facts) = (part.reads(), part.facts());
+    let reads = part.reads();
+    let facts = part.facts();
     let is_pure = part.access_set().visits.is_empty() && !facts.time && !facts.item_index;
     if !reads.is_empty() || !is_pure {
         let other = reads.first().map_or("facts of the run".to_owned(), |it| format!("`{it}`"));
@@ -132,7 +135,8 @@ impl ItemOrder for KeyedOrder {
                 match numbers.get(needed.as_str()) {
                     Some(&at) => of_item.push(at),
                     None if missing.is_none() => {
-                        let (key, needed) = (shown(key), shown(&needed));
+                        let key = shown(key);
+                        let needed = shown(&needed);
                         let reason =
                             format!("the item {key} needs {needed}, and no item has this key");
                         missing = Some(reason);
@@ -188,7 +192,8 @@ fn cycle(needs: &[Vec<usize>]) -> Option<Vec<usize>> {
     }
     // Every item that is left needs another one that is left, so this path comes back to itself.
     let mut item = unmet.iter().position(|&it| it > 0)?;
-    let (mut path, mut positions) = (Vec::new(), HashMap::new());
+    let mut path = Vec::new();
+    let mut positions = HashMap::new();
     while !positions.contains_key(&item) {
         positions.insert(item, path.len());
         path.push(item);

@@ -353,7 +353,8 @@ impl Generator {
 
     /// Returns a body whose names are not known after it.
     fn block(&mut self, depth: usize) -> String {
-        let (names, macros) = (self.names.len(), self.macros.len());
+        let names = self.names.len();
+        let macros = self.macros.len();
         let body = self.body(depth);
         if !self.chance(4) {
             self.names.truncate(names);
@@ -411,14 +412,16 @@ impl Generator {
             3 => {
                 let pairs = self.term(SampleKind::Pairs, 1);
                 let names = self.names.len();
-                let (a, b) = (self.new_name(SampleKind::Text), self.new_name(SampleKind::Number));
+                let a = self.new_name(SampleKind::Text);
+                let b = self.new_name(SampleKind::Number);
                 let body = self.block(depth);
                 self.names.truncate(names);
                 format!("{{% for {a}, {b} in {pairs} %}}{body}{{% endfor %}}")
             }
             4 => {
                 let name = format!("m{}", self.macros.len());
-                let (kind, other) = (self.kind(), self.kind());
+                let kind = self.kind();
+                let other = self.kind();
                 let names = std::mem::take(&mut self.names);
                 self.names = vec![("p".to_owned(), kind), ("q".to_owned(), other)];
                 let body = self.body(depth);
@@ -486,7 +489,8 @@ fn is_excepted(reason: &str) -> bool {
 fn a_random_template_that_loads_is_rendered_in_every_state() {
     let schema = schema();
     let states = states(&schema, 20);
-    let (mut accepted, mut failed) = (0, Vec::new());
+    let mut accepted = 0;
+    let mut failed = Vec::new();
     // `PROPTEST_CASES` makes more of them.
     let count = TEMPLATES.max(ProptestConfig::default().cases.into());
     for seed in 0..count {

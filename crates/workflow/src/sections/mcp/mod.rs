@@ -118,7 +118,8 @@ pub(crate) fn read_mcp(
     folder: &SourceFolder,
     sections: &Sections,
 ) -> (Vec<DeclaredTool>, BTreeSet<String>) {
-    let (mut tools, mut unlocked_servers) = (Vec::new(), BTreeSet::new());
+    let mut tools = Vec::new();
+    let mut unlocked_servers = BTreeSet::new();
     let Some(section) = top.key("mcp") else { return (tools, unlocked_servers) };
     let places = Places { hosts: &sections.hosts, sandboxes: &sections.sandboxes, folder };
     let mut servers = Vec::new();
@@ -190,7 +191,8 @@ fn unlocked(
     flags: impl IntoIterator<Item = String>,
     message: String,
 ) -> Diagnostic {
-    let (name, flags) = (&report.file.name, flags.into_iter().collect::<String>());
+    let name = &report.file.name;
+    let flags = flags.into_iter().collect::<String>();
     Diagnostic::error("GR054", message).at(report.span(&key.range), "not locked").help(format!(
         "run `graphrun mcp lock {name}{flags}`, and read the descriptions that it prints"
     ))
@@ -242,7 +244,8 @@ impl Places<'_> {
             }
             self.read_program(report, &section)
         };
-        let (name, locked) = (key.text.clone(), LockedServer::default());
+        let name = key.text.clone();
+        let locked = LockedServer::default();
         Some(McpServer { name, place: place?, tools, prompts, resources, time, locked })
     }
 
@@ -267,7 +270,8 @@ impl Places<'_> {
         let place = if let Some(sandbox) = self.sandboxes.get(&word.text) {
             report.references.add("sandboxes", &word.text);
             refuse_dependencies(report, &word, sandbox, "a server");
-            let (sandbox, scripts) = (sandbox.clone(), scripts.unwrap_or_default());
+            let sandbox = sandbox.clone();
+            let scripts = scripts.unwrap_or_default();
             McpPlace::Sandbox { command, sandbox, scripts }
         } else if let Some(host) = self.hosts.get(&word.text) {
             report.references.add("hosts", &word.text);

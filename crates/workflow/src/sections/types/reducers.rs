@@ -17,7 +17,8 @@ pub(crate) fn reducer_names() -> Vec<&'static str> {
 impl TypeReader<'_, '_> {
     /// Reads `merge`, and `by`, which belongs to `merge: best`.
     pub(super) fn reducer(&mut self, section: &Section<'_>, ty: &Type) -> Option<Reducer> {
-        let (merge, by) = (section.get("merge"), section.get("by"));
+        let merge = section.get("merge");
+        let by = section.get("by");
         let is_best = merge.and_then(Yaml::text) == Some("best");
         if let (Some(key), false) = (section.key("by"), is_best) {
             let span = self.report.span(&key.range);

@@ -217,7 +217,8 @@ fn for_line(text: &str, at: usize) -> Option<String> {
         return Some(format!("quote the value, because it holds a colon: `{key}: \"{value}\"`"));
     }
     let above = text[..start].lines().rev().find(|it| !it.trim().is_empty())?;
-    let (one, other) = (indent(above), indent(line));
+    let one = indent(above);
+    let other = indent(line);
     let is_nested = above.trim_end().ends_with(':');
     (one != other && !is_nested).then(|| {
         format!(

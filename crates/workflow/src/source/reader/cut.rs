@@ -68,7 +68,9 @@ fn is_odd(Entry { key, value }: &Entry) -> bool {
 
 /// Returns whether a bracket or a quote in a text has no end. An apostrophe within a word is no quote.
 fn is_open(text: &str) -> bool {
-    let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
+    let mut depth = 0_usize;
+    let mut quote = None;
+    let mut before = ' ';
     for character in text.chars() {
         match (quote, character) {
             (Some(open), it) if it == open => quote = None,

@@ -102,8 +102,11 @@ fn cut_quote(text: &str, at: usize) -> Option<usize> {
 
 fn cut_quote_of_line(line: &str) -> Option<usize> {
     // Whether a value can begin here, the quotation mark of a text that YAML reads as one, and that of an expression.
-    let (mut is_start, mut quoted, mut inner) = (false, None, None);
-    let (mut depth, mut before) = (0_usize, ' ');
+    let mut is_start = false;
+    let mut quoted = None;
+    let mut inner = None;
+    let mut depth = 0_usize;
+    let mut before = ' ';
     for (at, it) in line.char_indices() {
         match (quoted, inner, it) {
             (Some(mark), _, _) => {

@@ -115,7 +115,8 @@ fn gather(folder: &ToolFolder, request: &Request) -> Result<ContextOutput, ToolE
     let tokens_max = request.tokens.min(TOKENS_MAX);
     // One long file leaves room for the others.
     let share = if ranked.len() > 1 { tokens_max / 2 } else { tokens_max };
-    let (mut files, mut used) = (Vec::new(), 0);
+    let mut files = Vec::new();
+    let mut used = 0;
     for path in &ranked {
         let Some(text) = read_text(folder, path, READ_BYTES_MAX) else { continue };
         let room = share.min(tokens_max - used);

@@ -76,7 +76,9 @@ fn parse(patch: &str) -> Result<Vec<Hunk<'_>>, String> {
         if let Some(rest) = line.strip_prefix("@@") {
             let digits = rest.trim_start().strip_prefix('-').unwrap_or_default();
             let end = digits.find(|it: char| !it.is_ascii_digit()).unwrap_or(digits.len());
-            let (first, old, new) = (digits[..end].parse().ok(), Vec::new(), Vec::new());
+            let first = digits[..end].parse().ok();
+            let old = Vec::new();
+            let new = Vec::new();
             hunks.push(Hunk { first, old, new, ends_old: false, ends_new: false });
             continue;
         }
@@ -148,7 +150,8 @@ impl<'p> Hunk<'p> {
 /// Returns the text with all hunks applied.
 fn apply(text: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
     let lines: Vec<&str> = text.split('\n').collect();
-    let (mut patched, mut done) = (Vec::new(), 0);
+    let mut patched = Vec::new();
+    let mut done = 0;
     for (at, hunk) in hunks.iter().enumerate() {
         let (start, ends) =
             place_of(hunk, &lines, done).map_err(|why| format!("hunk {} {why}", at + 1))?;
@@ -250,7 +253,8 @@ mod tests {
 
     #[test]
     fn a_file_keeps_its_line_ends() {
-        let (crlf, lf) = ("a\r\nb\r\n\r\nc\r\n", "a\nb\n\nc\n");
+        let crlf = "a\r\nb\r\n\r\nc\r\n";
+        let lf = "a\nb\n\nc\n";
         let plain = "@@ -1,3 +1,4 @@\n a\n-b\n+B\n+B2\n\n";
         let with_returns = "@@ -1,3 +1,4 @@\n a\r\n-b\r\n+B\r\n+B2\r\n \r\n";
         let all_returns = plain.replace('\n', "\r\n");

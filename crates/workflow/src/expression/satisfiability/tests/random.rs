@@ -293,7 +293,8 @@ proptest! {
             let wishes: Vec<Wish> = (0..sources.len()).map(|it| (it, false)).collect();
             let SearchResult::World(world) = search.find(&wishes) else { panic!("{example}") };
             let world = search.smallest(&wishes, world);
-            let (mut fields, mut visits) = (fields, visits);
+            let mut fields = fields;
+            let mut visits = visits;
             // Values that the example leaves out are filled in if they must be present.
             for (name, value) in [("review", json!({"stars": 1})), ("any", json!(1))] {
                 let found = &mut fields[name];

@@ -63,7 +63,8 @@ impl Excerpt<'_> {
     }
 
     fn text(&self) -> String {
-        let (mut text, mut left_out) = (String::new(), 0);
+        let mut text = String::new();
+        let mut left_out = 0;
         let gap = |text: &mut String, left_out: usize| {
             if left_out > 0 {
                 let lines = count(left_out as u64, "line");
