@@ -390,6 +390,44 @@ nodes:
     assert_eq!(ran.field("log"), json!([0, 7]));
 }
 
+#[tokio::test]
+async fn a_clear_drops_no_write_of_its_step() {
+    let workflow = r"
+state: { brief: string, log: { type: [string], merge: append, default: [] }, seen: { type: int, default: 0 } }
+input: brief
+start: begin
+nodes:
+  begin: { set: { log: '[brief]' }, then: [forget, write] }
+  forget: { set: {}, clears: log, then: end }
+  write: { set: { log: '[brief + brief]' }, then: end }
+";
+    let ran = run(workflow, json!({"brief": "x"})).await;
+    assert_eq!(ran.field("log"), json!(["xx"]), "{}", ran.steps);
+    // In the other order of names as well.
+    let ran = run(&workflow.replace("write", "again"), json!({"brief": "x"})).await;
+    assert_eq!(ran.field("log"), json!(["xx"]), "{}", ran.steps);
+}
+
+#[tokio::test]
+async fn a_route_that_divides_by_zero_keeps_the_result_of_its_node() {
+    let ran = run(
+        r"
+state: { n: int, log: { type: [string], merge: append, default: [] } }
+input: n
+start: work
+nodes:
+  work: { set: { log: '[string(n)]' }, then: [{ when: 10 / n > 1, to: end }, { to: fail }] }
+",
+        json!({"n": 0}),
+    )
+    .await;
+    let reason = ran.end.reason.clone().unwrap();
+    assert_eq!(ran.end.status, Status::Failed);
+    assert!(reason.contains("`work` finished, but its route failed"), "{reason}");
+    assert!(reason.contains("division by zero"), "{reason}");
+    assert_eq!(ran.field("log"), json!(["0"]), "the result is kept");
+}
+
 /// A used workflow begins with its defaults, each time, and folds its inputs into them like a
 /// separate run.
 #[tokio::test]

@@ -4,7 +4,14 @@ mod checks;
 mod streams;
 mod values;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::StreamExt;
 use graphrun::{
@@ -303,6 +310,40 @@ async fn a_started_run_can_be_cancelled_and_resumed() {
     assert_eq!(run.outcome().await.unwrap().status, Status::Interrupted);
     let end = engine.resume(&id).provide(()).await.unwrap();
     assert_eq!(end.output::<Board>().unwrap().log, ["waited"]);
+}
+
+#[tokio::test]
+async fn a_run_that_stops_within_a_step_shows_what_has_finished() {
+    async fn writes() -> Result<Log, NodeError> {
+        Ok(logged("written"))
+    }
+    async fn asks(ctx: NodeContext) -> Result<Log, NodeError> {
+        Ok(logged(ctx.ask::<String>(Question::new("name", "Your name?"))?))
+    }
+    let is_broken = Arc::new(AtomicBool::new(true));
+    let broken = Arc::clone(&is_broken);
+    let breaks = move || {
+        let is_broken = broken.load(Ordering::SeqCst);
+        async move { if is_broken { Err(NodeError::permanent("broken")) } else { Ok(logged("mended")) } }
+    };
+    let engine = |graph: GraphBuilder| {
+        let graph = graph.node("writes", writes).edge(START, "writes").edge("writes", END);
+        Engine::new(graph.edge(START, "other").edge("other", END).compile().unwrap())
+    };
+    let log = |end: &RunEnd| end.state.read::<Board>().unwrap().log;
+
+    let asking = engine(board().node("other", asks));
+    let paused = asking.run(&Board::default()).await.unwrap();
+    assert_eq!((paused.status, log(&paused)), (Status::Paused, vec!["written".to_owned()]));
+    let end = asking.resume(&paused.run).answer("name", "Ada").await.unwrap();
+    assert_eq!(log(&end), ["Ada", "written"], "the order is that of the tasks");
+
+    let breaking = engine(board().node("other", breaks));
+    let failed = breaking.run(&Board::default()).await.unwrap();
+    assert_eq!((failed.status, log(&failed)), (Status::Failed, vec!["written".to_owned()]));
+    is_broken.store(false, Ordering::SeqCst);
+    let end = breaking.retry(&failed.run).await.unwrap();
+    assert_eq!(log(&end), ["mended", "written"]);
 }
 
 #[tokio::test]

@@ -3,13 +3,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     error::Error as _,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use futures_util::future::{join, join_all};
 use graphrun::{
     checkpoint::{Checkpointer, ForkSource, Mapping, RunInfo, Turns},
+    event::{Report, Usage},
     id::Step,
     prelude::*,
 };
@@ -54,6 +58,50 @@ async fn a_turn_begins_its_limits_anew_and_keeps_the_totals() {
     // One step each, and one for each input but the first, which is saved with the start.
     assert_eq!((end.position.step.0, end.position.earlier.steps), (7, 6));
     assert_eq!(end.output::<Chat>().unwrap().lines, ["one", "two", "three", "four"]);
+}
+
+#[tokio::test]
+async fn a_turn_begins_its_limit_of_tokens_anew() {
+    async fn asks(ctx: NodeContext) -> Result<Chat, NodeError> {
+        let mut usage = Usage::default();
+        usage.tokens.input_tokens = 60;
+        usage.tokens.calls = 1;
+        ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
+        Ok(Chat { lines: vec![format!("{:?}", ctx.facts.remaining.tokens)], ..Chat::default() })
+    }
+    let limits = Limits { tokens: Some(100), ..Limits::default() };
+    let graph = GraphBuilder::new::<Chat>("chat").node("first", asks).node("second", asks);
+    let graph = graph.edge(START, "first").edge("first", "second").edge("second", END);
+    let engine = engine(graph.limits(limits));
+    for turn in 1..=3 {
+        let end = engine.turn("t", &say("hello")).await.unwrap();
+        assert_eq!(end.status, Status::Done, "turn {turn}: {:?}", end.reason);
+        assert_eq!(end.position.used.usage.tokens.input_tokens, 120);
+        assert_eq!(end.position.earlier.usage.tokens.input_tokens, 120 * (turn - 1));
+    }
+    let end = engine.turn("t", &say("hello")).await.unwrap();
+    let lines = end.output::<Chat>().unwrap().lines;
+    assert_eq!(lines[6..], ["Some(100)", "Some(40)"], "the rest is that of the turn");
+}
+
+#[tokio::test]
+async fn a_turn_after_a_failed_one_waits_for_its_retry() {
+    let is_broken = Arc::new(AtomicBool::new(true));
+    let breaks = Arc::clone(&is_broken);
+    let work = move |chat: Chat| {
+        let breaks = breaks.load(Ordering::SeqCst);
+        async move { if breaks { Err(NodeError::permanent("broken")) } else { keep(chat).await } }
+    };
+    let graph = GraphBuilder::new::<Chat>("chat").node("work", work);
+    let engine = engine(graph.edge(START, "work").edge("work", END));
+    let failed = engine.turn("t", &say("one")).await.unwrap();
+    assert_eq!(failed.status, Status::Failed);
+    let refused = engine.turn("t", &say("two")).await.unwrap_err();
+    assert!(matches!(refused, RunError::TurnOpen { status: Status::Failed, .. }), "{refused}");
+    is_broken.store(false, Ordering::SeqCst);
+    assert_eq!(engine.retry(&failed.run).await.unwrap().status, Status::Done);
+    let end = engine.turn("t", &say("two")).await.unwrap();
+    assert_eq!(end.output::<Chat>().unwrap().lines, ["one", "two"]);
 }
 
 #[tokio::test]
@@ -229,7 +277,7 @@ async fn names_of_runs_and_threads_follow_one_rule() {
             let run = engine.run(&say("one")).named(name).await.unwrap_err();
             for refused in [turn, run] {
                 assert!(matches!(refused, RunError::Name(_)), "{refused:?}");
-                assert!(refused.source().unwrap().to_string().len() < 300);
+                assert!(refused.to_string().len() < 350, "{refused}");
             }
         }
     }

@@ -166,6 +166,33 @@ async fn a_run_is_a_tree_of_spans() {
 }
 
 #[tokio::test]
+async fn waits_and_limits_are_events() {
+    async fn asks(ctx: NodeContext) -> Result<(), NodeError> {
+        ctx.ask::<String>(Question::new("who", "the secret content")).map(drop)
+    }
+    async fn waits(ctx: NodeContext) -> Result<(), NodeError> {
+        ctx.wait_for("soon", Duration::from_millis(20))
+    }
+    async fn nothing() -> Result<(), NodeError> {
+        Ok(())
+    }
+    let graph = |graph: GraphBuilder| Engine::new(graph.edge(START, "a").compile().unwrap());
+    let new = || GraphBuilder::new::<Note>("waiting").edge("a", END);
+    let (seen, guard) = Seen::start();
+    graph(new().node("a", asks)).run(&()).await.unwrap();
+    graph(new().node("a", waits)).run(&()).await.unwrap();
+    let limits = Limits { steps: 1, ..Limits::default() };
+    let two = new().node("a", nothing).node("b", nothing).edge("a", "b").edge("b", END);
+    graph(two.limits(limits)).run(&()).await.unwrap();
+    drop(guard);
+    let attempt = "run/step/task";
+    seen.has(attempt, &["waits for an answer", "key=\"who\""]);
+    seen.has(attempt, &["waits for a time", "key=\"soon\"", "wait_ms=20"]);
+    seen.has("run", &["the run stopped", "status=\"paused\""]);
+    seen.has("run", &["the run stopped", "status=\"limit\""]);
+}
+
+#[tokio::test]
 async fn a_call_of_a_model_or_a_tool_is_within_its_attempt() {
     let (seen, guard) = Seen::start();
     agent_tool::run("Have you a bowler, or a fez?").await.unwrap();

@@ -104,7 +104,7 @@ struct Pace {
 
 fn appender(steps: usize, pace: Pace) -> CompiledGraph {
     let pace = Arc::new(pace);
-    let last = Arc::new(Mutex::new((0, Instant::now())));
+    let last = Arc::new(Mutex::new((0_usize, Instant::now())));
     let append = node_fn(move |_: Nothing, _: NodeContext| {
         let pace = Arc::clone(&pace);
         let last = Arc::clone(&last);

@@ -47,8 +47,22 @@ async fn an_accepted_answer_can_be_read() {
 async fn an_unknown_field_of_the_input_is_refused() {
     let graph = board().node("a", nothing).edge(START, "a").edge("a", END).compile().unwrap();
     let input = serde_json::json!({"topic": "bridges", "topc": 1});
-    let error = graph.invoke::<Board>(&input).await.unwrap_err();
-    assert!(graphrun::graph::with_causes(&error).contains("`topc`"), "{error}");
+    let error = graph.invoke::<Board>(&input).await.unwrap_err().to_string();
+    assert!(error.contains("`topc`"), "{error}");
+}
+
+#[tokio::test]
+async fn the_text_of_an_error_names_its_cause() {
+    let graph = board().node("a", nothing).edge(START, "a").edge("a", END).compile().unwrap();
+    let told = async |input: serde_json::Value| {
+        graph.invoke::<Board>(&input).await.unwrap_err().to_string()
+    };
+    let input = told(serde_json::json!({"topic": 7})).await;
+    assert!(input.contains("`topic`") && input.contains("7 is not of"), "{input}");
+    let fields = told(serde_json::json!([1])).await;
+    assert!(fields.starts_with("the input is not a struct of channels: "), "{fields}");
+    let output = graph.invoke::<Vec<u8>>(&serde_json::json!({})).await.unwrap_err().to_string();
+    assert!(output.contains("another form than the output: "), "{output}");
 }
 
 #[tokio::test]

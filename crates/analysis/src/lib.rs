@@ -41,6 +41,7 @@ use std::{
         Arc,
         atomic::{AtomicU8, Ordering},
     },
+    thread,
 };
 
 use graphrun_core::{
@@ -60,6 +61,9 @@ use self::{
     flow_model::{Draft, FlowModel},
     network::Network,
 };
+
+/// A smaller graph is checked in less time than a thread is started.
+const NODES_FOR_A_THREAD: usize = 200;
 
 /// A graph that has passed all checks. It is immutable and cheap to clone.
 #[derive(Clone, Debug)]
@@ -113,12 +117,21 @@ pub fn compile(unchecked: UncheckedGraph) -> Result<CompiledGraph, Diagnostics> 
     }
     let network = Network::of(&graph);
     bounds::run(&graph, &network, &mut diagnostics);
-    let model = FlowModel::of(&Draft::of(&graph));
-    flow::run(&graph, &model, &mut diagnostics);
-    concurrency::run(&graph, &model, &mut diagnostics);
-    if !diagnostics.has_errors() {
+    let check_flow = |diagnostics: &mut Diagnostics| {
+        let model = FlowModel::of(&Draft::of(&graph));
+        flow::run(&graph, &model, diagnostics);
+        concurrency::run(&graph, &model, diagnostics);
+    };
+    if diagnostics.has_errors() {
         // The worst case is only known if all loops are bounded.
-        limits::run(&graph, &mut diagnostics);
+        check_flow(&mut diagnostics);
+    } else {
+        // Both take most of the time for a large graph, and need nothing of each other.
+        let beyond =
+            beside(graph.nodes.len(), || limits::run(&graph), || check_flow(&mut diagnostics));
+        if !diagnostics.has_errors() {
+            diagnostics.extend(beyond);
+        }
     }
     let index = |name: &NodeName| network.index(name).expect("the edges have valid ends");
     let mut leaving = vec![Vec::new(); network.node_count()];
@@ -151,6 +164,23 @@ pub fn compile(unchecked: UncheckedGraph) -> Result<CompiledGraph, Diagnostics> 
         has_nested_runs,
     };
     Ok(CompiledGraph(Arc::new(parts)))
+}
+
+/// Runs two checks, at the same time if the graph is large, and returns the result of the first.
+fn beside<T: Send>(nodes: usize, first: impl Fn() -> T + Send + Sync, second: impl FnOnce()) -> T {
+    if nodes < NODES_FOR_A_THREAD {
+        second();
+        return first();
+    }
+    thread::scope(|scope| {
+        let running = thread::Builder::new().spawn_scoped(scope, &first);
+        second();
+        match running {
+            Ok(running) => running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            // The process has no thread left.
+            Err(_) => first(),
+        }
+    })
 }
 
 impl CompiledGraph {
@@ -397,6 +427,16 @@ fn routed_arrivals(graph: &Graph) -> BTreeSet<(NodeName, NodeName)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_large_graph_is_checked_by_two_threads() {
+        for nodes in [1, NODES_FOR_A_THREAD] {
+            let mut other = None;
+            let one =
+                beside(nodes, || thread::current().id(), || other = Some(thread::current().id()));
+            assert_eq!(Some(one) != other, nodes > 1, "{nodes} nodes");
+        }
+    }
 
     #[test]
     fn a_node_is_quick_after_a_short_attempt_until_it_blocks() {

@@ -1,7 +1,7 @@
 //! Checks whether the limits of a run are below its worst case, based on the graph alone.
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Diagnostics},
+    diagnostic::Diagnostic,
     graph::{Graph, Limits},
     id::NodeName,
     words::duration,
@@ -9,25 +9,26 @@ use graphrun_core::{
 
 use super::{NodeWorstCase, VisitBound, WorstCase};
 
-/// Warns if a limit stops a run in its worst case.
+/// Returns a warning for each limit that stops a run in its worst case.
 ///
 /// If the limits have a target for that case, such a run is part of the workflow, and there is no
 /// warning. A worst case that takes long to compute is only computed on request.
-pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
+pub(super) fn run(graph: &Graph) -> Vec<Diagnostic> {
     if graph.limits.exhausted.is_some() {
-        return;
+        return Vec::new();
     }
     let is_beyond = |it: &WorstCase| !beyond(it, &graph.limits).is_empty();
-    let Some(worst_case) = WorstCase::if_quick(graph, is_beyond) else { return };
-    for message in beyond(&worst_case, &graph.limits) {
+    let Some(worst_case) = WorstCase::if_quick(graph, is_beyond) else { return Vec::new() };
+    let warning = |message| {
         let first = graph.entry.first().and_then(|it| graph.nodes[it].span.clone());
         let span = graph.limits.span.clone().or(first);
         let diagnostic = Diagnostic::warning("GR132", message);
-        diagnostics.push(diagnostic.at(span, "stops a run half-way").help(
+        diagnostic.at(span, "stops a run half-way").help(
             "raise the limit, lower a bound (`graphrun plan` shows which count), or name a target \
              for such runs with `exhausted` in `limits`",
-        ));
-    }
+        )
+    };
+    beyond(&worst_case, &graph.limits).into_iter().map(warning).collect()
 }
 
 fn beyond(worst_case: &WorstCase, limits: &Limits) -> Vec<String> {

@@ -566,7 +566,7 @@ pub(super) fn run_finished(machine: &Machine, run_status: &RunStatus) -> Event {
 /// Returns the outcome of a run that stopped with this status.
 pub(super) fn run_end(machine: &Machine, RunStatus { status, reason }: RunStatus) -> RunEnd {
     let position = machine.position();
-    let state = machine.state().public();
+    let state = machine.state_so_far().public();
     let run = machine.run().clone();
     RunEnd { run, status, reason, position, state, questions: machine.open_questions() }
 }

@@ -2,6 +2,7 @@
 
 use graphrun_core::{
     event::Status,
+    graph::with_causes,
     id::{ChannelName, NameError, NodeName, RunId},
     state::{NotFields, StateError, ViewError},
     words::quoted_list,
@@ -12,11 +13,13 @@ use super::{ClosedReason, Difference, Remedy, ReviseError, machine, retry::nothi
 use crate::checkpoint::CheckpointError;
 
 /// A run could not be started, resumed or saved.
+///
+/// Its text names the cause, too.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The input does not fit the state.
-    #[error("the input does not fit the state")]
-    Input(#[source] StateError),
+    #[error("the input does not fit the state: {}", with_causes(.0))]
+    Input(StateError),
     /// The input lacks fields that the graph declares as its input.
     #[error("the input lacks {}", quoted_list(missing))]
     MissingInput {
@@ -24,23 +27,25 @@ pub enum RunError {
         missing: Vec<ChannelName>,
     },
     /// The input does not serialise as a struct of channels.
-    #[error("the input is not a struct of channels")]
-    Fields(#[source] NotFields),
+    #[error("the input is not a struct of channels: {}", with_causes(.0))]
+    Fields(NotFields),
     /// The checkpoint at which a run should start does not fit the graph.
-    #[error("the checkpoint does not fit the graph")]
-    UnfitCheckpoint(#[source] machine::RestoreError),
+    #[error("the checkpoint does not fit the graph: {}", with_causes(.0))]
+    UnfitCheckpoint(machine::RestoreError),
     /// The saved run no longer fits the graph.
-    #[error("run `{run}` was saved by a workflow that differs from this one")]
+    #[error(
+        "run `{run}` was saved by a workflow that differs from this one: {}",
+        with_causes(reason)
+    )]
     Changed {
         /// The run.
         run: RunId,
         /// What differs.
-        #[source]
-        source: machine::RestoreError,
+        reason: machine::RestoreError,
     },
     /// The run cannot have this name.
-    #[error("the run cannot have this name")]
-    Name(#[source] NameError),
+    #[error("the run cannot have this name: {}", with_causes(.0))]
+    Name(NameError),
     /// A turn names a run that is no thread. It was not changed.
     #[error("`{name}` is a run and no thread, so it takes no turns")]
     NotThread {
@@ -140,8 +145,8 @@ pub enum RunError {
         reason: Option<String>,
     },
     /// The state at the end does not have the form of the output.
-    #[error("the state at the end has another form than the output")]
-    Output(#[source] ViewError),
+    #[error("the state at the end has another form than the output: {}", with_causes(.0))]
+    Output(ViewError),
     /// The Tokio runtime ended before the run stopped. The run can be resumed.
     #[error("the runtime ended before run `{run}` stopped; the run can be resumed")]
     Dropped {

@@ -58,7 +58,7 @@ pub(super) async fn fork(
     let graph = engine.graph.clone();
     let checkpoint = Checkpoint { position: position.clone(), state };
     Machine::restore(graph, settings, info.id.clone(), checkpoint, Vec::new())
-        .map_err(|source| RunError::Changed { run: from.run.clone(), source })?;
+        .map_err(|reason| RunError::Changed { run: from.run.clone(), reason })?;
 
     let mut log = Log::begin(&info, Sinks::default(), engine.clock.clone());
     log.add(Event::RunForked {
@@ -113,7 +113,7 @@ fn forked_state(
         if changed.contains_key(error.channel()) {
             RunError::from(ReviseError::State(error))
         } else {
-            RunError::Changed { run: run.clone(), source: error.into() }
+            RunError::Changed { run: run.clone(), reason: error.into() }
         }
     })?;
     state.check_size(set.map(|it| it.0)).map_err(ReviseError::State)?;

@@ -108,7 +108,7 @@ fn migrated(
     if saved.summary.info.graph.is_none() {
         // Without an outline, missing parts cannot be detected, so nothing may be missing.
         fit_by(mapping, graph, &saved.position)
-            .map_err(|source| RunError::Changed { run: run.clone(), source })?;
+            .map_err(|reason| RunError::Changed { run: run.clone(), reason })?;
     }
     let mut differences = compare(compared, Some(mapping));
     let moved = migrate_position(graph, mapping, &saved, messages);
@@ -120,7 +120,7 @@ fn migrated(
         return Err(RunError::no_counterpart(run, differences));
     }
     graph.schema().check_set(&mapping.set).map_err(ReviseError::State)?;
-    let changed = |source| RunError::Changed { run: run.clone(), source };
+    let changed = |reason| RunError::Changed { run: run.clone(), reason };
     let values = migrate_values(graph, mapping, saved.values);
     let state = graph.schema().restore(values).map_err(|it| changed(it.into()))?;
     state.check_size(mapping.set.keys()).map_err(ReviseError::State)?;

@@ -130,7 +130,7 @@ fn restore(
     settings: RunSettings,
 ) -> Result<(Machine, Vec<Action>), RunError> {
     let run = saved.summary.info.id;
-    let changed = |source| RunError::Changed { run: run.clone(), source };
+    let changed = |reason| RunError::Changed { run: run.clone(), reason };
     let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
     let checkpoint = Checkpoint { position: saved.position, state };
     let graph = engine.graph.clone();

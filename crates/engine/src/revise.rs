@@ -61,7 +61,7 @@ fn revise(
 ) -> Result<Revision, RunError> {
     let SavedRun { summary, position, values, records, .. } = saved;
     let run = summary.info.id;
-    let changed = |source| RunError::Changed { run: run.clone(), source };
+    let changed = |reason| RunError::Changed { run: run.clone(), reason };
     let state = engine.graph.schema().restore(values).map_err(|it| changed(it.into()))?;
     let checkpoint = Checkpoint { position, state };
     let graph = engine.graph.clone();

@@ -24,7 +24,8 @@ pub struct RunEnd {
     pub reason: Option<String>,
     /// The position at which the run stopped.
     pub position: Position,
-    /// The state of the run, without private fields: only nodes can use those.
+    /// The state of the run, without private fields: only nodes can use those. If the run stopped within a step, it has the
+    /// results of the tasks that have finished, as it will have them after that step.
     pub state: State,
     /// The questions that are still open.
     pub questions: Vec<OpenQuestion>,

@@ -173,7 +173,7 @@ async fn prepare(
     // What else the last turn has left has no part in the next one.
     let saved = SavedRun { position: saved.position.at_end(), ..saved };
     let changes = changes_since(engine, &saved, &new_messages(engine, &saved).await?)?;
-    let changed = |source| RunError::Changed { run: run.clone(), source };
+    let changed = |reason| RunError::Changed { run: run.clone(), reason };
     let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
     let ended = Checkpoint { position: saved.position, state };
     let first_step =

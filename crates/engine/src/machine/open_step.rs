@@ -417,6 +417,7 @@ impl OpenStep {
         goto: Goto,
         failure: Failure,
     ) -> TaskRecord {
+        self.tasks[index].result = Some(Box::new((update.clone(), goto.clone())));
         self.record_failure(index, Outcome::Undecided { update, goto, failure })
     }
 
@@ -513,6 +514,14 @@ impl OpenStep {
     /// Returns the final records and those of aborted tasks, in task order.
     pub(super) fn records(&self) -> impl Iterator<Item = &TaskRecord> + Clone {
         self.tasks.iter().filter_map(|it| it.record.as_deref())
+    }
+
+    /// Returns the updates of the tasks that have finished, in task order, decided or not.
+    pub(super) fn updates(&self) -> impl Iterator<Item = &Update> + Clone {
+        self.tasks.iter().filter_map(|task| {
+            let decided = task.record.as_deref().and_then(|it| it.outcome.update());
+            decided.or(task.result.as_deref().map(|(update, _)| update))
+        })
     }
 
     /// Takes the records of the complete step, in task order.

@@ -41,6 +41,14 @@ impl Machine {
         &self.state
     }
 
+    /// Returns the state of the run with the results of finished tasks of the open step, as far as they agree.
+    pub fn state_so_far(&self) -> State {
+        let mut state = State::clone(&self.state);
+        // What cannot be folded now fails the run at the end of the step, and then has its message.
+        self.graph.schema().fold(&mut state, self.open_step.updates()).ok();
+        state
+    }
+
     /// Returns the graph of the run.
     pub fn graph(&self) -> &CompiledGraph {
         &self.graph

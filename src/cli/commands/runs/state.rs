@@ -12,6 +12,9 @@ use crate::cli::{
 };
 
 /// Print the state of a run, now or after a step
+///
+/// It is the state after a whole step. Finished tasks of a step that has not ended are in the trace of `graphrun runs show`; their
+/// results are saved, and join the state at the end of the step.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The run by name or id, and the step if not the last; step 0 is the input
