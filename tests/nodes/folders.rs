@@ -248,6 +248,26 @@ async fn a_commit_shows_what_a_command_renamed_and_removed() {
 }
 
 #[tokio::test]
+async fn a_command_works_in_a_copy_and_only_its_changes_come_back() {
+    let files = [("src/a.txt", "one\n"), ("docs/b.txt", "b\n")];
+    let script = "cat docs/b.txt; echo two > src/a.txt; echo other > docs/b.txt; rm docs/b.txt; echo x > new.txt";
+    let node = |keys: &str| {
+        format!(
+            "  it: {{ run: [sh, -c, {script:?}], in: box, folder: repo{keys}, writes: {{ answer: stdout }}, then: end }}\n"
+        )
+    };
+    for (keys, expected) in [("", "one\n"), (", changes: [src]", "two\n")] {
+        let home = Home::new(&files);
+        let ended = home.run(&node(keys), json!({}), services()).await;
+        assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+        assert_eq!(ended.state("answer"), "b\n", "the copy has the files of the folder");
+        assert_eq!(home.read("src/a.txt").as_deref(), Some(expected), "{keys}");
+        assert_eq!(home.read("docs/b.txt").as_deref(), Some("b\n"), "{keys}");
+        assert_eq!(home.read("new.txt"), None, "{keys}");
+    }
+}
+
+#[tokio::test]
 async fn changes_that_cannot_all_come_back_remove_nothing() {
     let many: Vec<String> = (0..201).map(|it| format!("src/{it}.txt")).collect();
     let mut files: Vec<(&str, &str)> = many.iter().map(|it| (it.as_str(), "x\n")).collect();
