@@ -6,8 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::FutureExt;
 use serde_json::{Map, Value};
 
-use super::combinations::{Combinations, combinations};
-use super::{AFTER_ALL_WAITS, keyed_items::KeyedItems, leaves::Leaves};
+use super::{
+    AFTER_ALL_WAITS,
+    combinations::{Combinations, combinations},
+    keyed_items::KeyedItems,
+    leaves::Leaves,
+};
 use crate::{
     compile::CompiledGraph,
     engine::machine::Task,

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Diagnostics, Severity},
+    engine::{ReviseError, RunError},
     event::{DeltaLine, LeftRun},
 };
 
@@ -202,6 +203,71 @@ impl CliError {
             next = cause.source();
         }
         causes
+    }
+}
+
+impl From<ReviseError> for CliError {
+    fn from(error: ReviseError) -> Self {
+        let help = match &error {
+            ReviseError::NotNext { .. } => Some(
+                "name one of these nodes with `--as`, or fork an earlier step to take another \
+                 route",
+            ),
+            _ => None,
+        };
+        let message = error.to_string();
+        let refused = Self::usage(format!("{message}; nothing was changed"));
+        let refused = match error {
+            ReviseError::State(source) => refused.because(source),
+            _ => refused,
+        };
+        help.into_iter().fold(refused, Self::with_help)
+    }
+}
+
+impl From<RunError> for CliError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Checkpoint(error) => Self::from(error),
+            RunError::Input(_)
+            | RunError::UnfitCheckpoint(_)
+            | RunError::MissingInput { .. }
+            | RunError::Fields(_)
+            | RunError::Name(_)
+            | RunError::WrongAnswer { .. }
+            | RunError::UnknownQuestion { .. } => Self::usage(error.to_string()),
+            RunError::Broken { ref differences, .. } => {
+                let problems = differences.iter().map(ToString::to_string).collect();
+                Self::new(Exit::NotResumable, error.to_string())
+                    .with_problems(problems)
+                    .with_help("restore the workflow to resume the run")
+            }
+            RunError::NoCounterpart { ref differences, .. } => {
+                let breaks = differences.iter().filter(|it| it.breaks.is_some());
+                Self::new(Exit::NotResumable, format!("{error}; nothing was changed"))
+                    .with_problems(breaks.map(ToString::to_string).collect())
+            }
+            RunError::Changed { .. } => Self::new(Exit::NotResumable, error.to_string())
+                .with_help("restore the workflow to resume the run, or start a new run"),
+            RunError::Closed { .. }
+            | RunError::TurnOpen { .. }
+            | RunError::NotThread { .. }
+            | RunError::NotBegun { .. }
+            | RunError::AlreadyEnded(_)
+            | RunError::NotFailed(_) => Self::new(Exit::NotResumable, error.to_string()),
+            RunError::NotDone { .. } | RunError::Output(_) | RunError::Dropped { .. } => {
+                Self::new(Exit::Failed, error.to_string())
+            }
+            RunError::Revise(error) => Self::from(error),
+            RunError::NothingFailed { ref failed, .. } => {
+                let help = if failed.is_empty() {
+                    "a route of the workflow ended it; start a new run"
+                } else {
+                    "without `--node`, all failed tasks run again"
+                };
+                Self::new(Exit::NotResumable, error.to_string()).with_help(help)
+            }
+        }
     }
 }
 

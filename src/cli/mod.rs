@@ -1,10 +1,10 @@
-//! The `graphrun` program: one file per command, all of the same shape. Only this module prints.
+//! The `graphrun` program. Only this module prints.
 //!
-//! Start with [`main`], then read `commands::execute`. The shared code of `execute` and `resume` is in
-//! `run::prepare`, which creates an engine, and `run::drive`, which runs it at a terminal.
+//! Start with [`main`], then read `commands::execute`. `run::prepare` loads and connects a workflow, `run::new_run` makes its
+//! engine, and `run::drive` runs it at a terminal.
 //!
 //! - `commands`: a file for each command.
-//! - `arguments`: flags and values of the command line, and `settings`: all that no flag gives.
+//! - `arguments`: flags and values of the command line, and `settings`: the configuration file, the environment, the database.
 //! - `run`: a run from the choice of its models to its end, and `recording`: the parts of a run that is recorded or
 //!   replayed.
 //! - `people`: questions and answers.

@@ -14,7 +14,7 @@ use crate::checkpoint::CheckpointError;
 
 /// A run could not be started, resumed or saved.
 ///
-/// Its text names the cause, too.
+/// The text includes the cause, except for those that have a [`source`](std::error::Error::source).
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The input does not fit the state.

@@ -24,8 +24,8 @@ pub struct RunEnd {
     pub reason: Option<String>,
     /// The position at which the run stopped.
     pub position: Position,
-    /// The state of the run, without private fields: only nodes can use those. If the run stopped within a step, it has the
-    /// results of the tasks that have finished, as it will have them after that step.
+    /// The state of the run, without private fields: only nodes can use those. If the run stopped within a step, it also
+    /// has the results of the tasks that have finished, unless they conflict. Results of the other tasks may precede them in lists after the step.
     pub state: State,
     /// The questions that are still open.
     pub questions: Vec<OpenQuestion>,

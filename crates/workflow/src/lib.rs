@@ -79,6 +79,7 @@ pub use self::{
     node::structure::{
         Custom, CustomSettings, EnterNode, LeaveNode, Map, MapSettings, NestedUse, Parallel, Use,
     },
+    outline::{Outline, Part, Slot, Step},
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
     sections::{
@@ -95,18 +96,14 @@ pub use self::{
         memory,
         program::{Program, ProgramPlace, ProgramProtocol, ProgramSandbox},
         reports::ReportFile,
+        types::{check_field_name, check_type_name},
     },
-    source::files::Buffers,
+    source::files::{Buffers, source_paths},
 };
 use self::{
     lower::used::{Chain, WholeSize},
     prompt::PromptFiles,
     source::{files::SourceFolder, report::Report},
-};
-pub use self::{
-    outline::{Outline, Part, Slot, Step},
-    sections::types::{check_field_name, check_type_name},
-    source::files::source_paths,
 };
 
 /// A workflow cannot be loaded.

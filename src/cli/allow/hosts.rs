@@ -5,8 +5,8 @@
 use std::{env, path::Path};
 
 use super::refusals::Refusals;
-use crate::cli::{arguments::options::Settings, error::CliError};
 use crate::{
+    cli::{arguments::options::Settings, error::CliError},
     redact::learn,
     workflow::{Approval, HostAccess, HostPermission, HostRefusal, HostUse, McpServer},
 };

@@ -16,14 +16,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::state_file::{self, Stored};
 use crate::cli::{
     error::CliError,
     exit::Exit,
     output::{terminal::print_message, words::shell_word},
-    settings::{
-        state_file::{self, Stored},
-        user_folders::UserFolders,
-    },
+    settings::user_folders::UserFolders,
 };
 
 /// With more databases than this, missing ones are removed from the list.

@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use super::refusals::Refusals;
-use crate::cli::{arguments::options::RunOptions, error::CliError};
 use crate::{
+    cli::{arguments::options::RunOptions, error::CliError},
     sandbox::NetworkAccess,
     workflow::{HostAccess, HostRefusal, Program, SandboxSettings},
 };

@@ -9,13 +9,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{
-    error::CliError,
-    settings::{
-        state_file::{self, Stored},
-        user_folders::UserFolders,
-    },
-};
+use super::state_file::{self, Stored};
+use crate::cli::{error::CliError, settings::user_folders::UserFolders};
 
 /// The list.
 #[derive(Debug)]

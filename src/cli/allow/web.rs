@@ -5,8 +5,8 @@
 use std::{env, path::Path, sync::Arc};
 
 use super::refusals::Refusals;
-use crate::cli::{arguments::options::Settings, error::CliError};
 use crate::{
+    cli::{arguments::options::Settings, error::CliError},
     redact::learn,
     tool::{DeclaredTool, RequestTool, ToolAction, WebAccess, WebPermission, WebRefusal},
     workflow::McpServer,

@@ -8,18 +8,25 @@ use super::{
     options::{RunOptions, Settings},
     values::parse_duration,
 };
-use crate::cli::{
-    allow::known_databases::{DatabaseKind, UntrustedFile},
-    commands::trust,
-    error::CliError,
-    exit::Exit,
-    output::{terminal::Paint, terminal_env::TerminalEnv, words::alternatives},
-    settings::{
-        config::{Config, WithheldSetting},
-        database::Database,
+use crate::{
+    checkpoint::Checkpointer,
+    cli::{
+        allow::{
+            ask,
+            known_databases::{DatabaseKind, UntrustedFile},
+        },
+        error::CliError,
+        exit::Exit,
+        output::{terminal::Paint, terminal_env::TerminalEnv, words::alternatives},
+        settings::{
+            config::{Config, WithheldSetting},
+            database::Database,
+        },
     },
+    compile::CompiledGraph,
+    engine::Engine,
+    event::Status,
 };
-use crate::{checkpoint::Checkpointer, compile::CompiledGraph, engine::Engine, event::Status};
 
 /// A shorter lease would expire whenever a machine is busy.
 const LEASE_MIN: Duration = Duration::from_millis(100);
@@ -196,7 +203,7 @@ impl Globals {
     fn config_for(&self, uses: impl Fn(&WithheldSetting) -> bool) -> Result<&Config, CliError> {
         let config = self.config()?;
         let Err(refused) = config.check_trust(uses) else { return Ok(config) };
-        if !self.can_ask() || !trust::ask(config.withheld())? {
+        if !self.can_ask() || !ask::ask_about_folder(config.withheld())? {
             return Err(refused);
         }
         let config = Config::read()?;
@@ -254,8 +261,7 @@ impl Globals {
         let memory = self.named_memory()?;
         if let Some(path) = memory.file_of_folder()
             && let Some(untrusted) = UntrustedFile::find(path)?
-            && !(self.can_ask()
-                && trust::ask_about_database(path, untrusted, DatabaseKind::Memory)?)
+            && !(self.can_ask() && ask::ask_about_database(path, untrusted, DatabaseKind::Memory)?)
         {
             return Err(untrusted.refusal(path, DatabaseKind::Memory));
         }
@@ -272,7 +278,7 @@ impl Globals {
         let database = self.named_database()?;
         if let Some(path) = database.file_of_folder()
             && let Some(untrusted) = UntrustedFile::find(path)?
-            && !(self.can_ask() && trust::ask_about_database(path, untrusted, DatabaseKind::Runs)?)
+            && !(self.can_ask() && ask::ask_about_database(path, untrusted, DatabaseKind::Runs)?)
         {
             return Err(untrusted.refusal(path, DatabaseKind::Runs));
         }

@@ -19,12 +19,12 @@ use serde::{
 use serde_json::{Map, Value, json};
 
 use super::keys::redact_given;
-use crate::cli::{
-    error::CliError,
-    output::{json::not_json, words::quoted_list},
-};
 use crate::{
     beneath::open_given,
+    cli::{
+        error::CliError,
+        output::{json::not_json, words::quoted_list},
+    },
     data_limit::DataLimit,
     diagnostic::did_you_mean,
     id::ChannelName,

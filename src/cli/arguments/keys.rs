@@ -2,8 +2,10 @@
 
 use serde_json::Value;
 
-use crate::cli::output::terminal::print_message;
-use crate::redact::{REDACTED, redact_value};
+use crate::{
+    cli::output::terminal::print_message,
+    redact::{REDACTED, redact_value},
+};
 
 /// Redacts keys in a given value, and prints a warning.
 ///

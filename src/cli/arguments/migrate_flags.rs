@@ -1,11 +1,12 @@
 //! `--map OLD=NEW` and `--drop NAME`: resolves them to nodes and fields of a run.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeSet, env, fmt, path::Path, str::FromStr};
 
-use crate::cli::error::CliError;
 use crate::{
     checkpoint::{GraphOutline, Mapping},
+    cli::{error::CliError, output::words::shell_word, settings::database::Database},
     diagnostic::did_you_mean,
+    engine::Remedy,
     id::{ChannelName, NameError, NodeName},
 };
 
@@ -236,4 +237,20 @@ impl fmt::Display for DropFlag {
         let kind = self.kind.map(|it| it.to_string()).unwrap_or_default();
         write!(f, "{kind}{}", self.name)
     }
+}
+
+/// Returns the command that migrates a run, with flags for the user to edit.
+pub(crate) fn migrate_command(
+    database: &Database,
+    name: &str,
+    workflow: &Path,
+    remedies: &[Remedy],
+) -> Option<String> {
+    let command = database.command("migrate", name)?;
+    let here = env::current_dir().ok();
+    let workflow = here.and_then(|it| workflow.strip_prefix(it).ok()).unwrap_or(workflow);
+    let flags: BTreeSet<String> = remedies.iter().map(ToString::to_string).collect();
+    let workflow = shell_word(&workflow.display().to_string()).into_owned();
+    let words: Vec<String> = [command, workflow].into_iter().chain(flags).collect();
+    Some(words.join(" "))
 }

@@ -11,8 +11,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::values::{parse_count, parse_dollars, parse_duration};
-use crate::cli::{error::CliError, output::words::shell_word, settings::config::untrusted};
 use crate::{
+    cli::{error::CliError, output::words::shell_word, settings::config::untrusted},
     compile::CompiledGraph,
     diagnostic::did_you_mean,
     engine::machine::Breakpoints,

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde_json::Value;
 
-use crate::cli::error::CliError;
 use crate::{
     checkpoint::{Checkpointer, Position, RunInfo, SavedCheckpoint},
+    cli::error::CliError,
     id::{ChannelName, Step},
 };
 

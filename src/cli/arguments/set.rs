@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use serde_json::Value;
 
 use super::keys::redact_given;
-use crate::cli::{error::CliError, output::json::not_json};
 use crate::{
+    cli::{error::CliError, output::json::not_json},
     diagnostic::did_you_mean,
     id::ChannelName,
     state::{Channel, Schema, read_json},

@@ -6,9 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::cli::error::CliError;
 use crate::{
     beneath::read_named,
+    cli::error::CliError,
     data_limit::DataLimit,
     workflow::{FileKind, case_file::SUFFIX},
 };

@@ -3,24 +3,24 @@
 use std::collections::BTreeMap;
 
 use super::resume::ResumedRun;
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        options::RunOptions,
-    },
-    error::CliError,
-    exit::Exit,
-    output::words::shell_word,
-    people::{
-        answer::{example, is_asked_within, late},
-        stdin_lines::StdinLines,
-        yes_no::Verdict,
-    },
-    run::origin::Origin,
-    settings::database::Database,
-};
 use crate::{
     checkpoint::{AskedQuestion, OpenQuestion, QuestionOutcome},
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            options::RunOptions,
+        },
+        error::CliError,
+        exit::Exit,
+        output::words::shell_word,
+        people::{
+            answer::{example, is_asked_within, late},
+            stdin_lines::StdinLines,
+            yes_no::Verdict,
+        },
+        run::origin::Origin,
+        settings::database::Database,
+    },
     engine::ClosedReason,
 };
 

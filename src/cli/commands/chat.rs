@@ -4,25 +4,25 @@ use std::{io::ErrorKind, path::PathBuf};
 
 use serde_json::Value;
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        input::{self, InputFlag},
-        options::RunOptions,
-    },
-    error::CliError,
-    exit::Exit,
-    output::terminal::{print_message, print_result},
-    people::stdin_lines::StdinLines,
-    process::runtime::block_on,
-    run::{
-        drive::{Begin, DriveOutcome, Run, listen},
-        new_run::{NewRun, NewRunArgs, RunStorage, parse_thread},
-        prepare,
-    },
-};
 use crate::{
     checkpoint::{CheckpointError, RunInfo},
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            input::{self, InputFlag},
+            options::RunOptions,
+        },
+        error::CliError,
+        exit::Exit,
+        output::terminal::{print_message, print_result},
+        people::stdin_lines::StdinLines,
+        process::runtime::block_on,
+        run::{
+            drive::{Begin, DriveOutcome, Run, listen},
+            new_run::{NewRun, NewRunArgs, RunStorage, parse_thread},
+            prepare,
+        },
+    },
     diagnostic::did_you_mean,
     event::Status,
     id::ChannelName,

@@ -14,30 +14,30 @@ use std::{
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        options::RunOptions,
-    },
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        terminal::{Paint, print_result},
-        words::{clean, count, table},
-    },
-    process::runtime::block_on,
-    run::{
-        prepare::{self, LoadedWorkflow, cache_dir},
-        run_folders,
-    },
-    settings::{
-        config::{Config, FILE, WithheldSetting},
-        database::Database,
-        user_folders::UserFolders,
-    },
-};
 use crate::{
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            options::RunOptions,
+        },
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::{Paint, print_result},
+            words::{clean, count, table},
+        },
+        process::runtime::block_on,
+        run::{
+            prepare::{self, LoadedWorkflow, cache_dir},
+            run_folders,
+        },
+        settings::{
+            config::{Config, FILE, WithheldSetting},
+            database::Database,
+            user_folders::UserFolders,
+        },
+    },
     folders,
     graph::{ErrorKind, Failure},
     models::Providers,

@@ -2,17 +2,19 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        terminal::{Paint, print_result},
-        words::table,
+use crate::{
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::{Paint, print_result},
+            words::table,
+        },
     },
+    diagnostic::{CODES, Code, did_you_mean},
 };
-use crate::diagnostic::{CODES, Code, did_you_mean};
 
 /// Explain the code of a diagnostic, with a wrong and a right example
 #[derive(Debug, clap::Args)]

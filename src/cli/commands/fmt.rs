@@ -8,16 +8,20 @@ use std::{
 
 use serde_json::json;
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        workflow_files::find,
+use crate::{
+    beneath::read_named,
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            workflow_files::find,
+        },
+        error::CliError,
+        exit::Exit,
+        output::{json::to_json, terminal::print_result, words::count},
     },
-    error::CliError,
-    exit::Exit,
-    output::{json::to_json, terminal::print_result, words::count},
+    data_limit::DataLimit,
+    workflow::format_text,
 };
-use crate::{beneath::read_named, data_limit::DataLimit, workflow::format_text};
 
 /// The path that stands for stdin.
 const STDIN: &str = "-";

@@ -1,29 +1,30 @@
 //! `graphrun fork RUN[@STEP]`.
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        options::RunOptions,
-        run_at::{RunAt, RunSnapshot},
-        set::{SetArgs, SetKind},
-    },
-    error::CliError,
-    exit::Exit,
-    output::{
-        diagnostics::print_warnings, report::RunReport, terminal::print_message, words::shell_word,
-    },
-    people::stdin_lines::StdinLines,
-    process::runtime::block_on,
-    run::{
-        drive::{Begin, Run, print_new_report},
-        new_run::{NewOrigin, NewRunArgs},
-        origin::Origin,
-        prepare::{self, LoadedWorkflow},
-    },
-    settings::database::Database,
-};
 use crate::{
     checkpoint::ForkSource,
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            options::RunOptions,
+            run_at::{RunAt, RunSnapshot},
+            set::{SetArgs, SetKind},
+        },
+        error::CliError,
+        exit::Exit,
+        output::{
+            diagnostics::print_warnings, report::RunReport, terminal::print_message,
+            words::shell_word,
+        },
+        people::stdin_lines::StdinLines,
+        process::runtime::block_on,
+        run::{
+            drive::{Begin, Run, print_new_report},
+            new_run::{NewOrigin, NewRunArgs},
+            origin::Origin,
+            prepare::{self, LoadedWorkflow},
+        },
+        settings::database::Database,
+    },
     compile::CompiledGraph,
     engine::{Answers, ReviseError, RunError},
 };

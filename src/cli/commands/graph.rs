@@ -4,15 +4,17 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    output::{json::to_json, terminal::print_result},
-    process::runtime::block_on,
-    run::prepare,
+use crate::{
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        output::{json::to_json, terminal::print_result},
+        process::runtime::block_on,
+        run::prepare,
+    },
+    draw::{Charset, Details, Drawing},
 };
-use crate::draw::{Charset, Details, Drawing};
 
 /// The examples after the flags in `--help`.
 const EXAMPLES: &str = "Examples:

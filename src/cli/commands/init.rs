@@ -13,14 +13,16 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use self::templates::Template;
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    output::{json::to_json, terminal::print_result, words::table},
-    registry,
+use crate::{
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        output::{json::to_json, terminal::print_result, words::table},
+        registry,
+    },
+    workflow,
 };
-use crate::workflow;
 
 /// The schema that the YAML language server of an editor uses for completion and checks.
 const SCHEMA: &str = "workflow.schema.json";

@@ -1,11 +1,13 @@
 //! `graphrun lsp`.
 
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
+use crate::{
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+    },
+    lsp,
 };
-use crate::lsp;
 
 /// Serve an editor: diagnostics, hover texts, definitions, completion (LSP on stdio)
 #[derive(Debug, clap::Args)]

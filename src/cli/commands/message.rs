@@ -3,20 +3,20 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        keys::redact_given,
-    },
-    error::CliError,
-    exit::Exit,
-    output::{json::to_json, terminal::print_result},
-    people::who::who,
-    process::runtime::block_on,
-    run::origin::{InboxField, Origin},
-};
 use crate::{
     checkpoint::Message,
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            keys::redact_given,
+        },
+        error::CliError,
+        exit::Exit,
+        output::{json::to_json, terminal::print_result},
+        people::person::who,
+        process::runtime::block_on,
+        run::origin::{InboxField, Origin},
+    },
     diagnostic::did_you_mean,
     event::Status,
     id::{ChannelName, RunId},

@@ -1,35 +1,31 @@
 //! `graphrun migrate RUN WORKFLOW.yaml`.
 
-use std::{
-    collections::BTreeSet,
-    env,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        migrate_flags::{DropFlag, MapFlag, Names},
-        options::RunOptions,
-        set::{SetArgs, SetFlag, SetKind},
-    },
-    error::CliError,
-    exit::Exit,
-    output::{
-        diagnostics::print_warnings,
-        json::to_json,
-        terminal::{Paint, print_result},
-        words::{clean, shell_word},
-    },
-    people::questions::QuestionLine,
-    process::runtime::block_on,
-    run::{origin::Origin, prepare},
-    settings::database::Database,
-};
 use crate::{
     checkpoint::{GraphOutline, Mapping, RunInfo},
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            migrate_flags::{DropFlag, MapFlag, Names, migrate_command},
+            options::RunOptions,
+            set::{SetArgs, SetFlag, SetKind},
+        },
+        error::CliError,
+        exit::Exit,
+        output::{
+            diagnostics::print_warnings,
+            json::to_json,
+            terminal::{Paint, print_result},
+            words::{clean, shell_word},
+        },
+        people::questions::QuestionLine,
+        process::runtime::block_on,
+        run::{origin::Origin, prepare},
+        settings::database::Database,
+    },
     engine::{MigrationResult, Remedy, ReviseError, RunError},
     id::{NodeName, RunId, Step},
 };
@@ -149,22 +145,6 @@ impl Args {
     }
 }
 
-/// Returns the command that migrates a run, with flags for the user to edit.
-pub(crate) fn command(
-    database: &Database,
-    name: &str,
-    workflow: &Path,
-    remedies: &[Remedy],
-) -> Option<String> {
-    let command = database.command("migrate", name)?;
-    let here = env::current_dir().ok();
-    let workflow = here.and_then(|it| workflow.strip_prefix(it).ok()).unwrap_or(workflow);
-    let flags: BTreeSet<String> = remedies.iter().map(ToString::to_string).collect();
-    let workflow = shell_word(&workflow.display().to_string()).into_owned();
-    let words: Vec<String> = [command, workflow].into_iter().chain(flags).collect();
-    Some(words.join(" "))
-}
-
 /// Returns the options with the breakpoints renamed to the new nodes.
 fn with_mapped_pauses(options: RunOptions, mapping: &Mapping) -> RunOptions {
     let named = |names: Vec<String>| -> Vec<String> {
@@ -188,7 +168,7 @@ fn refused(error: RunError, info: &RunInfo, args: &Args, database: &Database) ->
     given.extend(args.drop.iter().map(|it| format!(" --drop {it}")));
     given.extend(args.again.iter().map(|it| format!(" --again {it}")));
     given.extend(args.set.iter().map(|it| format!(" --set {}", shell_word(&it.to_string()))));
-    let command = command(database, &info.name, &args.workflow, &remedies);
+    let command = migrate_command(database, &info.name, &args.workflow, &remedies);
     let command = command.filter(|_| !remedies.is_empty()).map(|it| it + &given.concat());
     let help = command.map(|it| format!("to settle all of these: {it}"));
     help.into_iter().fold(CliError::from(error), CliError::with_help)

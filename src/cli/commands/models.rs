@@ -10,27 +10,27 @@ use std::{
 use futures_util::future::join_all;
 use serde::Serialize;
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        options::{RunOptions, Settings},
-    },
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        terminal::{Paint, print_result},
-        words::{clean, table},
-    },
-    process::runtime::block_on,
-    run::{
-        figures::ModelFigures,
-        models::{client, embedding_client},
-        prepare,
-    },
-    settings::{config::Config, database::without_secrets},
-};
 use crate::{
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            options::{RunOptions, Settings},
+        },
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::{Paint, print_result},
+            words::{clean, table},
+        },
+        process::runtime::block_on,
+        run::{
+            figures::ModelFigures,
+            models::{client, embedding_client},
+            prepare,
+        },
+        settings::{config::Config, database::without_secrets},
+    },
     models::{
         ChatModel as _, ChatRequest, ConfigError, EmbeddingModel as _, EmbeddingRequest, Message,
         ModelError, Provider, Providers, RequestSettings,

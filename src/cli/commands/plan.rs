@@ -8,22 +8,22 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use serde::Serialize;
 
 use self::rates::Rates;
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        terminal::{Paint, print_result},
-        words::{clean, cost, duration, quoted_list, table, tokens},
-    },
-    run::{
-        figures::ModelFigures,
-        prepare::{self, LoadedWorkflow},
-    },
-    settings::config::Config,
-};
 use crate::{
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::{Paint, print_result},
+            words::{clean, cost, duration, quoted_list, table, tokens},
+        },
+        run::{
+            figures::ModelFigures,
+            prepare::{self, LoadedWorkflow},
+        },
+        settings::config::Config,
+    },
     compile::{CompiledGraph, NodeWorstCase, WorstCase},
     draw::Drawing,
     graph::Limits,

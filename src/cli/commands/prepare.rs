@@ -7,26 +7,26 @@ use std::{
 
 use serde::Serialize;
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        input::{self, InputFlag},
-        values::parse_duration,
-    },
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        terminal::{print_message, print_result},
-        words::{clean, count, table},
-    },
-    process::runtime::block_on,
-    run::{
-        dependencies::{self, Dependency, Installer},
-        prepare, run_folders,
-    },
-};
 use crate::{
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            input::{self, InputFlag},
+            values::parse_duration,
+        },
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::{print_message, print_result},
+            words::{clean, count, table},
+        },
+        process::runtime::block_on,
+        run::{
+            dependencies::{self, Dependency, Installer},
+            prepare, run_folders,
+        },
+    },
     id::RunId,
     sandbox::{NetworkHost, prune_cache},
 };

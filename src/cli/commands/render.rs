@@ -4,21 +4,21 @@ use std::{fmt::Write as _, path::PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        input::{self, InputFlag},
-        options::outer_node,
-        run_at::RunAt,
-    },
-    error::CliError,
-    exit::Exit,
-    output::{json::to_json, terminal::print_result},
-    process::runtime::block_on,
-    run::prepare,
-};
 use crate::{
     checkpoint::{Activation, Checkpoint, Position},
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            input::{self, InputFlag},
+            options::outer_node,
+            run_at::RunAt,
+        },
+        error::CliError,
+        exit::Exit,
+        output::{json::to_json, terminal::print_result},
+        process::runtime::block_on,
+        run::prepare,
+    },
     compile::CompiledGraph,
     diagnostic::did_you_mean,
     engine::machine::{FirstStep, Machine, RunSettings, Task},

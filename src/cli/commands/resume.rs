@@ -1,4 +1,4 @@
-//! `graphrun resume RUN`, and the shared part of `approve` and `reject`.
+//! `graphrun resume RUN`, and the shared part of `approve`, `reject` and `retry`.
 
 mod due;
 
@@ -7,33 +7,33 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use self::due::DueCheck;
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        options::RunOptions,
-    },
-    error::CliError,
-    exit::Exit,
-    output::{diagnostics::print_warnings, terminal::print_message},
-    people::{
-        answer::{self, AnswerFlag},
-        questions::QuestionLine,
-        stdin_lines::StdinLines,
-        who::who,
-    },
-    process::runtime::block_on,
-    run::{
-        dependencies,
-        drive::{Begin, Run, StoppedRun},
-        origin::Origin,
-        prepare, run_folders,
-    },
-    settings::database::Database,
-};
 use crate::{
     checkpoint::{
         AskedQuestion, GraphOutline, JournalEntry, OpenQuestion, SavedRun, asked_questions,
         open_questions, replaceable_questions,
+    },
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            options::RunOptions,
+        },
+        error::CliError,
+        exit::Exit,
+        output::{diagnostics::print_warnings, terminal::print_message},
+        people::{
+            answer::{self, AnswerFlag},
+            person::who,
+            questions::QuestionLine,
+            stdin_lines::StdinLines,
+        },
+        process::runtime::block_on,
+        run::{
+            dependencies,
+            drive::{Begin, Run, StoppedRun},
+            origin::Origin,
+            prepare, run_folders,
+        },
+        settings::database::Database,
     },
     engine::Answers,
 };

@@ -1,20 +1,23 @@
 //! `graphrun retry RUN [--node NODE]`.
 
 use super::resume::ResumedRun;
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        options::RunOptions,
+use crate::{
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            options::RunOptions,
+        },
+        error::CliError,
+        exit::Exit,
+        people::stdin_lines::StdinLines,
+        run::{
+            drive::{Begin, refused},
+            origin::Origin,
+        },
     },
-    error::CliError,
-    exit::Exit,
-    people::stdin_lines::StdinLines,
-    run::{
-        drive::{Begin, refused},
-        origin::Origin,
-    },
+    engine::check_retry,
+    id::NodeName,
 };
-use crate::{engine::check_retry, id::NodeName};
 
 /// Run the failed tasks of a run again; finished tasks are kept
 #[derive(Debug, clap::Args)]

@@ -5,14 +5,14 @@ use std::path::Path;
 use clap::Subcommand;
 use serde_json::Value;
 
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    output::{json::to_json, terminal::print_result},
-    run::prepare::refuse,
-};
 use crate::{
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        output::{json::to_json, terminal::print_result},
+        run::prepare::refuse,
+    },
     diagnostic::did_you_mean,
     event,
     workflow::{self, Registry},

@@ -1,7 +1,7 @@
 //! `graphrun test [WORKFLOW…]`.
 
+pub(super) mod coverage;
 mod files;
-mod found;
 mod report;
 
 use std::{
@@ -12,26 +12,26 @@ use std::{
 use tokio::runtime;
 
 use self::{
+    coverage::ExploredWorkflow,
     files::TestFiles,
-    found::ExploredWorkflow,
     report::{Report, TestedCase, TestedFile},
-};
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output, Progress},
-        values::parse_duration,
-    },
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        terminal::{print_over, print_result},
-        words::count,
-    },
-    run::prepare::refuse,
 };
 use crate::{
     cases::{self, Effort, ExplorationResult, Suite, explore},
+    cli::{
+        arguments::{
+            globals::{Globals, Output, Progress},
+            values::parse_duration,
+        },
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::{print_over, print_result},
+            words::count,
+        },
+        run::prepare::refuse,
+    },
     compile::CompiledGraph,
     workflow::{LoadError, Workflow},
 };

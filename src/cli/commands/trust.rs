@@ -3,7 +3,6 @@
 
 use std::{
     fs,
-    io::{self, Write as _},
     path::{self, Path, PathBuf},
 };
 
@@ -11,6 +10,7 @@ use serde::Serialize;
 
 use crate::cli::{
     allow::{
+        ask::{about_database, confirm},
         known_databases::{self, DatabaseKind, UntrustedFile},
         trusted_folders::TrustedFolders,
     },
@@ -23,7 +23,7 @@ use crate::cli::{
         words::{clean, table},
     },
     settings::{
-        config::{Config, FILE, FolderFile, WithheldSetting},
+        config::{Config, FILE, FolderFile},
         database::{MEMORY_DEFAULT, PATH_DEFAULT},
         user_folders::UserFolders,
     },
@@ -178,66 +178,6 @@ fn why_no_trust_is_needed(folder: &Path, trusted: &TrustedFolders) -> Result<Str
     })
 }
 
-/// Asks at the terminal whether to open a database that graphrun did not create, and remembers a
-/// yes.
-///
-/// # Errors
-///
-/// Fails when the list of databases cannot be changed.
-pub(crate) fn ask_about_database(
-    path: &Path,
-    untrusted: UntrustedFile,
-    kind: DatabaseKind,
-) -> Result<bool, CliError> {
-    if untrusted != UntrustedFile::Database {
-        return Ok(false);
-    }
-    print_message(&about_database(path, kind));
-    if !confirm(&format!("Trust `{}`?", path.display())) {
-        return Ok(false);
-    }
-    known_databases::trust(path)?;
-    Ok(true)
-}
-
-fn about_database(path: &Path, kind: DatabaseKind) -> String {
-    format!("`{}` is not a database that graphrun made for you; {}", path.display(), kind.danger())
-}
-
-/// Asks at the terminal whether to trust the working directory with the settings of its file, and
-/// remembers a yes.
-///
-/// # Errors
-///
-/// Fails when the list of trusted folders cannot be changed.
-pub(crate) fn ask(withheld: &[WithheldSetting]) -> Result<bool, CliError> {
-    let failed = |error| CliError::read(Path::new("."), error);
-    let folder = fs::canonicalize(".").map_err(failed)?;
-    let Some(file) = FolderFile::read(&folder)? else { return Ok(false) };
-    print_message(&format!("`{}` has settings that need your trust:", folder.join(FILE).display()));
-    for setting in withheld {
-        print_message(&format!("  {}", clean(&setting.shown())));
-    }
-    if !confirm(&format!("Trust `{}`, until the file changes?", folder.display())) {
-        return Ok(false);
-    }
-    TrustedFolders::load(&UserFolders::find())?.trust(&folder, &file.text)?;
-    Ok(true)
-}
-
-/// Asks a yes-or-no question at the terminal. Any other answer means no.
-fn confirm(question: &str) -> bool {
-    let mut stderr = io::stderr().lock();
-    drop(write!(stderr, "{} [y/N] ", clean(question)).and_then(|()| stderr.flush()));
-    let mut answer = String::new();
-    let read = io::stdin().read_line(&mut answer);
-    read.is_ok() && is_yes(&answer)
-}
-
-fn is_yes(answer: &str) -> bool {
-    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
-}
-
 fn revoke(trusted: &mut TrustedFolders, folder: &Path) -> Result<Exit, CliError> {
     // The folder may be gone while its entry in the list remains.
     let canonical = fs::canonicalize(folder).or_else(|_| path::absolute(folder));
@@ -288,23 +228,4 @@ fn list(trusted: &TrustedFolders, globals: &Globals) -> Result<Exit, CliError> {
     };
     print_result(&text).map_err(CliError::write)?;
     Ok(Exit::Done)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn anything_but_a_yes_is_a_no() {
-        for (answer, expected) in [
-            ("y\n", true),
-            (" YES \n", true),
-            ("", false),
-            ("\n", false),
-            ("n\n", false),
-            ("yess", false),
-        ] {
-            assert_eq!(is_yes(answer), expected, "{answer:?}");
-        }
-    }
 }

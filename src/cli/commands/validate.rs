@@ -5,23 +5,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        workflow_files::{FoundFile, find},
-    },
-    error::CliError,
-    exit::Exit,
-    output::{
-        diagnostics::{CheckedWorkflow, Finding, draw, github, hint, sarif},
-        json::to_json,
-        terminal::{columns, print_message, print_result},
-        words::count,
-    },
-    run::prepare::{check, refuse},
-};
 use crate::{
     cases::Suite,
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            workflow_files::{FoundFile, find},
+        },
+        error::CliError,
+        exit::Exit,
+        output::{
+            diagnostics::{CheckedWorkflow, Finding, draw, github, hint, sarif},
+            json::to_json,
+            terminal::{columns, print_message, print_result},
+            words::count,
+        },
+        run::prepare::{check, refuse},
+    },
     diagnostic::{Diagnostic, Diagnostics, Severity},
     workflow::LoadError,
 };

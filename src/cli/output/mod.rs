@@ -1,12 +1,11 @@
 //! The output: results, progress, diagnostics and reports, for people and for programs.
 
 pub(super) mod diagnostics;
-pub(super) mod difference;
 pub(super) mod json;
 pub(super) mod progress;
 pub(super) mod report;
 pub(super) mod summary;
 pub(super) mod terminal;
 pub(super) mod terminal_env;
-pub(super) mod visible;
+mod visible;
 pub(super) mod words;

@@ -8,17 +8,17 @@ use std::{
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::cli::{
-    error::CliError,
-    exit::Exit,
-    people::questions::{AnswerLine, QuestionLine},
-    run::origin::Origin,
-    settings::database::Database,
-};
 use crate::{
     checkpoint::{
         AskedQuestions, CheckpointError, Checkpointer, Commit, Detail, ENTRIES_AT_ONCE,
         JournalEntry, Outcome, RunHistory, SavedRun, TaskRecord, next_due, open_questions,
+    },
+    cli::{
+        error::CliError,
+        exit::Exit,
+        people::questions::{AnswerLine, QuestionLine},
+        run::origin::Origin,
+        settings::database::Database,
     },
     engine::{RunEnd, failures},
     event::{Event, Report as TaskReport, RunEvent, Status, Usage},
@@ -125,6 +125,7 @@ impl RunReport {
         database: &Database,
     ) -> Result<Self, CliError> {
         let mut saved = checkpointer.load(run).await?;
+        // Another process has continued the run: the report is about what this one left.
         if let Some(end) = end.filter(|it| saved.position.step > it.position.step) {
             saved.summary.status = end.status;
             saved.summary.reason.clone_from(&end.reason);

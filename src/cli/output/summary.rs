@@ -9,8 +9,8 @@ use super::{
     terminal::Paint,
     words::{clean, cost, count, duration, shell_word, table, tokens},
 };
-use crate::cli::{people::answer::example, settings::database::Database};
 use crate::{
+    cli::{people::answer::example, settings::database::Database},
     event::{Status, Usage},
     id::NodeName,
 };

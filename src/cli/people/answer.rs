@@ -6,19 +6,19 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{question_text::QuestionText, stdin_lines::StdinLines};
-use crate::cli::{
-    arguments::keys::redact_given,
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::not_json,
-        terminal::{Paint, print_message},
-        words::clean,
-    },
-    process::signals::{Signal, Signals},
-};
 use crate::{
     checkpoint::{AskedQuestion, OpenQuestion},
+    cli::{
+        arguments::keys::redact_given,
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::not_json,
+            terminal::{Paint, print_message},
+            words::clean,
+        },
+        process::signals::{Signal, Signals},
+    },
     diagnostic::did_you_mean,
     engine::ClosedReason,
     graph::Question,

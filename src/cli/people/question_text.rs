@@ -2,11 +2,13 @@
 
 use serde_json::Value;
 
-use crate::cli::output::{
-    terminal::Paint,
-    words::{clean_to, count},
+use crate::{
+    cli::output::{
+        terminal::Paint,
+        words::{clean_to, count},
+    },
+    id::NodeName,
 };
-use crate::id::NodeName;
 
 /// The most lines of the values of one question.
 const LINES_MAX: usize = 40;

@@ -4,8 +4,10 @@
 
 use std::{collections::BTreeMap, env};
 
-use crate::cli::{arguments::values::parse_count, error::CliError, exit::Exit};
-use crate::data_limit::{DataLimit, set_data_limits};
+use crate::{
+    cli::{arguments::values::parse_count, error::CliError, exit::Exit},
+    data_limit::{DataLimit, set_data_limits},
+};
 
 /// Sets the limits that the environment defines. The others keep their defaults.
 ///

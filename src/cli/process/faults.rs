@@ -2,8 +2,7 @@
 
 use std::env;
 
-use crate::cli::error::CliError;
-use crate::fault;
+use crate::{cli::error::CliError, fault};
 
 /// The plan, for example `task.in_tx=abort@3`.
 const VARIABLE: &str = "GRAPHRUN_FAIL";

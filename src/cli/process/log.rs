@@ -14,8 +14,10 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::cli::{error::CliError, output::terminal::print_message};
-use crate::event::CONTENT_TARGET;
+use crate::{
+    cli::{error::CliError, output::terminal::print_message},
+    event::CONTENT_TARGET,
+};
 
 /// A further reader of spans.
 pub(crate) type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;

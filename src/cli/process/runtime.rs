@@ -5,8 +5,10 @@ use std::{future::Future, io, num::NonZero, thread::available_parallelism};
 use tokio::runtime::Builder;
 
 use super::{resources::check_threads, signals::survive_large_files};
-use crate::cli::{error::CliError, exit::Exit};
-use crate::mcp::end_sessions;
+use crate::{
+    cli::{error::CliError, exit::Exit},
+    mcp::end_sessions,
+};
 
 /// The threads besides those that run nodes: for the lease, the terminal, and blocking work.
 const MORE_THREADS: usize = 3;

@@ -7,8 +7,7 @@ use nix::sys::{
     resource::{Resource, setrlimit},
 };
 
-use crate::cli::output::terminal::print_message;
-use crate::redact;
+use crate::{cli::output::terminal::print_message, redact};
 
 /// Protects the secrets of this process: in its environment, in memory, and in the text of a panic.
 pub(crate) fn protect_secrets() {

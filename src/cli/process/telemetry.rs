@@ -5,8 +5,8 @@
 use std::{env, time::Duration};
 
 use super::{log::BoxedLayer, resources::check_threads};
-use crate::cli::output::terminal::{Paint, print_message};
 use crate::{
+    cli::output::terminal::{Paint, print_message},
     graph::with_causes,
     telemetry::{Telemetry, TelemetryError},
 };

@@ -5,8 +5,8 @@ use std::{path::Path, sync::Arc};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use crate::cli::{error::CliError, run::models};
 use crate::{
+    cli::{error::CliError, run::models},
     models::{RecordingFile, Replay},
     tool::{McpCaller, ServerTool, ToolContext, ToolError},
 };

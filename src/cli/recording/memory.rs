@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::cli::{error::CliError, run::models};
 use crate::{
+    cli::{error::CliError, run::models},
     memory::{Batch, Embedding, Entry, EntryId, Listing, Search, Store, StoreError},
     models::{RecordingFile, Replay},
 };

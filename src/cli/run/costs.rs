@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::models::ConnectedModels;
-use crate::cli::{
-    arguments::options::Settings, error::CliError, exit::Exit, output::words,
-    settings::config::FILE,
-};
 use crate::{
+    cli::{
+        arguments::options::Settings, error::CliError, exit::Exit, output::words,
+        settings::config::FILE,
+    },
     id::NodeName,
     workflow::{NodeDefinition, Workflow},
 };

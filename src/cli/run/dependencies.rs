@@ -8,13 +8,13 @@ use std::{env, path::PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::{origin::Origin, prepare::cache_dir};
-use crate::cli::{
-    allow::{network, refusals::Refusals},
-    error::CliError,
-    exit::Exit,
-    output::{terminal::print_message, words::count},
-};
 use crate::{
+    cli::{
+        allow::{network, refusals::Refusals},
+        error::CliError,
+        exit::Exit,
+        output::{terminal::print_message, words::count},
+    },
     folders::{FolderError, RunFolder, RunFolders},
     id::RunId,
     nodes::{LockFileReadError, read_lock_file},

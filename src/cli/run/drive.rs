@@ -12,30 +12,32 @@ use super::{
     origin::Origin,
     report_files::{ReportFiles, WriteOccasion},
 };
-use crate::cli::{
-    arguments::globals::{Globals, Output, Progress},
-    commands::migrate,
-    error::{CliError, left_line},
-    exit::Exit,
-    output::{
-        json::to_json,
-        progress::{Caption, Views},
-        report::RunReport,
-        summary,
-        terminal::{print_message, print_result},
-        words::count,
-    },
-    people::{
-        answer::{self, AskOutcome},
-        stdin_lines::StdinLines,
-        who::who,
-    },
-    process::signals::{Signal, Signals},
-    settings::database::Database,
-};
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo, open_questions},
-    engine::{Answers, Engine, Launch, LaunchKind, ReviseError, RunEnd, RunError, ShutdownHandle},
+    cli::{
+        arguments::{
+            globals::{Globals, Output, Progress},
+            migrate_flags::migrate_command,
+        },
+        error::{CliError, left_line},
+        exit::Exit,
+        output::{
+            json::to_json,
+            progress::{Caption, Views},
+            report::RunReport,
+            summary,
+            terminal::{print_message, print_result},
+            words::count,
+        },
+        people::{
+            answer::{self, AskOutcome},
+            person::who,
+            stdin_lines::StdinLines,
+        },
+        process::signals::{Signal, Signals},
+        settings::database::Database,
+    },
+    engine::{Answers, Engine, Launch, LaunchKind, RunEnd, RunError, ShutdownHandle},
     event::{Deltas, EventSink, Events, LeftRun, MessageDelta, RunEvent, Status},
     id::{NodeName, RunId},
     state::Update,
@@ -371,7 +373,7 @@ impl Run<'_> {
         let info = self.checkpointer.find(self.id.as_str()).await.map(|it| it.info);
         let origin = info.ok().and_then(|it| Origin::of(&it).ok());
         let command = origin.and_then(|origin| {
-            migrate::command(self.database, &self.name, &origin.workflow, remedies)
+            migrate_command(self.database, &self.name, &origin.workflow, remedies)
         });
         let help = command.map(|it| format!("to migrate it: {it}"));
         help.into_iter().fold(CliError::from(error), CliError::with_help)
@@ -603,72 +605,6 @@ pub(crate) fn draw_report(
         }),
         // The formats for diagnostics were refused before the run began.
         Output::Sarif | Output::Github => Ok(String::new()),
-    }
-}
-
-impl From<ReviseError> for CliError {
-    fn from(error: ReviseError) -> Self {
-        let help = match &error {
-            ReviseError::NotNext { .. } => Some(
-                "name one of these nodes with `--as`, or fork an earlier step to take another \
-                 route",
-            ),
-            _ => None,
-        };
-        let message = error.to_string();
-        let refused = Self::usage(format!("{message}; nothing was changed"));
-        let refused = match error {
-            ReviseError::State(source) => refused.because(source),
-            _ => refused,
-        };
-        help.into_iter().fold(refused, Self::with_help)
-    }
-}
-
-impl From<RunError> for CliError {
-    fn from(error: RunError) -> Self {
-        match error {
-            RunError::Checkpoint(error) => Self::from(error),
-            RunError::Input(_)
-            | RunError::UnfitCheckpoint(_)
-            | RunError::MissingInput { .. }
-            | RunError::Fields(_)
-            | RunError::Name(_)
-            | RunError::WrongAnswer { .. }
-            | RunError::UnknownQuestion { .. } => Self::usage(error.to_string()).because(error),
-            RunError::Broken { ref differences, .. } => {
-                let problems = differences.iter().map(ToString::to_string).collect();
-                Self::new(Exit::NotResumable, error.to_string())
-                    .with_problems(problems)
-                    .with_help("restore the workflow to resume the run")
-            }
-            RunError::NoCounterpart { ref differences, .. } => {
-                let breaks = differences.iter().filter(|it| it.breaks.is_some());
-                Self::new(Exit::NotResumable, format!("{error}; nothing was changed"))
-                    .with_problems(breaks.map(ToString::to_string).collect())
-            }
-            RunError::Changed { .. } => Self::new(Exit::NotResumable, error.to_string())
-                .because(error)
-                .with_help("restore the workflow to resume the run, or start a new run"),
-            RunError::Closed { .. }
-            | RunError::TurnOpen { .. }
-            | RunError::NotThread { .. }
-            | RunError::NotBegun { .. }
-            | RunError::AlreadyEnded(_)
-            | RunError::NotFailed(_) => Self::new(Exit::NotResumable, error.to_string()),
-            RunError::NotDone { .. } | RunError::Output(_) | RunError::Dropped { .. } => {
-                Self::new(Exit::Failed, error.to_string()).because(error)
-            }
-            RunError::Revise(error) => Self::from(error),
-            RunError::NothingFailed { ref failed, .. } => {
-                let help = if failed.is_empty() {
-                    "a route of the workflow ended it; start a new run"
-                } else {
-                    "without `--node`, all failed tasks run again"
-                };
-                Self::new(Exit::NotResumable, error.to_string()).with_help(help)
-            }
-        }
     }
 }
 

@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 
-use crate::cli::{
-    output::words::{clean, cost, tokens},
-    settings::config::Config,
+use crate::{
+    cli::{
+        output::words::{clean, cost, tokens},
+        settings::config::Config,
+    },
+    models::{KnownModel, Price, TokenPrice, full_name},
 };
-use crate::models::{KnownModel, Price, TokenPrice, full_name};
 
 /// The figures of a model.
 #[derive(Clone, Debug, Serialize)]

@@ -7,12 +7,12 @@ use std::{
     sync::Arc,
 };
 
-use crate::cli::{
-    arguments::options::Settings, error::CliError, exit::Exit,
-    settings::config::Config as UserConfig,
-};
 use crate::{
     cases::RecordedModels,
+    cli::{
+        arguments::options::Settings, error::CliError, exit::Exit,
+        settings::config::Config as UserConfig,
+    },
     graph::{ErrorKind, Failure},
     id::NodeName,
     models::{

@@ -6,13 +6,13 @@ use super::{
     costs,
     models::{self, ConnectedModels},
 };
-use crate::cli::{
-    allow::{hosts, network, web},
-    arguments::options::Settings,
-    error::CliError,
-    exit::Exit,
-};
 use crate::{
+    cli::{
+        allow::{hosts, network, web},
+        arguments::options::Settings,
+        error::CliError,
+        exit::Exit,
+    },
     id::NodeName,
     sandbox::Sandbox,
     tool::{ToolAction, WebAccess},

@@ -8,17 +8,17 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    dependencies, drive::Run, names, origin::Origin, prepare::LoadedWorkflow, run_folders,
-};
-use crate::cli::{
-    arguments::{globals::Globals, options::RunOptions},
-    commands::runs::process_gone,
-    error::CliError,
-    output::{diagnostics::print_warnings, words::shell_word},
-    settings::database::{Database, OTHER_ID},
+    dependencies, drive::Run, names, origin::Origin, prepare::LoadedWorkflow,
+    process_gone::process_gone, run_folders,
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
+    cli::{
+        arguments::{globals::Globals, options::RunOptions},
+        error::CliError,
+        output::{diagnostics::print_warnings, words::shell_word},
+        settings::database::{Database, OTHER_ID},
+    },
     event::Status,
     id::RunId,
     nodes::ModelSource,

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cli::{
-    arguments::options::{Permission, RunOptions},
-    error::CliError,
-    exit::Exit,
-};
 use crate::{
     checkpoint::RunInfo,
+    cli::{
+        arguments::options::{Permission, RunOptions},
+        error::CliError,
+        exit::Exit,
+    },
     engine::Engine,
     folders::{RunFolder, RunFolders},
     id::{ChannelName, RunId},

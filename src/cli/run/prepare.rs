@@ -13,15 +13,15 @@ use super::{
     needs::{Needs, servers},
     report_files::ReportFiles,
 };
-use crate::cli::{
-    allow::network,
-    arguments::{globals::Globals, options::Settings},
-    error::CliError,
-    exit::Exit,
-    recording,
-    settings::database::Database,
-};
 use crate::{
+    cli::{
+        allow::network,
+        arguments::{globals::Globals, options::Settings},
+        error::CliError,
+        exit::Exit,
+        recording,
+        settings::database::Database,
+    },
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     mcp::{ServerAccess, Servers},

@@ -7,14 +7,14 @@ use std::{
 };
 
 use super::{origin::Origin, prepare::cache_dir};
-use crate::cli::{
-    error::CliError,
-    exit::Exit,
-    output::terminal::print_message,
-    settings::{database::Database, user_folders::UserFolders},
-};
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
+    cli::{
+        error::CliError,
+        exit::Exit,
+        output::terminal::print_message,
+        settings::{database::Database, user_folders::UserFolders},
+    },
     folders::{FolderError, NewFolder, RunFolder},
     graph::{ErrorKind, Failure},
     id::RunId,

@@ -15,15 +15,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use self::trust::{Amount, Trust};
 pub(crate) use self::{layers::FolderFile, trust::WithheldSetting};
 use super::database::without_secrets;
-use crate::cli::{
-    arguments::{
-        options::{RunOptions, UntrustedLimits},
-        values::{parse_count, parse_dollars, parse_duration},
-    },
-    error::CliError,
-    exit::Exit,
-};
 use crate::{
+    cli::{
+        arguments::{
+            options::{RunOptions, UntrustedLimits},
+            values::{parse_count, parse_dollars, parse_duration},
+        },
+        error::CliError,
+        exit::Exit,
+    },
     models::{ContextWindows, Prices, Providers},
     workflow::HostPermission,
 };

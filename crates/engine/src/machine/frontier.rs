@@ -627,6 +627,6 @@ pub(super) fn is_node_limit(failure: &Failure) -> bool {
 }
 
 /// Returns the beginning of a text, as long as a reason may be.
-fn shortened(text: &str) -> String {
+pub(super) fn shortened(text: &str) -> String {
     text.chars().take(REASON_CHARACTERS_MAX).collect()
 }

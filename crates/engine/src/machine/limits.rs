@@ -10,6 +10,7 @@ use graphrun_core::{
 
 use super::{
     Action, Machine,
+    frontier::shortened,
     indexed::{IndexedActivation, IndexedPosition},
 };
 use crate::budget::{self, Budget, StepLimits};
@@ -89,7 +90,7 @@ fn route_to_exhausted(
     let Some(target) = &limits.exhausted else { return };
     // A limit that is reached while the run handles an error hides it otherwise.
     let cause = position.frontier.iter().find_map(|it| position.cause(it.node, &it.trigger));
-    let reason = with_cause(reason, cause);
+    let reason = with_cause(reason, cause.map(shortened).as_deref());
     position.used.exhaust(limits, reason.clone());
     position.deferred.clear();
     // The nodes they wait for are dropped with the frontier.

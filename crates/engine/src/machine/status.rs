@@ -41,7 +41,7 @@ impl Machine {
         &self.state
     }
 
-    /// Returns the state of the run with the results of finished tasks of the open step, as far as they agree.
+    /// Returns the state of the run with the results of the finished tasks of the open step, unless they conflict.
     pub fn state_so_far(&self) -> State {
         let mut state = State::clone(&self.state);
         // What cannot be folded now fails the run at the end of the step, and then has its message.

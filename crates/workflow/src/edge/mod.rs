@@ -1,6 +1,6 @@
 //! The edges of a workflow: fan-out and fan-in, and the routes behind a node.
 
-pub(super) mod cases;
+mod case_checks;
 pub(super) mod fan;
 pub(super) mod route;
 pub(super) mod then;

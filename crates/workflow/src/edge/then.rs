@@ -13,7 +13,7 @@ use graphrun_core::{
 use serde_json::Value;
 
 use super::{
-    cases::{CaseConditions, check_cases},
+    case_checks::{CaseConditions, check_cases},
     route::{Cases, Each, Match, RouteCase},
 };
 use crate::{

@@ -15,15 +15,13 @@ use serde_json::Value;
 
 use super::{
     ExpressionScope,
+    facts::Fact,
     functions::{Function, Takes},
     operators::joined,
     ranges,
     satisfiability::Types,
     sizes,
     syntax::{Node, NodeKind, Operator},
-};
-use super::{
-    facts::Fact,
     typing::{describe, null},
 };
 use crate::{

@@ -4,10 +4,10 @@ use std::{borrow::Cow, cmp::Ordering, collections::BTreeSet, sync::Arc};
 
 use serde_json::{Map, Value};
 
-use super::facts::{Fact, FactsView};
 use super::{
     ExpressionView,
     evaluate_error::{EvaluateError, kind},
+    facts::{Fact, FactsView},
     functions::{Function, FunctionValue},
     meter::ExpressionMeter,
     numbers::{Numeric, arithmetic, float, numeric, order_of},

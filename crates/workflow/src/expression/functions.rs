@@ -9,12 +9,15 @@ use std::{cmp::Ordering, fmt};
 use graphrun_core::state::{NumberRange, Type};
 use serde_json::Value;
 
-use super::evaluate::{Arguments, Evaluated, Items};
-use super::meter::ExpressionMeter;
-use super::operators::joined;
-use super::ranges;
-use super::values;
-use super::{facts::usage_type, typing::describe};
+use super::{
+    evaluate::{Arguments, Evaluated, Items},
+    facts::usage_type,
+    meter::ExpressionMeter,
+    operators::joined,
+    ranges,
+    typing::describe,
+    values,
+};
 
 /// A function or method of expressions.
 pub struct Function {

@@ -5,11 +5,11 @@ use std::{ops::Range, sync::Arc};
 use graphrun_core::state::{Field, Record, Type};
 use serde_json::Value;
 
-use super::typing::{comparable, describe, is_null, values_of};
 use super::{
     checker::ExpressionChecker,
     ranges,
     syntax::{Node, NodeKind, Operator},
+    typing::{comparable, describe, is_null, values_of},
 };
 use crate::source::report::{Problem, suggestion};
 

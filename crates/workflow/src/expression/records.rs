@@ -4,10 +4,10 @@ use std::{ops::Range, sync::Arc};
 
 use graphrun_core::state::{Field, Record, Type};
 
-use super::typing::{Misfit, describe};
 use super::{
     checker::ExpressionChecker,
     syntax::{Node, RecordField},
+    typing::{Misfit, describe},
 };
 use crate::source::report::suggestion;
 

@@ -5,7 +5,6 @@ use std::{cmp::Ordering, collections::BTreeSet, fmt, ops::Range, sync::Arc};
 use graphrun_core::state::{Field, NumberRange, Record, Type};
 use serde_json::{Map, Number, Value};
 
-use super::typing::describe;
 use super::{
     evaluate::Evaluated,
     evaluate_error::{EvaluateError, kind},
@@ -14,6 +13,7 @@ use super::{
     operators::joined,
     ranges,
     syntax::{Operator, Pattern},
+    typing::describe,
 };
 
 /// Whole numbers below this are exact as floats.

@@ -7,7 +7,7 @@
 //! a method here, with a default that suits a small kind.
 //!
 //! The built-in kinds are in `graphrun-nodes`, one file or folder each, and are registered there in
-//! one list. A program adds its own with [`Registry::kind`], like the built-in ones.
+//! one list; those that need other nodes (`map`, `use`, `parallel` and `node`) are in `node::structure`. A program adds its own with [`Registry::kind`], like the built-in ones.
 //!
 //! To add a kind: a struct with a field for each key, a type with the settings, the two traits, and
 //! the kind's line in the list of `graphrun-nodes`. To add a key: a field of that struct, and the

@@ -21,8 +21,9 @@ use crate::{
         typing::{Misfit, describe},
     },
     format::{MappingKeys as _, values::RequestKeys},
-    lower::environment::{NodeScope, find_tool},
+    lower::environment::NodeScope,
     prompt::LoadedPrompt,
+    sections::tools::find_tool,
     sections::{
         Agent,
         fixed_files::read_scripts,

@@ -2,7 +2,7 @@
 //! prompts are not read yet.
 //!
 //! The data flow is computed from the draft, and the checks of expressions and prompts need the data
-//! flow. So policies and edges are read here, expressions and the keys of kinds in `nodes`.
+//! flow. So policies and edges are read here, expressions and the keys of kinds in [`node`](crate::node).
 
 use std::{
     cell::LazyCell,

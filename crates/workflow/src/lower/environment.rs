@@ -9,7 +9,6 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::{Schema, Type},
 };
-use serde_json::json;
 
 use super::{declarations::Declarations, used::DeclaredLimits};
 use crate::{
@@ -22,15 +21,11 @@ use crate::{
     },
     node::structure::{ITEMS, Item, MapList, READS_OF_ITEMS, names_of_item, read_of_item},
     prompt::{LoadedPrompt, PromptFiles, PromptScope},
-    sections::{
-        Sections,
-        memory::{MEMORY, Tiers},
-    },
+    sections::Sections,
     source::{
-        reader::{Data, SpannedText, Yaml},
+        reader::{Data, Yaml},
         report::{DIAGNOSTICS_MAX, Problem, Report},
     },
-    tool::{BUILT_IN, BuiltIn, ToolAction, ToolSignature, can_use},
 };
 
 /// The section under which the fields of the state are noted that an expression or a prompt reads.
@@ -364,70 +359,4 @@ fn check_in(report: &mut Report, loaded: &LoadedPrompt, scope: PromptScope<'_>) 
         let span = loaded.span(report, &problem);
         report.push_problem(problem, span);
     }
-}
-
-/// Reports a tool for memory where there are no tiers for it.
-fn check_memory(report: &mut Report, tiers: &Tiers, tool: BuiltIn, word: &SpannedText) {
-    if !tool.needs.is_memory() {
-        return;
-    }
-    // The model chooses the tier.
-    for tier in tiers.keys() {
-        report.references.add(MEMORY, tier);
-    }
-    if can_use(tool.needs, tiers) {
-        return;
-    }
-    let span = report.span(&word.range);
-    report.push(if tiers.is_empty() {
-        let message = format!("`{}` needs a tier, and the workflow declares none", word.text);
-        let diagnostic = Diagnostic::error("GR058", message).at(span, "no memory");
-        diagnostic.help("declare one, such as `memory: { discovered: { keep: 48h } }`")
-    } else {
-        let message = format!("`{}` writes, and only people write the tiers here", word.text);
-        let diagnostic = Diagnostic::error("GR059", message).at(span, "nothing to write to");
-        diagnostic.help("declare a tier that runs write, such as `discovered: { keep: 48h }`")
-    });
-}
-
-/// Returns the tool of a name: declared, registered or built in.
-pub(crate) fn find_tool(
-    report: &mut Report,
-    registry: &Registry,
-    sections: &Sections,
-    word: &SpannedText,
-) -> Option<ToolSignature> {
-    if let Some(declared) = sections.tools.get(&word.text) {
-        report.references.add("tools", &word.text);
-        if let ToolAction::Server(tool) = &declared.action {
-            report.references.add("mcp", &tool.server.name);
-        }
-        return Some(declared.signature.clone());
-    }
-    let server = word.text.split('.').next().unwrap_or_default();
-    if sections.unlocked_servers.contains(server) {
-        report.references.add("mcp", server);
-        let input = json!({"type": "object"});
-        let output = json!({});
-        return Some(ToolSignature { name: word.text.clone(), input, output });
-    }
-    let found = registry.find_tool(&word.text);
-    let built_in = registry.find_built_in_tool(&word.text);
-    if let Some(tool) = built_in {
-        check_memory(report, &sections.memory, tool, word);
-    }
-    let make = |it: BuiltIn| it.make(&sections.tools_root, &sections.memory);
-    let found = found.or_else(|| built_in.map(make));
-    if found.is_none() {
-        report.unknown(
-            "GR110",
-            "tool",
-            word,
-            registry
-                .tools()
-                .chain(BUILT_IN.iter().map(|it| it.name))
-                .chain(sections.tools.keys().map(String::as_str)),
-        );
-    }
-    found.map(|it| ToolSignature::of(it.as_ref()))
 }

@@ -1,8 +1,8 @@
-//! The nodes and routes, read with the data flow around them.
+//! The nodes, read with the data flow around them: the keys that all kinds share, and the structural kinds.
 
 pub(super) mod bounds;
-pub(super) mod cache;
-pub(super) mod failures;
+mod cache;
+mod failures;
 pub(super) mod policies;
 pub(super) mod structure;
 

@@ -6,7 +6,7 @@
 //! no deeper than the key before it. Where the reader can read a file, both agree, as a test below
 //! shows; they may differ only in scalars over several lines.
 
-mod flow;
+pub(super) mod flow_style;
 mod scanner;
 #[cfg(test)]
 mod tests;

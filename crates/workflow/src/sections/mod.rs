@@ -34,9 +34,7 @@ use self::{
     mcp::read_mcp,
     memory::{Tiers, read_tiers},
     program::{Program, ProgramPlace, read_program, refuse_both, refuse_program_keys},
-};
-use self::{
-    tools::{DeclaredParts, FILES, read_tools},
+    tools::{DeclaredParts, FILES, find_tool, read_tools},
     types::ReadState,
 };
 use super::{
@@ -45,7 +43,7 @@ use super::{
         AgentKeys, DefaultsKeys, DependenciesKeys, FilesKeys, LimitsKeys, PythonKeys, SandboxKeys,
         ToolUseKeys, values::TemplateKeys,
     },
-    lower::{declarations::Declarations, environment::find_tool},
+    lower::declarations::Declarations,
     node::policies::read_catch,
     prompt::{LoadedPrompt, PromptFiles},
     source::{

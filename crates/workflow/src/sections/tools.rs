@@ -7,6 +7,7 @@ use graphrun_core::{
     state::{Record, Type},
 };
 use graphrun_sandbox::is_harmless_variable;
+use serde_json::json;
 
 use super::{
     Sections,
@@ -14,6 +15,7 @@ use super::{
     argument::{ArgumentAdvice, check_argument, read_arguments},
     entries,
     fixed_files::read_scripts,
+    memory::{MEMORY, Tiers},
     refuse_dependencies,
     types::ToolTypes,
 };
@@ -28,8 +30,8 @@ use crate::{
         shape::Section,
     },
     tool::{
-        BuiltIn, CommandTool, DeclaredTool, HeaderText, Method, RequestTool, ToolAction,
-        ToolSignature, UrlTemplate,
+        BUILT_IN, BuiltIn, CommandTool, DeclaredTool, HeaderText, Method, RequestTool, ToolAction,
+        ToolSignature, UrlTemplate, can_use,
     },
 };
 
@@ -348,4 +350,70 @@ fn read_header(report: &mut Report, yaml: &Yaml) -> Option<HeaderText> {
         }
     };
     Some(HeaderText::Secret { prefix, variable: secret.text })
+}
+
+/// Reports a tool for memory where there are no tiers for it.
+fn check_memory(report: &mut Report, tiers: &Tiers, tool: BuiltIn, word: &SpannedText) {
+    if !tool.needs.is_memory() {
+        return;
+    }
+    // The model chooses the tier.
+    for tier in tiers.keys() {
+        report.references.add(MEMORY, tier);
+    }
+    if can_use(tool.needs, tiers) {
+        return;
+    }
+    let span = report.span(&word.range);
+    report.push(if tiers.is_empty() {
+        let message = format!("`{}` needs a tier, and the workflow declares none", word.text);
+        let diagnostic = Diagnostic::error("GR058", message).at(span, "no memory");
+        diagnostic.help("declare one, such as `memory: { discovered: { keep: 48h } }`")
+    } else {
+        let message = format!("`{}` writes, and only people write the tiers here", word.text);
+        let diagnostic = Diagnostic::error("GR059", message).at(span, "nothing to write to");
+        diagnostic.help("declare a tier that runs write, such as `discovered: { keep: 48h }`")
+    });
+}
+
+/// Returns the tool of a name: declared, registered or built in.
+pub(crate) fn find_tool(
+    report: &mut Report,
+    registry: &Registry,
+    sections: &Sections,
+    word: &SpannedText,
+) -> Option<ToolSignature> {
+    if let Some(declared) = sections.tools.get(&word.text) {
+        report.references.add("tools", &word.text);
+        if let ToolAction::Server(tool) = &declared.action {
+            report.references.add("mcp", &tool.server.name);
+        }
+        return Some(declared.signature.clone());
+    }
+    let server = word.text.split('.').next().unwrap_or_default();
+    if sections.unlocked_servers.contains(server) {
+        report.references.add("mcp", server);
+        let input = json!({"type": "object"});
+        let output = json!({});
+        return Some(ToolSignature { name: word.text.clone(), input, output });
+    }
+    let found = registry.find_tool(&word.text);
+    let built_in = registry.find_built_in_tool(&word.text);
+    if let Some(tool) = built_in {
+        check_memory(report, &sections.memory, tool, word);
+    }
+    let make = |it: BuiltIn| it.make(&sections.tools_root, &sections.memory);
+    let found = found.or_else(|| built_in.map(make));
+    if found.is_none() {
+        report.unknown(
+            "GR110",
+            "tool",
+            word,
+            registry
+                .tools()
+                .chain(BUILT_IN.iter().map(|it| it.name))
+                .chain(sections.tools.keys().map(String::as_str)),
+        );
+    }
+    found.map(|it| ToolSignature::of(it.as_ref()))
 }

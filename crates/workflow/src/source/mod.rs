@@ -4,5 +4,5 @@ pub(super) mod files;
 pub(super) mod reader;
 pub(super) mod references;
 pub(super) mod report;
-pub(super) mod secrets;
+mod secrets;
 pub(super) mod shape;

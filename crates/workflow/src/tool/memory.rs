@@ -13,7 +13,7 @@ use super::{BuiltIn, Make, Needs, Tool, ToolContext, ToolError};
 use crate::sections::memory::{MemoryWrite, TaskMemory, TaskMemoryError, Tiers, names};
 
 /// The tools of this file.
-pub(super) const TOOLS: [BuiltIn; 2] = [SEARCH, ADD];
+pub(super) const TOOLS: &[BuiltIn] = &[SEARCH, ADD];
 
 const SEARCH: BuiltIn = BuiltIn {
     name: "memory.search",

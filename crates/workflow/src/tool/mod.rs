@@ -29,10 +29,17 @@ pub use self::{
 use crate::sections::memory::{TaskMemory, Tiers};
 
 /// The built-in tools, in the order of the documentation.
-pub const BUILT_IN: &[BuiltIn] = {
-    let [a, b, c, d, e, f, g, h] = fs::TOOLS;
-    let [i, j] = memory::TOOLS;
-    &[a, b, c, d, e, f, g, h, i, j]
+pub const BUILT_IN: &[BuiltIn] = &{
+    let mut all = [fs::TOOLS[0]; fs::TOOLS.len() + memory::TOOLS.len()];
+    let mut at = 1;
+    while at < all.len() {
+        all[at] = match at.checked_sub(fs::TOOLS.len()) {
+            Some(at) => memory::TOOLS[at],
+            None => fs::TOOLS[at],
+        };
+        at += 1;
+    }
+    all
 };
 
 /// A built-in tool.

@@ -24,30 +24,30 @@ use self::{
     run::{Attempt, AttemptOutcome, Variant},
     summary::Summary,
 };
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output, Progress},
-        input,
-        options::RunOptions,
-    },
-    error::CliError,
-    exit::Exit,
-    output::{
-        diagnostics::print_warnings,
-        json::to_json,
-        terminal::{print_message, print_result},
-        words::count,
-    },
-    process::{runtime::block_on, signals::Signal},
-    run::{
-        drive::listen,
-        new_run::RunStorage,
-        prepare::{self, refuse},
-    },
-    settings::database::Database,
-};
 use crate::{
     checkpoint::GraphOutline,
+    cli::{
+        arguments::{
+            globals::{Globals, Output, Progress},
+            input,
+            options::RunOptions,
+        },
+        error::CliError,
+        exit::Exit,
+        output::{
+            diagnostics::print_warnings,
+            json::to_json,
+            terminal::{print_message, print_result},
+            words::count,
+        },
+        process::{runtime::block_on, signals::Signal},
+        run::{
+            drive::listen,
+            new_run::RunStorage,
+            prepare::{self, refuse},
+        },
+        settings::database::Database,
+    },
     engine::ShutdownHandle,
     workflow::case_file::{Row, read_table},
 };

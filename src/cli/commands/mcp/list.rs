@@ -5,17 +5,19 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::{AllowedAccess, look_at_all};
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        terminal::print_result,
-        words::{clean, escaped, table},
+use crate::{
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::print_result,
+            words::{clean, escaped, table},
+        },
     },
+    workflow::McpServer,
 };
-use crate::workflow::McpServer;
 
 /// Start the servers of a workflow, and list their tools, resources and prompts
 #[derive(Debug, clap::Args)]

@@ -8,17 +8,17 @@ use std::{
 };
 
 use super::{AllowedAccess, look_at_all};
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        terminal::{print_message, print_result},
-        words::{count, escaped},
-    },
-};
 use crate::{
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::{print_message, print_result},
+            words::{count, escaped},
+        },
+    },
     data_limit::{DataLimit, DataLimitReached},
     workflow::{LockedServer, LockedTool, McpLock},
 };

@@ -5,18 +5,18 @@ mod lock;
 
 use std::{path::Path, sync::Arc};
 
-use crate::cli::{
-    allow::{hosts, network, web},
-    arguments::{
-        globals::Globals,
-        options::{RunOptions, Settings},
-    },
-    error::CliError,
-    exit::Exit,
-    process::runtime::block_on,
-    run::prepare::{cache_dir, refuse},
-};
 use crate::{
+    cli::{
+        allow::{hosts, network, web},
+        arguments::{
+            globals::Globals,
+            options::{RunOptions, Settings},
+        },
+        error::CliError,
+        exit::Exit,
+        process::runtime::block_on,
+        run::prepare::{cache_dir, refuse},
+    },
     graph::with_causes,
     mcp::{McpError, Offer, ServerAccess, look},
     sandbox::NetworkHost,

@@ -3,21 +3,23 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        keys::redact_given,
+use crate::{
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            keys::redact_given,
+        },
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::{not_json, to_json},
+            terminal::{print_message, print_result},
+        },
+        people::person::who,
+        process::runtime::block_on,
     },
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::{not_json, to_json},
-        terminal::{print_message, print_result},
-    },
-    people::who::who,
-    process::runtime::block_on,
+    memory::{Approval, Batch, NewEntry, Source},
 };
-use crate::memory::{Approval, Batch, NewEntry, Source};
 
 /// Add an entry that stays; runs do not change it
 #[derive(Debug, clap::Args)]

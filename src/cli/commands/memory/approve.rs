@@ -8,7 +8,7 @@ use crate::cli::{
     error::CliError,
     exit::Exit,
     output::terminal::print_message,
-    people::who::who,
+    people::person::who,
     process::runtime::block_on,
 };
 

@@ -3,14 +3,16 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    output::terminal::{print_message, print_while_read},
-    process::runtime::block_on,
+use crate::{
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        output::terminal::{print_message, print_while_read},
+        process::runtime::block_on,
+    },
+    memory::{Entry, Listing},
 };
-use crate::memory::{Entry, Listing};
 
 /// The version of the lines.
 pub(super) const VERSION: u32 = 1;

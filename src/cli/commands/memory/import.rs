@@ -5,18 +5,18 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::export::{EntryLine, VERSION};
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        keys::redact_given,
-    },
-    error::CliError,
-    exit::Exit,
-    output::{terminal::print_message, words::count},
-    process::runtime::block_on,
-};
 use crate::{
     beneath::read_named,
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            keys::redact_given,
+        },
+        error::CliError,
+        exit::Exit,
+        output::{terminal::print_message, words::count},
+        process::runtime::block_on,
+    },
     data_limit::DataLimit,
     memory::{ENTRIES_MAX, Entry, EntryId},
 };

@@ -3,20 +3,22 @@
 use jiff::Timestamp;
 
 use super::{draw, find};
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        values::parse_count,
+use crate::{
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            values::parse_count,
+        },
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::{print_message, print_result},
+        },
+        process::runtime::block_on,
     },
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        terminal::{print_message, print_result},
-    },
-    process::runtime::block_on,
+    memory::{ENTRIES_MAX, Listing},
 };
-use crate::memory::{ENTRIES_MAX, Listing};
 
 /// List entries, the newest first
 #[derive(Debug, clap::Args)]

@@ -11,16 +11,18 @@ mod show;
 
 use std::sync::Arc;
 
-use crate::cli::{
-    arguments::globals::Globals,
-    error::CliError,
-    exit::Exit,
-    output::{
-        terminal::Paint,
-        words::{clean, table},
+use crate::{
+    cli::{
+        arguments::globals::Globals,
+        error::CliError,
+        exit::Exit,
+        output::{
+            terminal::Paint,
+            words::{clean, table},
+        },
     },
+    memory::{Approval, Entry, Source, Store},
 };
-use crate::memory::{Approval, Entry, Source, Store};
 
 /// List, search, approve and remove what runs have learnt
 #[derive(Debug, clap::Args)]

@@ -3,20 +3,22 @@
 use jiff::Timestamp;
 
 use super::draw;
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        values::parse_count,
+use crate::{
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            values::parse_count,
+        },
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::{print_message, print_result},
+        },
+        process::runtime::block_on,
     },
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        terminal::{print_message, print_result},
-    },
-    process::runtime::block_on,
+    memory::Search,
 };
-use crate::memory::Search;
 
 /// Search a tier, as a node with `recall` does
 #[derive(Debug, clap::Args)]

@@ -3,20 +3,20 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        report::RunReport,
-        terminal::{columns, print_message, print_result},
-    },
-    process::runtime::block_on,
-    run::drive::{StoppedRun, draw_report},
-};
 use crate::{
     checkpoint::{self, CheckpointError, Checkpointer, RunSummary},
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            report::RunReport,
+            terminal::{columns, print_message, print_result},
+        },
+        process::runtime::block_on,
+        run::drive::{StoppedRun, draw_report},
+    },
     event::Status,
     id::RunId,
 };

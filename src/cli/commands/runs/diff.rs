@@ -5,27 +5,27 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        run_at::{RunAt, RunSnapshot},
-    },
-    error::CliError,
-    exit::Exit,
-    output::{
-        difference::{Difference, differences},
-        json::to_json,
-        terminal::{Paint, print_result},
-        words::{clean, table},
-    },
-    process::runtime::block_on,
-    run::{
-        item_writers::ItemWriters,
-        steps::{HistoryStep, Writer, steps},
-    },
+use super::{
+    difference::{Difference, differences},
+    item_writers::ItemWriters,
+    steps::{HistoryStep, Writer, steps},
 };
 use crate::{
     checkpoint::Checkpointer,
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            run_at::{RunAt, RunSnapshot},
+        },
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::{Paint, print_result},
+            words::{clean, table},
+        },
+        process::runtime::block_on,
+    },
     id::{RunId, Step},
 };
 

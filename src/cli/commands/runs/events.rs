@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        progress::{Caption, line},
-        terminal::{print_message, print_result, print_while_read},
-    },
-    process::runtime::block_on,
-};
 use crate::{
     checkpoint::{Checkpointer, Detail, RunSummary},
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            progress::{Caption, line},
+            terminal::{print_message, print_result, print_while_read},
+        },
+        process::runtime::block_on,
+    },
     event::{RunEvent, Status},
     id::RunId,
 };

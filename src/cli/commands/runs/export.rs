@@ -2,13 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::checkpoint::{Detail, Entry, JournalEntry, RunInfo};
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    output::terminal::print_result,
-    process::runtime::block_on,
+use crate::{
+    checkpoint::{Detail, Entry, JournalEntry, RunInfo},
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        output::terminal::print_result,
+        process::runtime::block_on,
+    },
 };
 
 /// The version of the lines.

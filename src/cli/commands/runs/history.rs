@@ -1,18 +1,20 @@
 //! `graphrun runs history RUN`.
 
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        terminal::{Paint, print_result},
-        words::{clean, table},
+use super::steps::{HistoryStep, HistoryTask, steps};
+use crate::{
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::{Paint, print_result},
+            words::{clean, table},
+        },
+        process::runtime::block_on,
     },
-    process::runtime::block_on,
-    run::steps::{HistoryStep, HistoryTask, steps},
+    id::NodeName,
 };
-use crate::id::NodeName;
 
 /// Print the steps of a run: its tasks, their changes and the next tasks
 #[derive(Debug, clap::Args)]

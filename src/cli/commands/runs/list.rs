@@ -2,22 +2,23 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        values::parse_count,
-    },
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        terminal::{Paint, print_message, print_result},
-        words::{clean, count, table},
-    },
-    process::runtime::block_on,
-};
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunSummary, Turns},
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            values::parse_count,
+        },
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::{Paint, print_message, print_result},
+            words::{clean, count, table},
+        },
+        process::runtime::block_on,
+        run::process_gone::{PROCESS_GONE, process_gone},
+    },
     event::Status,
     graph::with_causes,
     id::RunId,
@@ -148,15 +149,6 @@ fn damaged(error: &CheckpointError) -> RunLine {
         owner: None,
         process_gone: false,
     }
-}
-
-/// Why a run that is `running` makes no progress.
-const PROCESS_GONE: &str = "its process is gone; resume it";
-
-/// Returns why a run makes no progress, if its process is gone.
-pub(crate) fn process_gone(summary: &RunSummary) -> Option<&'static str> {
-    let is_owned = summary.lease.as_ref().is_some_and(|it| !it.owner.is_dead());
-    (summary.status == Status::Running && !is_owned).then_some(PROCESS_GONE)
 }
 
 impl From<RunSummary> for RunLine {

@@ -1,19 +1,21 @@
 //! `graphrun runs …`: shows and manages runs. Reading changes nothing and creates no database.
 
 mod diff;
+pub(super) mod difference;
 mod events;
 mod export;
 mod history;
+pub(super) mod item_writers;
 mod list;
 mod prune;
 mod removal;
 mod rm;
 mod show;
 mod state;
+pub(super) mod steps;
 mod update;
 mod verify;
 
-pub(crate) use self::list::process_gone;
 use crate::cli::{arguments::globals::Globals, error::CliError, exit::Exit};
 
 /// List, inspect and remove runs

@@ -4,24 +4,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{
-    list::{process_gone, some_damaged},
-    removal::Removal,
-    rm::forget,
-};
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        values::parse_duration,
-    },
-    error::CliError,
-    exit::Exit,
-    output::terminal::print_message,
-    process::runtime::block_on,
-    run::run_folders,
-};
+use super::{list::some_damaged, removal::Removal, rm::forget};
 use crate::{
     checkpoint::{CheckpointError, RunSummary},
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            values::parse_duration,
+        },
+        error::CliError,
+        exit::Exit,
+        output::terminal::print_message,
+        process::runtime::block_on,
+        run::{process_gone::process_gone, run_folders},
+    },
     event::Status,
 };
 

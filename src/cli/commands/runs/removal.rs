@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    output::{json::to_json, terminal::print_result, words::count},
-};
 use crate::{
     checkpoint::{CheckpointError, RunInfo},
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        output::{json::to_json, terminal::print_result, words::count},
+    },
     event::Status,
     id::RunId,
 };

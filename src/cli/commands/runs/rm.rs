@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use super::removal::Removal;
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    process::runtime::block_on,
-    run::run_folders,
-};
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, LeaseRequest, Presence, RunSummary},
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        process::runtime::block_on,
+        run::run_folders,
+    },
     id::RunId,
 };
 

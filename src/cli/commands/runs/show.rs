@@ -1,6 +1,5 @@
 //! `graphrun runs show RUN`.
 
-use super::list::process_gone;
 use crate::cli::{
     arguments::globals::{Globals, Output},
     error::CliError,
@@ -11,7 +10,7 @@ use crate::cli::{
         terminal::print_result,
     },
     process::runtime::block_on,
-    run::drive::draw_report,
+    run::{drive::draw_report, process_gone::process_gone},
 };
 
 /// Show the status of a run, its tasks and its open questions

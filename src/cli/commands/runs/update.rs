@@ -2,18 +2,18 @@
 
 use serde::Serialize;
 
-use crate::cli::{
-    arguments::{
-        globals::{Globals, Output},
-        set::{SetArgs, SetKind},
-    },
-    error::CliError,
-    exit::Exit,
-    output::{json::to_json, terminal::print_result},
-    process::runtime::block_on,
-    run::{origin::Origin, prepare},
-};
 use crate::{
+    cli::{
+        arguments::{
+            globals::{Globals, Output},
+            set::{SetArgs, SetKind},
+        },
+        error::CliError,
+        exit::Exit,
+        output::{json::to_json, terminal::print_result},
+        process::runtime::block_on,
+        run::{origin::Origin, prepare},
+    },
     id::{NodeName, RunId, Step},
     state::Update,
 };

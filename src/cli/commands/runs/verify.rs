@@ -2,19 +2,19 @@
 
 use serde::Serialize;
 
-use crate::cli::{
-    arguments::globals::{Globals, Output},
-    error::CliError,
-    exit::Exit,
-    output::{
-        json::to_json,
-        terminal::{Paint, print_result},
-        words::{clean, count, table},
-    },
-    process::runtime::block_on,
-};
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, EntryHash},
+    cli::{
+        arguments::globals::{Globals, Output},
+        error::CliError,
+        exit::Exit,
+        output::{
+            json::to_json,
+            terminal::{Paint, print_result},
+            words::{clean, count, table},
+        },
+        process::runtime::block_on,
+    },
     graph::with_causes,
     storage::{Proof, prove},
 };

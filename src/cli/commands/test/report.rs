@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::found::{ExploredWorkflow, WorkflowCoverage};
+use super::coverage::{ExploredWorkflow, WorkflowCoverage};
 use crate::{
     cases::{CaseRun, Coverage, ExplorationResult, Problem, step_text},
     cli::output::{

@@ -9,8 +9,10 @@ use std::{fmt, io};
 
 pub(crate) use self::plain::line;
 use self::{lines::Lines, plain::Plain, tty::Tty};
-use crate::cli::arguments::globals::{Globals, Output, Progress};
-use crate::event::{MessageDelta, RunEvent};
+use crate::{
+    cli::arguments::globals::{Globals, Output, Progress},
+    event::{MessageDelta, RunEvent},
+};
 
 /// The parts of the first line that no event contains.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::super::Expression;
 use super::{
+    super::Expression,
     atoms::{Atom, is_below},
     formula::{Formula, FormulaKind},
     search::{Search, SearchResult, Wish, World},

@@ -1,6 +1,6 @@
 //! `use`: runs another workflow as a part of this one.
 //!
-//! `used` loads it, and makes its nodes a part of this workflow. Here are the kind, and the first and
+//! `lower::used` loads it, and makes its nodes a part of this workflow. Here are the kind, and the first and
 //! last node of a used workflow: one fills its fields, the other takes its results.
 //!
 //! For the items of a `map`, with `nested: true`, and if it has `limits`, it is not made a part of this workflow: each

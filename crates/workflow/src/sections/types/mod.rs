@@ -25,10 +25,10 @@ use graphrun_core::{
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::{Value, json};
 
-pub(crate) use self::contents::{CONTENT, holds_files, is_file, without_contents};
 pub use self::notation::file_type;
 use self::notation::{FILE, is_lenience};
 pub(crate) use self::{
+    contents::{CONTENT, holds_files, is_file, without_contents},
     defaults::warn_of_placeholders,
     notation::{LENIENCE, TYPES},
     reducers::reducer_names,

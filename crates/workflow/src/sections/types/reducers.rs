@@ -6,8 +6,10 @@ use graphrun_core::{
 };
 
 use super::TypeReader;
-use crate::format::BestKeys;
-use crate::source::{reader::Yaml, report::suggestion, shape::Section};
+use crate::{
+    format::BestKeys,
+    source::{reader::Yaml, report::suggestion, shape::Section},
+};
 
 /// Returns the names of the built-in reducers.
 pub(crate) fn reducer_names() -> Vec<&'static str> {

@@ -21,7 +21,7 @@ use self::folder::{PATH_CHARACTERS_MAX, ToolFolder};
 use super::{BuiltIn, Tool, ToolContext, ToolError, tool_fn};
 
 /// The tools of this folder.
-pub(super) const TOOLS: [BuiltIn; 8] = [
+pub(super) const TOOLS: &[BuiltIn] = &[
     read::TOOL,
     list::TOOL,
     grep::TOOL,

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::steps::Writer;
-use crate::cli::error::CliError;
 use crate::{
     checkpoint::{Checkpointer, Detail, ENTRIES_AT_ONCE, Entry, Outcome, TaskRecord},
+    cli::error::CliError,
     id::{RunId, Step},
     state::ChangeKind,
 };

@@ -10,10 +10,9 @@ use std::{
 use nix::unistd::{AccessFlags, access};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::user_folders::is_absent;
-use crate::cli::{error::CliError, exit::Exit};
 use crate::{
     beneath::{BeneathError, Folder, read_named},
+    cli::{error::CliError, exit::Exit, settings::user_folders::is_absent},
     data_limit::DataLimit,
 };
 
