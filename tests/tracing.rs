@@ -34,7 +34,7 @@ use crate::{examples::agent_tool, support::subscriber::subscribe};
 
 /// What a subscriber saw: paths of spans as they close, with their fields, and events.
 #[derive(Clone, Debug, Default)]
-struct Seen(Arc<Mutex<Vec<Line>>>);
+pub(crate) struct Seen(Arc<Mutex<Vec<Line>>>);
 
 #[derive(Clone, Debug)]
 struct Line {
@@ -89,7 +89,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Seen {
 
 impl Seen {
     /// Starts to look at what this thread does.
-    fn start() -> (Self, DefaultGuard) {
+    pub(crate) fn start() -> (Self, DefaultGuard) {
         let seen = Self::default();
         let subscriber = tracing_subscriber::registry().with(seen.clone());
         (seen, subscribe(subscriber))
@@ -105,7 +105,7 @@ impl Seen {
     }
 
     #[track_caller]
-    fn has(&self, path: &str, fields: &[&str]) {
+    pub(crate) fn has(&self, path: &str, fields: &[&str]) {
         let found = self.at(path);
         let fits = |it: &String| fields.iter().all(|field| it.contains(field));
         assert!(found.iter().any(fits), "{path} {fields:?}: {found:?}\n{:#?}", self.lines());

@@ -9,6 +9,7 @@ use graphrun::event::Status;
 use serde_json::{Value, json};
 
 use super::run;
+use crate::tracing::Seen;
 
 /// A workflow of one command, whose fields are those that a command can write.
 fn command(node: &str) -> String {
@@ -158,6 +159,16 @@ async fn there_is_no_network_and_no_file_of_the_host() {
                 cat /proc/net/dev | grep -c :']\n    writes: { out: stdout, ok: ok }\n";
     let ended = run(&command(node), words("")).await;
     assert_eq!(*ended.state("out"), json!("\n1\n"), "{}", ended.reason());
+}
+
+#[tokio::test]
+async fn a_command_is_a_span_within_its_attempt() {
+    let (seen, guard) = Seen::start();
+    let node = "    run: [sh, -c, 'exit 3']\n    writes: { code: exit_code }\n";
+    let ended = run(&command(node), words("")).await;
+    drop(guard);
+    assert_eq!(ended.end.status, Status::Done, "{:?}", ended.end.reason);
+    seen.has("run/step/task/sandbox", &["exit_code=3"]);
 }
 
 #[tokio::test]
