@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Expression,
     expression::known_after,
-    flow::known_fact::KnownFact,
+    flow::guarantee::Guarantee,
     format::{CaseKeys, MatchKeys},
     lower::{
         declarations::Declarations,
@@ -247,7 +247,7 @@ fn compile_cases(
         let Some(condition) = scope.expression_for(report, when, scope.after()) else {
             conditions.unknown = true;
             let (_, otherwise) = known_after(when.text().unwrap_or_default());
-            scope.known.extend(otherwise.into_iter().map(|it| KnownFact::Present(it.path)));
+            scope.known.extend(otherwise.into_iter().map(|it| Guarantee::Present(it.path)));
             continue;
         };
         // The next case is tried if this condition is false.

@@ -25,7 +25,7 @@ use super::{
     typing::{describe, null},
 };
 use crate::{
-    flow::{known_fact::KnownFacts, written::Presence},
+    flow::{guarantee::Guarantees, written::Presence},
     node::structure::{INDEX, names_of_item},
     source::report::{Problem, suggestion},
 };
@@ -39,10 +39,10 @@ pub(super) struct CheckedExpression {
     pub(super) named: BTreeSet<String>,
     /// The facts that a run must save for it.
     pub(super) facts: FactNeeds,
-    /// The facts if the expression is true.
-    pub(super) known: KnownFacts,
-    /// The facts if the expression is false.
-    pub(super) known_otherwise: KnownFacts,
+    /// The guarantees if the expression is true.
+    pub(super) known: Guarantees,
+    /// The guarantees if the expression is false.
+    pub(super) known_otherwise: Guarantees,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct ExpressionChecker<'a> {
     /// The item of the task, and the variables of the quantifiers around.
     variables: Vec<(String, Type)>,
     /// What an enclosing guard has proved.
-    pub(super) known: KnownFacts,
+    pub(super) known: Guarantees,
     /// The paths of unknown fields in a `has`, where another field may have been meant.
     misasked: Vec<String>,
     /// Whether the checker is inside `has`, where values may be absent.

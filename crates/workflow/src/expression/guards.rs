@@ -10,7 +10,7 @@ use super::{
     print, ranges, sizes,
     syntax::{Node, NodeKind, Operator},
 };
-use crate::flow::known_fact::KnownFact;
+use crate::flow::guarantee::Guarantee;
 
 impl ExpressionChecker<'_> {
     /// Checks a part that is evaluated only if a condition has this outcome.
@@ -72,7 +72,7 @@ impl ExpressionChecker<'_> {
             }
         });
         let learned = learned.into_iter().filter(|(_, it)| *it != NumberRange::ALL);
-        self.known.extend(learned.map(|(path, range)| KnownFact::InRange(path, range)));
+        self.known.extend(learned.map(|(path, range)| Guarantee::InRange(path, range)));
         self.exclude(&excluded);
     }
 
@@ -84,7 +84,7 @@ impl ExpressionChecker<'_> {
                 let range = self.known.narrowed(text, *range);
                 let rest = ranges::without(range, *value);
                 if rest != range {
-                    self.known.push(KnownFact::InRange(text.clone(), rest));
+                    self.known.push(Guarantee::InRange(text.clone(), rest));
                 }
             }
         }
@@ -94,17 +94,17 @@ impl ExpressionChecker<'_> {
     pub(super) fn items_with(&mut self, condition: &Node, variable: &Node, item: &Type) -> Type {
         let NodeKind::Variable(name) = &variable.kind else { return item.clone() };
         self.knowing(condition, true, |checker| {
-            let facts = checker.known.iter().filter_map(|fact| {
-                let (path, range) = match fact {
-                    KnownFact::Present(path) => (path, None),
-                    KnownFact::InRange(path, range) => (path, Some(*range)),
+            let guarantees = checker.known.iter().filter_map(|guarantee| {
+                let (path, range) = match guarantee {
+                    Guarantee::Present(path) => (path, None),
+                    Guarantee::InRange(path, range) => (path, Some(*range)),
                     _ => return None,
                 };
                 let names = path.strip_prefix(name.as_str())?;
                 let names = names.strip_prefix('.').or_else(|| names.is_empty().then_some(""))?;
                 Some((names, range))
             });
-            facts.fold(item.clone(), |ty, (names, range)| with_fact(&ty, names, range))
+            guarantees.fold(item.clone(), |ty, (names, range)| with_guarantee(&ty, names, range))
         })
     }
 
@@ -114,13 +114,13 @@ impl ExpressionChecker<'_> {
             Proof::Present(path) => {
                 let mut part = Some(path);
                 while let Some(node) = part {
-                    self.known.extend(node.fact_path().map(KnownFact::Present));
+                    self.known.extend(node.fact_path().map(Guarantee::Present));
                     self.known.extend(size_of_groups(node));
                     part = node.container();
                 }
             }
             Proof::Compared { path, to, is_equal } => {
-                self.known.extend(KnownFact::of_trigger(&path, to, is_equal));
+                self.known.extend(Guarantee::of_trigger(&path, to, is_equal));
             }
             Proof::Ordered { left, operator, right } => {
                 self.learn_index(left, operator, right);
@@ -134,24 +134,24 @@ impl ExpressionChecker<'_> {
                 if !matches!(self.noted(within), Some(Type::Map(_))) {
                     self.learn_size(within, 0, |it| it > 0);
                 } else if !self.is_map_with_nulls(within) {
-                    self.known.push(KnownFact::Present(print::item_of(within, item)));
+                    self.known.push(Guarantee::Present(print::item_of(within, item)));
                 }
             }
             Proof::Decided { condition, holds } => {
                 let path = condition.path().filter(|_| holds);
                 let shown = path.iter().zip(self.scope.written.success());
                 let shown = shown.flat_map(|(path, it)| it.shown_by_bool(path));
-                self.known.extend(shown.map(|it| KnownFact::Present(it.to_owned())));
+                self.known.extend(shown.map(|it| Guarantee::Present(it.to_owned())));
             }
             Proof::Numbered { value, fulfils } => {
                 let path = value.path();
                 let shown = path.iter().zip(self.scope.written.success());
                 let shown = shown.flat_map(|(path, it)| it.shown_by_code(path, fulfils));
-                self.known.extend(shown.map(|it| KnownFact::Present(it.to_owned())));
+                self.known.extend(shown.map(|it| Guarantee::Present(it.to_owned())));
             }
             Proof::Visited { node, fulfils } => {
                 let is_own = self.scope.written.is_at(node);
-                self.known.extend(KnownFact::of_visits(node, is_own, fulfils));
+                self.known.extend(Guarantee::of_visits(node, is_own, fulfils));
             }
         });
     }
@@ -161,7 +161,7 @@ impl ExpressionChecker<'_> {
         if self.has_sure_items(list) {
             let list = list.to_string();
             let known = self.known.least_size(&list);
-            self.known.extend(KnownFact::of_size(list, known, number, fulfils));
+            self.known.extend(Guarantee::of_size(list, known, number, fulfils));
         }
     }
 
@@ -174,7 +174,7 @@ impl ExpressionChecker<'_> {
                 0 => index.to_string(),
                 above => format!("{index} - {above}"),
             };
-            self.known.push(KnownFact::below_size(&index, &list.to_string()));
+            self.known.push(Guarantee::below_size(&index, &list.to_string()));
         }
     }
 
@@ -226,18 +226,18 @@ impl ExpressionChecker<'_> {
 }
 
 /// Returns the size of the list of the groups of a pattern, which are all there if the pattern matches.
-fn size_of_groups(node: &Node) -> Option<KnownFact> {
+fn size_of_groups(node: &Node) -> Option<Guarantee> {
     let NodeKind::Call(Function { name: "groups", .. }, arguments) = &node.kind else {
         return None;
     };
     let NodeKind::Pattern(pattern) = &arguments.get(1)?.kind else { return None };
     let is_list = matches!(pattern.groups_type(), Type::List(_));
     let count = i64::try_from(pattern.regex.captures_len() - 1).ok()?;
-    is_list.then(|| KnownFact::HasItems { list: node.to_string(), least: count })
+    is_list.then(|| Guarantee::HasItems { list: node.to_string(), least: count })
 }
 
 /// Returns the type of values whose part at this path is present, and in a range if there is one.
-fn with_fact(ty: &Type, path: &str, range: Option<NumberRange>) -> Type {
+fn with_guarantee(ty: &Type, path: &str, range: Option<NumberRange>) -> Type {
     if path.is_empty() {
         let narrow = |of: &NumberRange| range.and_then(|it| it.common(*of)).unwrap_or(*of);
         return match ty.required() {
@@ -249,7 +249,7 @@ fn with_fact(ty: &Type, path: &str, range: Option<NumberRange>) -> Type {
     let (name, rest) = path.split_once('.').unwrap_or((path, ""));
     let Type::Record(record) = ty.required() else { return ty.clone() };
     let Some(at) = record.fields.iter().position(|it| it.name == name) else { return ty.clone() };
-    let part = with_fact(&record.fields[at].ty, rest, range);
+    let part = with_guarantee(&record.fields[at].ty, rest, range);
     if part == record.fields[at].ty {
         return ty.clone();
     }

@@ -8,7 +8,7 @@ use super::{
     parser, print, ranges, sizes,
     syntax::{Node, NodeKind, Operator},
 };
-use crate::flow::{known_fact::KnownFact, success::SuccessFields};
+use crate::flow::{guarantee::Guarantee, success::SuccessFields};
 
 /// A value that a condition proves present: a name, or a part of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,28 +35,28 @@ pub(crate) fn known_after(source: &str) -> (Vec<PresentValue>, Vec<PresentValue>
     (known(true), known(false))
 }
 
-/// A fact about fields, or about parts of their values. It holds until one of them changes.
+/// A guarantee about fields, or about parts of their values. It holds until one of them changes.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ProvedFact {
+pub(crate) struct FieldGuarantee {
     pub(crate) fields: Vec<String>,
-    pub(crate) fact: KnownFact,
+    pub(crate) guarantee: Guarantee,
 }
 
-impl ProvedFact {
-    /// A fact about the parts of fields at some paths.
-    fn at<const N: usize>(paths: [&str; N], fact: KnownFact) -> Self {
-        Self { fields: paths.map(root_of).to_vec(), fact }
+impl FieldGuarantee {
+    /// A guarantee about the parts of fields at some paths.
+    fn at<const N: usize>(paths: [&str; N], guarantee: Guarantee) -> Self {
+        Self { fields: paths.map(root_of).to_vec(), guarantee }
     }
 }
 
-/// Returns the facts about fields if a condition is true, and those if it is false.
+/// Returns the guarantees about fields if a condition is true, and those if it is false.
 ///
 /// For an invalid expression both lists are empty.
-pub(crate) fn facts_after(
+pub(crate) fn guarantees_after(
     source: &str,
     schema: &Schema,
     success: &SuccessFields,
-) -> (Vec<ProvedFact>, Vec<ProvedFact>) {
+) -> (Vec<FieldGuarantee>, Vec<FieldGuarantee>) {
     let Ok(condition) = parser::parse(source) else { return (Vec::new(), Vec::new()) };
     let known = |outcome| {
         let mut known = Vec::new();
@@ -103,15 +103,15 @@ pub(crate) fn facts_after(
         };
         // A written field is present, unless its type lets a writer leave it absent.
         let present = present.into_iter().filter(|it| !is_whole(it));
-        known.extend(present.map(|it| ProvedFact::at([&it.name], KnownFact::Present(it.path))));
+        known.extend(present.map(|it| FieldGuarantee::at([&it.name], Guarantee::Present(it.path))));
         known
     };
     (known(true), known(false))
 }
 
-/// Returns the fact that a field is written.
-fn written(field: &str) -> ProvedFact {
-    ProvedFact::at([field], KnownFact::Present(field.to_owned()))
+/// Returns the guarantee that a field is written.
+fn written(field: &str) -> FieldGuarantee {
+    FieldGuarantee::at([field], Guarantee::Present(field.to_owned()))
 }
 
 /// Returns the range of a part of a field that compares with a value of a range like this, unless its type says the same.
@@ -120,7 +120,7 @@ fn range_of(
     operator: Operator,
     with: Option<NumberRange>,
     schema: &Schema,
-) -> Option<ProvedFact> {
+) -> Option<FieldGuarantee> {
     let path = of.path()?;
     let range = ranges::compared(operator, with?);
     let (range, declared) = match type_of(&path, schema)? {
@@ -129,15 +129,16 @@ fn range_of(
         _ => return None,
     };
     (!range.includes(declared))
-        .then(|| ProvedFact::at([&path], KnownFact::InRange(path.clone(), range)))
+        .then(|| FieldGuarantee::at([&path], Guarantee::InRange(path.clone(), range)))
 }
 
 /// Returns the range of a part of a field that is a whole number and not a given one, if it narrows its declared range.
-fn range_without(of: &Node, other: Option<NumberRange>, schema: &Schema) -> Option<ProvedFact> {
+fn range_without(of: &Node, other: Option<NumberRange>, schema: &Schema) -> Option<FieldGuarantee> {
     let path = of.path()?;
     let Type::Int(declared) = type_of(&path, schema)? else { return None };
     let range = ranges::without(declared, ranges::single(other?)?);
-    (range != declared).then(|| ProvedFact::at([&path], KnownFact::InRange(path.clone(), range)))
+    (range != declared)
+        .then(|| FieldGuarantee::at([&path], Guarantee::InRange(path.clone(), range)))
 }
 
 /// Returns the size of a list of a field. Its items are there for certain unless they may be null.
@@ -146,16 +147,16 @@ fn size_of(
     number: i64,
     fulfils: impl Fn(i64) -> bool,
     schema: &Schema,
-) -> Option<ProvedFact> {
+) -> Option<FieldGuarantee> {
     let path = list.path()?;
     let has_items =
         matches!(type_of(&path, schema)?, Type::List(item) if !matches!(*item, Type::Optional(_)));
-    let fact = KnownFact::of_size(path.clone(), 0, number, fulfils).filter(|_| has_items)?;
-    Some(ProvedFact::at([&path], fact))
+    let guarantee = Guarantee::of_size(path.clone(), 0, number, fulfils).filter(|_| has_items)?;
+    Some(FieldGuarantee::at([&path], guarantee))
 }
 
 /// Returns the value of a constant key that a map of a field has, or that a list of it has items.
-fn item_of(item: &Node, within: &Node, schema: &Schema) -> Option<ProvedFact> {
+fn item_of(item: &Node, within: &Node, schema: &Schema) -> Option<FieldGuarantee> {
     let path = within.path()?;
     match type_of(&path, schema)? {
         Type::List(_) => size_of(within, 0, |it| it > 0, schema),
@@ -163,8 +164,8 @@ fn item_of(item: &Node, within: &Node, schema: &Schema) -> Option<ProvedFact> {
             if !matches!(*value, Type::Optional(_))
                 && matches!(item.kind, NodeKind::Literal(_)) =>
         {
-            let fact = KnownFact::Present(print::item_of(within, item));
-            Some(ProvedFact::at([&path], fact))
+            let guarantee = Guarantee::Present(print::item_of(within, item));
+            Some(FieldGuarantee::at([&path], guarantee))
         }
         _ => None,
     }
@@ -176,7 +177,7 @@ fn below_size(
     operator: Operator,
     with: &Node,
     schema: &Schema,
-) -> Option<ProvedFact> {
+) -> Option<FieldGuarantee> {
     let (list, above) = sizes::list_above(operator, with)?;
     let list = list.path().filter(|_| above == 0)?;
     let index = index.path()?;
@@ -186,7 +187,7 @@ fn below_size(
     (is_whole && has_items).then(|| {
         let index = index.as_str();
         let list = list.as_str();
-        ProvedFact::at([index, list], KnownFact::below_size(index, list))
+        FieldGuarantee::at([index, list], Guarantee::below_size(index, list))
     })
 }
 

@@ -47,13 +47,13 @@ use serde_json::Value;
 use self::evaluate::{Absent, NumberPlaces, Settings};
 pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
-    known::{PresentValue, ProvedFact, facts_after, known_after},
+    known::{FieldGuarantee, PresentValue, guarantees_after, known_after},
     operators::joined,
     output_path::OutputPathError,
     satisfiability::{CaseList, UncoveredState, exclude_each_other},
 };
 use super::{
-    flow::{known_fact::KnownFacts, written::AssignedFields},
+    flow::{guarantee::Guarantees, written::AssignedFields},
     source::report::Problem,
 };
 
@@ -69,10 +69,10 @@ pub struct Expression {
     named: Vec<String>,
     /// The facts that a run must save for it.
     facts: FactNeeds,
-    /// The facts if the expression is true.
-    known: KnownFacts,
-    /// The facts if the expression is false.
-    known_otherwise: KnownFacts,
+    /// The guarantees if the expression is true.
+    known: Guarantees,
+    /// The guarantees if the expression is false.
+    known_otherwise: Guarantees,
     /// The name of the dispatched item.
     item: Option<String>,
     /// The name of the value that is given with each evaluation.
@@ -126,8 +126,8 @@ pub(crate) struct ExpressionScope<'a> {
     pub(crate) variable: Option<(&'a str, &'a Type)>,
     /// Whether an unknown name may be the name of an item.
     pub(crate) any_item: bool,
-    /// The facts that routes and the node's `when` have proved.
-    pub(crate) known: &'a KnownFacts,
+    /// The guarantees that routes and the node's `when` have proved.
+    pub(crate) known: &'a Guarantees,
     /// Whether `output.dir` is allowed.
     pub(crate) output: bool,
     /// The types of records that have a name.
@@ -277,14 +277,14 @@ impl Expression {
         problems
     }
 
-    /// Returns the facts if it is true, such as that `note` is there for `has(note)`, and the range of `n` for `n <
+    /// Returns the guarantees if it is true, such as that `note` is there for `has(note)`, and the range of `n` for `n <
     /// 10`.
-    pub(crate) fn known(&self) -> &KnownFacts {
+    pub(crate) fn known(&self) -> &Guarantees {
         &self.known
     }
 
-    /// Returns the facts if it is false, such as that `note` is there for `!has(note)`.
-    pub(crate) fn known_otherwise(&self) -> &KnownFacts {
+    /// Returns the guarantees if it is false, such as that `note` is there for `!has(note)`.
+    pub(crate) fn known_otherwise(&self) -> &Guarantees {
         &self.known_otherwise
     }
 

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::syntax::{Node, NodeKind, Operator};
-use crate::flow::known_fact::{KnownFact, KnownFacts};
+use crate::flow::guarantee::{Guarantee, Guarantees};
 
 /// Returns whether an item of a list is there for certain.
-pub(super) fn has_item(known: &KnownFacts, item: &Node) -> bool {
+pub(super) fn has_item(known: &Guarantees, item: &Node) -> bool {
     let Some((mut list, needed)) = list_of(item) else { return false };
     loop {
         if known.least_size(&list.to_string()) >= needed || needed == 1 && is_split(list) {
@@ -40,12 +40,12 @@ pub(super) fn list_above(operator: Operator, with: &Node) -> Option<(&Node, i64)
 }
 
 /// Returns whether a whole number is below the size of a list.
-pub(super) fn is_below(known: &KnownFacts, number: &Node, list: &Node) -> bool {
+pub(super) fn is_below(known: &Guarantees, number: &Node, list: &Node) -> bool {
     let is_size = |of: &Node| list_of_size(of).is_some_and(|it| it.to_string() == list.to_string());
     let is_known = || {
         let number = number.to_string();
         let list = list.to_string();
-        known.contains(&KnownFact::below_size(&number, &list))
+        known.contains(&Guarantee::below_size(&number, &list))
     };
     let follows = match &number.kind {
         NodeKind::Binary(Operator::Remainder, _, by) => is_size(by),
@@ -113,11 +113,11 @@ fn source(list: &Node) -> Option<(&Node, bool)> {
 mod tests {
     use super::{super::parser::parse, *};
 
-    fn known(list: &str, least: i64) -> KnownFacts {
-        [KnownFact::HasItems { list: list.to_owned(), least }].into_iter().collect()
+    fn known(list: &str, least: i64) -> Guarantees {
+        [Guarantee::HasItems { list: list.to_owned(), least }].into_iter().collect()
     }
 
-    fn is_proved(known: &KnownFacts, item: &str) -> bool {
+    fn is_proved(known: &Guarantees, item: &str) -> bool {
         has_item(known, &parse(item).unwrap_or_else(|it| panic!("{item}: {it:?}")))
     }
 

@@ -134,7 +134,7 @@ fn compiled_for(
         any_item: false,
         item: None,
         variable: None,
-        known: &KnownFacts::NONE,
+        known: &Guarantees::NONE,
         output: true,
         types: &types,
         expected,

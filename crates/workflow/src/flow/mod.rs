@@ -4,7 +4,7 @@
 //! and prompts need it. A part that is missing because of a reported mistake counts as one that may
 //! do anything, so nothing is reported about its consequences.
 
-pub(super) mod known_fact;
+pub(super) mod guarantee;
 mod paths;
 pub(super) mod success;
 pub(super) mod written;
@@ -26,13 +26,13 @@ use graphrun_core::{
 
 pub(super) use self::paths::Paths;
 use self::{
-    known_fact::{KnownFact, KnownFacts},
+    guarantee::{Guarantee, Guarantees},
     success::SuccessFields,
     written::AssignedFields,
 };
 use super::{
     Registry, Workflow,
-    expression::ProvedFact,
+    expression::FieldGuarantee,
     lower::{
         declarations::Declarations,
         draft::{EdgeDraft, NodeDraft, RouteDraft, WorkflowDraft},
@@ -79,14 +79,14 @@ impl Flow {
         let spans = names.iter().map(|it| span(it).unwrap_or(start.clone())).collect();
         let fields = field_numbers(sources.schema);
         let success = sources.success();
-        let proved = ProvedFacts::of(sources, &success);
+        let proved = RouteGuarantees::of(sources, &success);
         let model = FlowModel::of(&sources.flow_draft(&proved, &success));
         let assigned = DefiniteAssignment::of(&model);
         let paths = Paths {
             model,
             assigned,
             fields,
-            proved: proved.facts,
+            proved: proved.guarantees,
             success,
             has_incomplete_nodes: sources.has_incomplete_nodes(),
             lacks_edges: sources.lacks_edges(),
@@ -134,13 +134,13 @@ impl Flow {
         }
     }
 
-    /// Returns the facts that hold when a node starts, because routes before it have proved them.
-    pub(super) fn proved_before(&self, node: &NodeName) -> KnownFacts {
+    /// Returns the guarantees that hold when a node starts, because routes before it have proved them.
+    pub(super) fn proved_before(&self, node: &NodeName) -> Guarantees {
         self.nodes.get(node).map(|it| self.paths.proved_before(*it)).unwrap_or_default()
     }
 
     /// Those of them that the node itself does not change.
-    pub(super) fn proved_after(&self, node: &NodeName) -> KnownFacts {
+    pub(super) fn proved_after(&self, node: &NodeName) -> Guarantees {
         self.nodes.get(node).map(|it| self.paths.proved_after(*it)).unwrap_or_default()
     }
 
@@ -161,15 +161,15 @@ impl Flow {
     }
 }
 
-/// The facts that the routes of a workflow prove, each once.
+/// The guarantees that the routes of a workflow prove, each once.
 #[derive(Debug, Default)]
-struct ProvedFacts {
-    facts: Vec<KnownFact>,
+struct RouteGuarantees {
+    guarantees: Vec<Guarantee>,
     /// The fields of each.
     fields: Vec<Vec<ChannelName>>,
 }
 
-impl ProvedFacts {
+impl RouteGuarantees {
     fn of(sources: Sources<'_>, success: &SuccessFields) -> Self {
         let mut found = Self::default();
         let routes = sources.draft.edges.iter().filter_map(|edge| match edge {
@@ -179,27 +179,29 @@ impl ProvedFacts {
         for proved in routes.flat_map(|it| it.proved(sources.schema, success)).flatten() {
             let field = |it: &String| Some(sources.schema.channel(it)?.name().clone());
             let fields: Option<Vec<_>> = proved.fields.iter().map(field).collect();
-            let Some(fields) = fields.filter(|_| !found.facts.contains(&proved.fact)) else {
+            let Some(fields) = fields.filter(|_| !found.guarantees.contains(&proved.guarantee))
+            else {
                 continue;
             };
-            found.facts.push(proved.fact);
+            found.guarantees.push(proved.guarantee);
             found.fields.push(fields);
         }
         found
     }
 
-    /// Returns the numbers of the facts that follow from those that a decision proves.
-    fn numbers(&self, proved: &[ProvedFact]) -> Vec<usize> {
-        let follows = |fact: &KnownFact| fact.follows_from(proved.iter().map(|it| &it.fact));
-        let facts = self.facts.iter().enumerate();
-        facts.filter(|(_, it)| follows(it)).map(|(at, _)| at).collect()
+    /// Returns the numbers of the guarantees that follow from those that a decision proves.
+    fn numbers(&self, proved: &[FieldGuarantee]) -> Vec<usize> {
+        let follows =
+            |guarantee: &Guarantee| guarantee.follows_from(proved.iter().map(|it| &it.guarantee));
+        let guarantees = self.guarantees.iter().enumerate();
+        guarantees.filter(|(_, it)| follows(it)).map(|(at, _)| at).collect()
     }
 }
 
 impl<'a> Sources<'a> {
     fn flow_draft(
         self,
-        proved: &ProvedFacts,
+        proved: &RouteGuarantees,
         success: &SuccessFields,
     ) -> graphrun_analysis::flow_model::Draft<'a> {
         graphrun_analysis::flow_model::Draft {
@@ -372,7 +374,7 @@ impl<'a> Sources<'a> {
         found
     }
 
-    fn edges(self, proved_facts: &ProvedFacts, success: &SuccessFields) -> Vec<DraftEdge<'a>> {
+    fn edges(self, guarantees: &RouteGuarantees, success: &SuccessFields) -> Vec<DraftEdge<'a>> {
         let edge = |draft: &'a EdgeDraft<'a>| match draft {
             EdgeDraft::Plain(Edge::Then { from, to, .. }) if self.is_incomplete_join(to) => {
                 self.edge_to_incomplete_join(from, to.clone())
@@ -386,7 +388,7 @@ impl<'a> Sources<'a> {
                     }
                 }
                 let proved = route.proved(self.schema, success);
-                let proved = proved.iter().map(|it| proved_facts.numbers(it)).collect();
+                let proved = proved.iter().map(|it| guarantees.numbers(it)).collect();
                 DraftEdge::Choice { from, choices, proved }
             }
         };

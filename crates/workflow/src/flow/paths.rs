@@ -16,7 +16,7 @@ use graphrun_core::{
 };
 
 use super::{
-    known_fact::{KnownFact, KnownFacts},
+    guarantee::{Guarantee, Guarantees},
     success::SuccessFields,
     written::{AssignmentGap, Presence},
 };
@@ -27,11 +27,11 @@ pub(crate) struct Paths {
     pub(super) model: FlowModel,
     pub(super) assigned: DefiniteAssignment,
     pub(super) fields: BTreeMap<ChannelName, usize>,
-    /// What routes prove: the facts of the model.
-    pub(super) proved: Vec<KnownFact>,
+    /// What routes prove: the guarantees of the model.
+    pub(super) proved: Vec<Guarantee>,
     /// The fields that show the success of commands.
     pub(super) success: SuccessFields,
-    /// Whether reported mistakes leave it open what some node does; then all facts hold.
+    /// Whether reported mistakes leave it open what some node does; then all guarantees hold.
     pub(super) has_incomplete_nodes: bool,
     /// Whether edges are missing, because of reported mistakes.
     pub(super) lacks_edges: bool,
@@ -84,7 +84,7 @@ impl Paths {
     }
 
     /// Returns whether a field is assigned before a node, where some nodes have run.
-    pub(crate) fn before(&self, node: usize, field: usize, known: &KnownFacts) -> Presence {
+    pub(crate) fn before(&self, node: usize, field: usize, known: &Guarantees) -> Presence {
         let mut visited = known.visited();
         if self.assigned.must_be_assigned_before(node).contains(field)
             || visited.any(|(it, again)| self.follows(node, it, again, field))
@@ -127,27 +127,27 @@ impl Paths {
         has(since.must_be_assigned_before(node).as_ref())
     }
 
-    /// Returns the facts that hold before a node, because routes have proved them.
-    pub(super) fn proved_before(&self, node: usize) -> KnownFacts {
+    /// Returns the guarantees that hold before a node, because routes have proved them.
+    pub(super) fn proved_before(&self, node: usize) -> Guarantees {
         let must_assign = self.assigned.must_be_assigned_before(node);
         self.proved_in(|it| must_assign.contains(it))
     }
 
     /// Returns those of them that the node itself does not change.
-    pub(super) fn proved_after(&self, node: usize) -> KnownFacts {
+    pub(super) fn proved_after(&self, node: usize) -> Guarantees {
         let (must_assign, ended) =
             (self.assigned.must_be_assigned_before(node), &self.model.nodes[node].clears);
         self.proved_in(|it| must_assign.contains(it) && !ended.contains(it))
     }
 
-    fn proved_in(&self, holds: impl Fn(usize) -> bool) -> KnownFacts {
+    fn proved_in(&self, holds: impl Fn(usize) -> bool) -> Guarantees {
         let proved = self.proved.iter().enumerate();
         let proved =
             proved.filter(|(at, _)| self.has_incomplete_nodes || holds(self.fields.len() + at));
-        proved.map(|(_, fact)| fact.clone()).collect()
+        proved.map(|(_, guarantee)| guarantee.clone()).collect()
     }
 
-    pub(crate) fn after(&self, node: usize, field: usize, known: &KnownFacts) -> Presence {
+    pub(crate) fn after(&self, node: usize, field: usize, known: &Guarantees) -> Presence {
         let itself = &self.model.nodes[node];
         let (before, may_assign) =
             (|| self.before(node, field, known), itself.may_assign.contains(field));

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use graphrun_core::id::ChannelName;
 
-use super::{Paths, known_fact::KnownFacts, success::SuccessFields};
+use super::{Paths, guarantee::Guarantees, success::SuccessFields};
 
 /// The fields that are assigned at one point of a workflow. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ impl AssignedFields {
 
     /// Returns whether a field is assigned.
     pub(crate) fn presence(&self, field: &str) -> Presence {
-        self.presence_given(field, &KnownFacts::NONE)
+        self.presence_given(field, &Guarantees::NONE)
     }
 
     /// Returns whether a field is assigned because every path to the node has assigned it, rather than the node itself.
@@ -110,7 +110,7 @@ impl AssignedFields {
     }
 
     /// Returns whether a field is assigned where some nodes have run.
-    pub(crate) fn presence_given(&self, field: &str, known: &KnownFacts) -> Presence {
+    pub(crate) fn presence_given(&self, field: &str, known: &Guarantees) -> Presence {
         let ask = |paths: &Paths, ask: &dyn Fn(usize) -> Presence| {
             paths.field(field).map_or(Presence::Never, ask)
         };

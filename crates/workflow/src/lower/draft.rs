@@ -19,7 +19,7 @@ use graphrun_core::{
 use crate::{
     Registry,
     edge::fan::Edges,
-    expression::{PresentValue, ProvedFact, facts_after, known_after},
+    expression::{FieldGuarantee, PresentValue, guarantees_after, known_after},
     flow::success::SuccessFields,
     format::{MappingKeys as _, NodeKeys},
     kind::RegisteredKind,
@@ -299,9 +299,13 @@ impl EdgeDraft<'_> {
 }
 
 impl RouteDraft<'_> {
-    /// Returns the facts that each decision proves; nothing, if none does.
-    pub(crate) fn proved(&self, schema: &Schema, success: &SuccessFields) -> Vec<Vec<ProvedFact>> {
-        self.learned(|it| facts_after(it, schema, success))
+    /// Returns the guarantees that each decision proves; nothing, if none does.
+    pub(crate) fn proved(
+        &self,
+        schema: &Schema,
+        success: &SuccessFields,
+    ) -> Vec<Vec<FieldGuarantee>> {
+        self.learned(|it| guarantees_after(it, schema, success))
     }
 
     /// What each decision proves. The function gives what follows from a condition that is true, and from one that is false.

@@ -16,7 +16,7 @@ use crate::{
     expression::ExpressionScope,
     flow::{
         Flow,
-        known_fact::{KnownFact, KnownFacts},
+        guarantee::{Guarantee, Guarantees},
         written::AssignedFields,
     },
     node::structure::{ITEMS, Item, MapList, READS_OF_ITEMS, names_of_item, read_of_item},
@@ -65,7 +65,7 @@ pub(crate) struct NodeScope<'e> {
     /// Whether it may have an item with an unknown name.
     any_item: bool,
     /// What the flow of the workflow, routes and `when` have proved. Facts about a field end when the node writes it.
-    pub(crate) known: KnownFacts,
+    pub(crate) known: Guarantees,
 }
 
 /// The place where an expression is evaluated, and its purpose.
@@ -111,7 +111,7 @@ impl<'e> NodeScope<'e> {
         // Nothing leads to the node if a name elsewhere is misspelt.
         let is_known = !possible.is_empty();
         let excluded = TriggerKind::ALL.into_iter().filter(|it| is_known && !possible.contains(it));
-        let mut known: KnownFacts = excluded.map(KnownFact::NotReachedBy).collect();
+        let mut known: Guarantees = excluded.map(Guarantee::NotReachedBy).collect();
         known.extend(env.flow.proved_before(name).iter().cloned());
         known.extend(env.limits.known(&env.schema));
         Self { env, name, item, any_item, known }
@@ -138,7 +138,7 @@ impl<'e> NodeScope<'e> {
             name,
             item: Some(item),
             any_item: item.has_invalid_name,
-            known: KnownFacts::NONE,
+            known: Guarantees::NONE,
         }
     }
 
@@ -287,7 +287,7 @@ impl<'e> NodeScope<'e> {
         let item = self.item();
         let mut known = self.known.clone();
         if is_repeated {
-            known.extend(KnownFact::of_visits(node.as_str(), true, |it| it > 1));
+            known.extend(Guarantee::of_visits(node.as_str(), true, |it| it > 1));
         }
         let assigned = flow.before(node);
         for name in loaded.prompt.variables() {
@@ -344,7 +344,7 @@ pub(crate) fn check_report(
         bounded: false,
         item: None,
         any_item: false,
-        known: &KnownFacts::NONE,
+        known: &Guarantees::NONE,
     };
     check_in(report, loaded, scope);
 }

@@ -25,7 +25,7 @@ use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 
 use crate::{
     EnterNode, LeaveNode, NodeDefinition, Registry, Workflow,
-    flow::known_fact::KnownFact,
+    flow::guarantee::Guarantee,
     format::{LimitsKeys, MappingKeys as _},
     source::{
         files::SourceFolder,
@@ -114,7 +114,7 @@ pub(crate) struct Uses<'a> {
 
 impl DeclaredLimits {
     /// Returns that the facts of the limits are present, unless a field has their name.
-    pub(crate) fn known(self, schema: &Schema) -> impl Iterator<Item = KnownFact> {
+    pub(crate) fn known(self, schema: &Schema) -> impl Iterator<Item = Guarantee> {
         let is_fact = schema.channel("remaining").is_none();
         let paths = [
             (self.calls, "remaining.calls"),
@@ -122,7 +122,7 @@ impl DeclaredLimits {
             (self.usd, "remaining.usd"),
         ];
         let paths = paths.into_iter().filter(move |it| is_fact && it.0);
-        paths.map(|it| KnownFact::Present(it.1.to_owned()))
+        paths.map(|it| Guarantee::Present(it.1.to_owned()))
     }
 }
 

@@ -32,7 +32,7 @@ use super::{
 use crate::{
     expression::typing::{describe, null},
     flow::{
-        known_fact::{KnownFact, KnownFacts},
+        guarantee::{Guarantee, Guarantees},
         written::{AssignedFields, Presence},
     },
     node::structure::names_of_item,
@@ -55,8 +55,8 @@ pub(crate) struct PromptScope<'a> {
     pub(crate) item: Option<(&'a str, &'a Type)>,
     /// Whether an unknown name may be the name of an item.
     pub(crate) any_item: bool,
-    /// The facts before the prompt.
-    pub(crate) known: &'a KnownFacts,
+    /// The guarantees before the prompt.
+    pub(crate) known: &'a Guarantees,
 }
 
 /// Returns the problems of a prompt, and the facts that a run must save for it.
@@ -125,7 +125,7 @@ pub(super) struct PromptChecker<'a, 't> {
     /// The open loops of this macro, or of the template.
     pub(super) loops: Vec<&'t ForLoop<'t>>,
     /// What an enclosing condition has proved.
-    pub(super) known: KnownFacts,
+    pub(super) known: Guarantees,
     /// The names that have a value if a condition has an outcome.
     pub(super) set_under: Vec<SetUnder>,
     /// The macros of the template, each with the names at its declaration.
@@ -300,7 +300,7 @@ impl<'t> PromptChecker<'_, 't> {
         let is_mapping = matches!(iterated.required(), Type::Map(_));
         let key = match (&it.target, path_of(&it.iter)) {
             (Expr::Var(key), Some(path)) if is_mapping => {
-                Some(KnownFact::HasKey(format!("{path}[{}]", key.id)))
+                Some(Guarantee::HasKey(format!("{path}[{}]", key.id)))
             }
             _ => None,
         };
@@ -323,7 +323,7 @@ impl<'t> PromptChecker<'_, 't> {
         &mut self,
         it: &'t ForLoop<'t>,
         item: Type,
-        key: Option<KnownFact>,
+        key: Option<Guarantee>,
         is_filtered: bool,
     ) {
         self.frame(|checker| {
@@ -333,7 +333,7 @@ impl<'t> PromptChecker<'_, 't> {
             checker.known.extend(key);
             let body = |checker: &mut Self| {
                 checker.bind(LOOP, Meaning::Value(loop_type));
-                checker.known.extend(is_sure.then_some(KnownFact::LoopHasItems));
+                checker.known.extend(is_sure.then_some(Guarantee::LoopHasItems));
                 checker.loops.push(it);
                 checker.body(&it.body);
                 checker.loops.pop();

@@ -16,7 +16,7 @@ use super::{checker::PromptChecker, guards::outside_of_chain};
 use crate::{
     Expression,
     expression::ExpressionScope,
-    flow::{known_fact::KnownFacts, written::AssignedFields},
+    flow::{guarantee::Guarantees, written::AssignedFields},
     node::structure::INDEX,
 };
 
@@ -45,7 +45,7 @@ impl PromptChecker<'_, '_> {
             item: self.scope.item,
             variable: None,
             any_item: false,
-            known: &KnownFacts::NONE,
+            known: &Guarantees::NONE,
             output: false,
             types: &BTreeMap::new(),
             expected: None,

@@ -16,7 +16,7 @@ use super::{
     checker::{Meaning, PromptChecker},
     expressions::LOOP,
 };
-use crate::flow::known_fact::KnownFact;
+use crate::flow::guarantee::Guarantee;
 
 /// A comparison in a condition, and its outcome.
 struct Comparison<'e> {
@@ -35,9 +35,9 @@ struct Side<'e> {
 }
 
 impl PromptChecker<'_, '_> {
-    /// Records the facts once a condition has this outcome.
-    pub(super) fn learn(&self, condition: &Expr<'_>, outcome: bool, known: &mut Vec<KnownFact>) {
-        known.extend(self.names_set_under(condition, outcome).into_iter().map(KnownFact::Present));
+    /// Records the guarantees once a condition has this outcome.
+    pub(super) fn learn(&self, condition: &Expr<'_>, outcome: bool, known: &mut Vec<Guarantee>) {
+        known.extend(self.names_set_under(condition, outcome).into_iter().map(Guarantee::Present));
         match condition {
             Expr::Test(it) if (it.name == "defined") == outcome => {
                 let asks = asks_presence(it.name);
@@ -62,7 +62,7 @@ impl PromptChecker<'_, '_> {
                     "last" => "loop.nextitem",
                     _ => return,
                 };
-                if self.known.contains(&KnownFact::LoopHasItems) {
+                if self.known.contains(&Guarantee::LoopHasItems) {
                     known.push(present(neighbour));
                 }
             }
@@ -71,7 +71,7 @@ impl PromptChecker<'_, '_> {
                 known.extend(path.map(has_items));
             }
             Expr::Filter(_) if outcome => {
-                known.extend(path_of(condition).map(KnownFact::Present));
+                known.extend(path_of(condition).map(Guarantee::Present));
             }
             Expr::Compare(it) => {
                 if let [step] = it.ops.as_slice()
@@ -105,12 +105,12 @@ impl PromptChecker<'_, '_> {
     }
 
     /// Records what a comparison proves: the visits of a node, and what does not depend on the node.
-    fn learn_comparison(&self, comparison: &Comparison<'_>, known: &mut Vec<KnownFact>) {
+    fn learn_comparison(&self, comparison: &Comparison<'_>, known: &mut Vec<Guarantee>) {
         for Side { value: visits, other: number, is_turned } in comparison.sides() {
             if let Some((node, number)) = self.visited_node(visits).zip(number_of(number)) {
                 let fulfils = comparison.fulfilled_by(number, is_turned);
                 let is_own = self.scope.written.is_at(node);
-                known.extend(KnownFact::of_visits(node, is_own, fulfils));
+                known.extend(Guarantee::of_visits(node, is_own, fulfils));
             }
         }
         comparison.learn_trigger(known);
@@ -120,7 +120,7 @@ impl PromptChecker<'_, '_> {
     }
 
     /// Records what a comparison of an exit code, or of the success of a command, proves.
-    fn learn_success(&self, comparison: &Comparison<'_>, known: &mut Vec<KnownFact>) {
+    fn learn_success(&self, comparison: &Comparison<'_>, known: &mut Vec<Guarantee>) {
         let Some(success) = self.scope.written.success() else { return };
         for Side { value, other, is_turned } in comparison.sides() {
             let Some(path) = path_of(value) else { continue };
@@ -227,31 +227,31 @@ impl<'e> Comparison<'e> {
         }
     }
 
-    /// Records the facts about the trigger that it proves.
-    fn learn_trigger(&self, known: &mut Vec<KnownFact>) {
+    /// Records the guarantees about the trigger that it proves.
+    fn learn_trigger(&self, known: &mut Vec<Guarantee>) {
         let Some(is_equal) = self.is_equal() else { return };
         for Side { value, other: text, .. } in self.sides() {
             if let (Some(path), Expr::Const(it)) = (path_of(value), text)
                 && let Some(text) = it.value.as_str()
             {
-                known.extend(KnownFact::of_trigger(&path, text, is_equal));
+                known.extend(Guarantee::of_trigger(&path, text, is_equal));
             }
         }
     }
 
     /// Records the length of a list, or the key of a map, that it proves.
-    fn learn_items(&self, known: &mut Vec<KnownFact>) {
+    fn learn_items(&self, known: &mut Vec<Guarantee>) {
         if matches!(self.operator, BinOpKind::In) {
             let map = path_of(self.right);
             let key = map.and_then(|it| part_of(&it, self.left)).filter(|_| self.outcome);
-            known.extend(key.map(KnownFact::HasKey));
+            known.extend(key.map(Guarantee::HasKey));
             return;
         }
         let is_unequal = self.is_equal() == Some(false);
         for Side { value: list, other, is_turned } in self.sides() {
             let proved = match (list_of_length(list).and_then(path_of), number_of(other)) {
                 (Some(path), Some(number)) => {
-                    KnownFact::of_size(path, 0, number, self.fulfilled_by(number, is_turned))
+                    Guarantee::of_size(path, 0, number, self.fulfilled_by(number, is_turned))
                 }
                 _ if is_unequal && is_empty_list(other) => path_of(list).map(has_items),
                 _ => None,
@@ -261,13 +261,13 @@ impl<'e> Comparison<'e> {
     }
 
     /// Records the limits that it proves of a number that chooses an item: not below zero, or below the length of a list.
-    fn learn_number(&self, known: &mut Vec<KnownFact>) {
+    fn learn_number(&self, known: &mut Vec<Guarantee>) {
         for Side { value, other, is_turned } in self.sides() {
             let Some(path) = path_of(value) else { continue };
             if let Some(number) = number_of(other) {
                 let fulfils = self.fulfilled_by(number, is_turned);
                 if !fulfils(-1) && !fulfils(i64::MIN) {
-                    known.push(KnownFact::InRange(path, NumberRange::FROM_ZERO));
+                    known.push(Guarantee::InRange(path, NumberRange::FROM_ZERO));
                 }
                 continue;
             }
@@ -279,18 +279,18 @@ impl<'e> Comparison<'e> {
                 _ => false,
             };
             if let Some(list) = list_of_length(other).and_then(path_of).filter(|_| is_less) {
-                known.push(KnownFact::below_size(&path, &list));
+                known.push(Guarantee::below_size(&path, &list));
             }
         }
     }
 }
 
-fn present(path: &str) -> KnownFact {
-    KnownFact::Present(path.to_owned())
+fn present(path: &str) -> Guarantee {
+    Guarantee::Present(path.to_owned())
 }
 
-fn has_items(list: String) -> KnownFact {
-    KnownFact::HasItems { list, least: 1 }
+fn has_items(list: String) -> Guarantee {
+    Guarantee::HasItems { list, least: 1 }
 }
 
 impl PromptChecker<'_, '_> {
@@ -321,7 +321,7 @@ impl PromptChecker<'_, '_> {
         let Some(Type::Int(range)) = self.declared_type(number) else { return false };
         path_of(number).is_some_and(|path| {
             self.known.narrowed(&path, range).min.is_some_and(|it| it >= 0.0)
-                && self.known.contains(&KnownFact::below_size(&path, list))
+                && self.known.contains(&Guarantee::below_size(&path, list))
         })
     }
 }
@@ -359,8 +359,8 @@ pub(super) fn number_of(expression: &Expr<'_>) -> Option<i64> {
 }
 
 /// Records a path and the values that it leads through.
-fn learn_path(path: &Expr<'_>, known: &mut Vec<KnownFact>) {
-    known.extend(path_of(path).map(KnownFact::Present));
+fn learn_path(path: &Expr<'_>, known: &mut Vec<Guarantee>) {
+    known.extend(path_of(path).map(Guarantee::Present));
     match path {
         Expr::GetAttr(inner) => learn_path(&inner.expr, known),
         Expr::GetItem(inner) => learn_path(&inner.expr, known),

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     expression::typing::{describe, null},
-    flow::known_fact::{KnownFact, KnownFacts},
+    flow::guarantee::{Guarantee, Guarantees},
     source::report::suggestion,
 };
 
@@ -47,7 +47,7 @@ pub(super) struct Callee<'t> {
 struct EnclosingScope<'t> {
     variables: Vec<Variable<'t>>,
     frames: Vec<usize>,
-    known: KnownFacts,
+    known: Guarantees,
     /// The macros whose bodies the block stands in.
     open: Vec<*const ()>,
 }
@@ -217,9 +217,9 @@ impl<'t> PromptChecker<'_, 't> {
         if shown.is_empty() { "no arguments".to_owned() } else { shown.join(", ") }
     }
 
-    /// Returns the facts here, as texts.
+    /// Returns the guarantees here, as texts.
     fn known_here(&self) -> BTreeSet<String> {
-        let known = self.known.iter().filter(|it| **it != KnownFact::Outdated);
+        let known = self.known.iter().filter(|it| **it != Guarantee::Outdated);
         known.map(|it| format!("{it:?}")).collect()
     }
 

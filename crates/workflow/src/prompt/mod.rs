@@ -314,7 +314,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::flow::{known_fact::KnownFacts, written::AssignedFields};
+    use crate::flow::{guarantee::Guarantees, written::AssignedFields};
 
     fn state(fields: &[(&str, serde_json::Value)]) -> State {
         let name = |name: &str| ChannelName::parse(name).unwrap();
@@ -442,7 +442,7 @@ mod tests {
             bounded: false,
             any_item: false,
             item: None,
-            known: &KnownFacts::NONE,
+            known: &Guarantees::NONE,
         };
         let problems = |reason: &str| {
             let text = format!("{{{{ via.reason == \"{reason}\" }}}}");

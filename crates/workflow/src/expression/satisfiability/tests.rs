@@ -14,7 +14,7 @@ use super::{
     super::{Expression, ExpressionScope},
     *,
 };
-use crate::{flow::known_fact::KnownFacts, source::report::Problem};
+use crate::{flow::guarantee::Guarantees, source::report::Problem};
 
 fn name(name: &str) -> ChannelName {
     ChannelName::parse(name).unwrap()
@@ -78,7 +78,7 @@ fn try_compiled(schema: &Schema, source: &str) -> Result<Expression, Vec<Problem
         any_item: false,
         item: None,
         variable: None,
-        known: &KnownFacts::NONE,
+        known: &Guarantees::NONE,
         output: false,
         types: &BTreeMap::new(),
         expected: None,

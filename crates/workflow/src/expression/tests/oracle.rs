@@ -382,7 +382,7 @@ fn compiled(schema: &Schema, source: &str) -> Option<Expression> {
         any_item: false,
         item: None,
         variable: None,
-        known: &KnownFacts::NONE,
+        known: &Guarantees::NONE,
         output: false,
         types: &BTreeMap::new(),
         expected: None,

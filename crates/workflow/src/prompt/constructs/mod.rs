@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Prompt, PromptScope, PromptView};
 use crate::{
-    flow::{known_fact::KnownFacts, written::AssignedFields},
+    flow::{guarantee::Guarantees, written::AssignedFields},
     source::report::Problem,
 };
 
@@ -163,7 +163,7 @@ pub(super) fn check(schema: &Schema, prompt: &Prompt) -> Vec<Problem> {
         bounded: false,
         any_item: false,
         item: None,
-        known: &KnownFacts::NONE,
+        known: &Guarantees::NONE,
     };
     prompt.check(scope).0
 }

@@ -1,4 +1,4 @@
-//! The facts that guards and routes prove at a place of a workflow, and what follows from them.
+//! Guarantees: what guards and routes prove at a place of a workflow, and what follows from it.
 //!
 //! Expressions and prompts write a path alike: a name and the parts below it, such as `review.notes[0]`. In an expression a path may
 //! also contain calls. Equal texts have equal values, because neither has side effects.
@@ -9,9 +9,9 @@ use graphrun_core::{graph::TriggerKind, state::NumberRange};
 const VISITS_MAX: i64 = 2;
 const REASON: &str = "via.reason";
 
-/// A fact about a value, or about the path of the run to a node.
+/// A guarantee about a value, or about the path of the run to a node.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum KnownFact {
+pub(crate) enum Guarantee {
     /// The value at this path is there.
     Present(String),
     /// The number at this path is in a range.
@@ -28,11 +28,11 @@ pub(crate) enum KnownFact {
     NotReachedBy(TriggerKind),
     /// No item of the loop around is null.
     LoopHasItems,
-    /// A fact about a former value of a name.
+    /// A guarantee about a former value of a name.
     Outdated,
 }
 
-impl KnownFact {
+impl Guarantee {
     /// Returns what follows once the value of a path is equal to a text, or is not.
     pub(crate) fn of_trigger(path: &str, to: &str, is_equal: bool) -> impl Iterator<Item = Self> {
         let is_reason = path == REASON;
@@ -40,7 +40,7 @@ impl KnownFact {
         TriggerKind::ALL.into_iter().filter(excluded).map(Self::NotReachedBy)
     }
 
-    /// Returns the fact that the visits of a node fulfil a condition; `None` if that says nothing. The visits of the reading
+    /// Returns the guarantee that the visits of a node fulfil a condition; `None` if that says nothing. The visits of the reading
     /// node itself include the current one.
     pub(crate) fn of_visits(
         node: &str,
@@ -51,7 +51,7 @@ impl KnownFact {
         (least > 0).then(|| Self::Visited { node: node.to_owned(), least })
     }
 
-    /// Returns the fact that the size of a list fulfils a comparison with a number, where it has at least `known` items; `None`
+    /// Returns the guarantee that the size of a list fulfils a comparison with a number, where it has at least `known` items; `None`
     /// if that says nothing.
     pub(crate) fn of_size(
         list: String,
@@ -81,7 +81,7 @@ impl KnownFact {
                 known.is_some_and(|it| range.includes(it))
             }
             Self::HasItems { list, least } => others.any(
-                |fact| matches!(fact, Self::HasItems { list: of, least: other } if of == list && other >= least),
+                |guarantee| matches!(guarantee, Self::HasItems { list: of, least: other } if of == list && other >= least),
             ),
             _ => others.any(|it| it == self),
         }
@@ -109,15 +109,15 @@ impl KnownFact {
     }
 }
 
-/// The facts at one place, in the order in which they were proved.
+/// The guarantees at one place, in the order in which they were proved.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KnownFacts(Vec<KnownFact>);
+pub(crate) struct Guarantees(Vec<Guarantee>);
 
-impl KnownFacts {
-    /// No facts.
+impl Guarantees {
+    /// No guarantees.
     pub(crate) const NONE: Self = Self(Vec::new());
 
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, KnownFact> {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Guarantee> {
         self.0.iter()
     }
 
@@ -125,55 +125,57 @@ impl KnownFacts {
         self.0.len()
     }
 
-    pub(crate) fn contains(&self, fact: &KnownFact) -> bool {
-        self.0.contains(fact)
+    pub(crate) fn contains(&self, guarantee: &Guarantee) -> bool {
+        self.0.contains(guarantee)
     }
 
-    pub(crate) fn push(&mut self, fact: KnownFact) {
-        self.0.push(fact);
+    pub(crate) fn push(&mut self, guarantee: Guarantee) {
+        self.0.push(guarantee);
     }
 
-    pub(crate) fn retain(&mut self, keep: impl FnMut(&KnownFact) -> bool) {
+    pub(crate) fn retain(&mut self, keep: impl FnMut(&Guarantee) -> bool) {
         self.0.retain(keep);
     }
 
-    /// Forgets the facts that were proved after the first ones.
+    /// Forgets the guarantees that were proved after the first ones.
     pub(crate) fn truncate(&mut self, first: usize) {
         self.0.truncate(first);
     }
 
     /// Removes those after the first ones that repeat an earlier one.
     pub(crate) fn without_repetitions(mut self, first: usize) -> Self {
-        for fact in self.0.split_off(first.min(self.0.len())) {
-            if !self.contains(&fact) {
-                self.push(fact);
+        for guarantee in self.0.split_off(first.min(self.0.len())) {
+            if !self.contains(&guarantee) {
+                self.push(guarantee);
             }
         }
         self
     }
 
-    /// Forgets the facts about a name, which gets another value. Their number stays, so [`truncate`](Self::truncate) still
+    /// Forgets the guarantees about a name, which gets another value. Their number stays, so [`truncate`](Self::truncate) still
     /// removes those that a condition has added.
     pub(crate) fn forget(&mut self, name: &str, reads: impl Fn(&str, &str) -> bool) {
-        for fact in self.0.iter_mut().filter(|fact| fact.is_about(|it| reads(it, name))) {
-            *fact = KnownFact::Outdated;
+        for guarantee in
+            self.0.iter_mut().filter(|guarantee| guarantee.is_about(|it| reads(it, name)))
+        {
+            *guarantee = Guarantee::Outdated;
         }
     }
 
     /// Returns whether the value at a path is there for certain.
     pub(crate) fn is_present(&self, path: &str) -> bool {
-        self.iter().any(|it| matches!(it, KnownFact::Present(of) if of == path))
+        self.iter().any(|it| matches!(it, Guarantee::Present(of) if of == path))
     }
 
     /// Returns whether a map has the key of a path.
     pub(crate) fn has_key(&self, path: &str) -> bool {
-        self.iter().any(|it| matches!(it, KnownFact::HasKey(of) if of == path))
+        self.iter().any(|it| matches!(it, Guarantee::HasKey(of) if of == path))
     }
 
     /// Returns the least size that is known of a list.
     pub(crate) fn least_size(&self, list: &str) -> i64 {
-        let sizes = self.iter().filter_map(|fact| match fact {
-            KnownFact::HasItems { list: of, least } if of == list => Some(*least),
+        let sizes = self.iter().filter_map(|guarantee| match guarantee {
+            Guarantee::HasItems { list: of, least } if of == list => Some(*least),
             _ => None,
         });
         sizes.max().unwrap_or(0)
@@ -181,7 +183,7 @@ impl KnownFacts {
 
     /// Returns whether the range of some number is known.
     pub(crate) fn has_ranges(&self) -> bool {
-        self.iter().any(|it| matches!(it, KnownFact::InRange(..)))
+        self.iter().any(|it| matches!(it, Guarantee::InRange(..)))
     }
 
     /// Returns the part of a range that a number at a path can have.
@@ -193,8 +195,8 @@ impl KnownFacts {
 
     /// Returns the nodes that have run, each with whether it has run more than once.
     pub(crate) fn visited(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.iter().filter_map(|fact| match fact {
-            KnownFact::Visited { node, least } => Some((node.as_str(), *least > 1)),
+        self.iter().filter_map(|guarantee| match guarantee {
+            Guarantee::Visited { node, least } => Some((node.as_str(), *least > 1)),
             _ => None,
         })
     }
@@ -207,19 +209,19 @@ impl KnownFacts {
             _ => return false,
         };
         let mut lacking = TriggerKind::ALL.into_iter().filter(|it| !has(*it));
-        lacking.all(|it| self.contains(&KnownFact::NotReachedBy(it)))
+        lacking.all(|it| self.contains(&Guarantee::NotReachedBy(it)))
     }
 }
 
-impl Extend<KnownFact> for KnownFacts {
-    fn extend<I: IntoIterator<Item = KnownFact>>(&mut self, facts: I) {
-        self.0.extend(facts);
+impl Extend<Guarantee> for Guarantees {
+    fn extend<I: IntoIterator<Item = Guarantee>>(&mut self, guarantees: I) {
+        self.0.extend(guarantees);
     }
 }
 
-impl FromIterator<KnownFact> for KnownFacts {
-    fn from_iter<I: IntoIterator<Item = KnownFact>>(facts: I) -> Self {
-        Self(facts.into_iter().collect())
+impl FromIterator<Guarantee> for Guarantees {
+    fn from_iter<I: IntoIterator<Item = Guarantee>>(guarantees: I) -> Self {
+        Self(guarantees.into_iter().collect())
     }
 }
 
@@ -228,8 +230,8 @@ mod tests {
     use super::*;
 
     fn size(known: i64, number: i64, fulfils: impl Fn(i64) -> bool) -> i64 {
-        match KnownFact::of_size("a".to_owned(), known, number, fulfils) {
-            Some(KnownFact::HasItems { least, .. }) => least,
+        match Guarantee::of_size("a".to_owned(), known, number, fulfils) {
+            Some(Guarantee::HasItems { least, .. }) => least,
             _ => 0,
         }
     }
@@ -272,24 +274,24 @@ mod tests {
             (false, 0, |it| it < 3),
         ] {
             let expected = (least_of > 0)
-                .then(|| KnownFact::Visited { node: "a".to_owned(), least: least_of });
-            assert_eq!(KnownFact::of_visits("a", is_own, condition), expected);
+                .then(|| Guarantee::Visited { node: "a".to_owned(), least: least_of });
+            assert_eq!(Guarantee::of_visits("a", is_own, condition), expected);
         }
     }
 
     #[test]
-    fn a_weaker_fact_follows_from_a_stronger_one() {
-        let range = |min, max| KnownFact::InRange("n".to_owned(), NumberRange { min, max });
-        let items = |least| KnownFact::HasItems { list: "a".to_owned(), least };
+    fn a_weaker_guarantee_follows_from_a_stronger_one() {
+        let range = |min, max| Guarantee::InRange("n".to_owned(), NumberRange { min, max });
+        let items = |least| Guarantee::HasItems { list: "a".to_owned(), least };
         let known = [range(Some(1.0), None), range(None, Some(4.0)), items(2)];
-        for (fact, follows) in [
+        for (guarantee, follows) in [
             (range(Some(0.0), Some(4.0)), true),
             (range(Some(2.0), None), false),
             (items(1), true),
             (items(3), false),
-            (KnownFact::Present("n".to_owned()), false),
+            (Guarantee::Present("n".to_owned()), false),
         ] {
-            assert_eq!(fact.follows_from(known.iter()), follows, "{fact:?}");
+            assert_eq!(guarantee.follows_from(known.iter()), follows, "{guarantee:?}");
         }
     }
 }
