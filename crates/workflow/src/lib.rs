@@ -83,7 +83,7 @@ pub use self::{
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
     sections::{
-        OnOverflow,
+        agents::OnOverflow,
         approval::Approval,
         folders::{FolderDefinition, FolderRequest, FolderRequestError},
         hosts::{

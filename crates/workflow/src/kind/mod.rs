@@ -39,7 +39,7 @@ pub use crate::{
     format::values,
     prompt::LoadedPrompt,
     sections::{
-        Agent,
+        agents::Agent,
         argument::{ArgumentAdvice, check_argument, read_arguments},
         fixed_files::read_fixed,
         types::file_type,

@@ -25,7 +25,7 @@ use crate::{
     prompt::LoadedPrompt,
     sections::tools::find_tool,
     sections::{
-        Agent,
+        agents::Agent,
         fixed_files::read_scripts,
         memory::{Tier, Tiers, check_tier},
         read_template, request_settings,

@@ -39,8 +39,8 @@ use super::{
     sections::{
         Sections,
         folders::{check_used, read_folders},
+        limits::{read_defaults, read_limits},
         memory::MEMORY,
-        read_defaults, read_limits,
         reports::read_reports,
         tools::FILES,
         types::{ReadState, read_state, refuse_private, warn_of_placeholders},

@@ -16,7 +16,7 @@ use super::{
     entries,
     fixed_files::read_scripts,
     memory::{MEMORY, Tiers},
-    refuse_dependencies,
+    sandboxes::refuse_dependencies,
     types::ToolTypes,
 };
 use crate::{

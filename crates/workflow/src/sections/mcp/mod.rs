@@ -29,7 +29,7 @@ use super::{
     entries,
     fixed_files::read_scripts,
     hosts::{HostSettings, check_allowed, read_hosts},
-    read_sandbox, refuse_dependencies,
+    sandboxes::{read_sandbox, refuse_dependencies},
     tools::read_headers,
 };
 use crate::{
