@@ -5,7 +5,7 @@
 //! - `source`: the file as a tree of values with their places, and the diagnostics about it;
 //! - `format`: the keys, for the reader and for editors;
 //! - `sections`: the models, agents, sandboxes and other parts that nodes name;
-//! - `lower::draft`: the nodes and edges with their names resolved, by `node::policies`, `edge::fan` and `edge::then`;
+//! - `lower::draft` and `edge::draft`: the nodes and edges with their names resolved, by `node::policies`, `edge::fan` and `edge::then`;
 //! - `flow`: the data flow over the draft;
 //! - `node`: the keys, expressions and prompts of each node, checked with the data flow;
 //! - [`Workflow`], which becomes a [`Graph`](graphrun_core::graph::Graph).

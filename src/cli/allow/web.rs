@@ -6,7 +6,7 @@ use std::{env, path::Path, sync::Arc};
 
 use super::refusals::Refusals;
 use crate::{
-    cli::{arguments::options::Settings, error::CliError},
+    cli::{error::CliError, settings::run_settings::Settings},
     redact::learn,
     tool::{DeclaredTool, RequestTool, ToolAction, WebAccess, WebPermission, WebRefusal},
     workflow::McpServer,

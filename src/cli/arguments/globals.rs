@@ -4,10 +4,7 @@ use std::{cell::OnceCell, ffi::OsString, io, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 
-use super::{
-    options::{RunOptions, Settings},
-    values::parse_duration,
-};
+use super::{options::RunOptions, values::parse_duration};
 use crate::{
     checkpoint::Checkpointer,
     cli::{
@@ -21,6 +18,7 @@ use crate::{
         settings::{
             config::{Config, WithheldSetting},
             database::Database,
+            run_settings::Settings,
         },
     },
     compile::CompiledGraph,

@@ -1,26 +1,13 @@
 //! The options of a run: flags, completed by the environment and the file.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use super::values::{parse_count, parse_dollars, parse_duration};
 use crate::{
-    cli::{error::CliError, output::words::shell_word, settings::config::untrusted},
-    compile::CompiledGraph,
-    diagnostic::did_you_mean,
-    engine::machine::Breakpoints,
-    graph::Limits,
-    id::NodeName,
-    models::{ContextWindows, Prices, Providers},
-    sandbox::NetworkHost,
-    workflow::HostPermission,
+    cli::error::CliError, compile::CompiledGraph, diagnostic::did_you_mean,
+    engine::machine::Breakpoints, graph::Limits, id::NodeName, sandbox::NetworkHost,
 };
 
 /// How a run runs: the flags that `execute` and `resume` share.
@@ -109,128 +96,8 @@ pub(crate) struct RunOptions {
     pub(crate) wait: Option<Duration>,
 }
 
-/// A permission that holds for one process. It is saved only to print the commands that continue the run: each of them
-/// needs it again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Permission {
-    kind: PermissionKind,
-    /// The host that is allowed.
-    name: String,
-}
-
-/// The flag of a permission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum PermissionKind {
-    Host,
-    Http,
-    HttpPrivate,
-    Network,
-    NetworkPrivate,
-}
-
 /// The longest wait for a provider during which a run keeps its process.
 const WAIT_DEFAULT: Duration = Duration::from_secs(120);
-
-/// The merged options of a run.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
-    pub(crate) options: RunOptions,
-    /// The prices of models.
-    pub(crate) prices: Arc<Prices>,
-    /// The context windows of models.
-    pub(crate) windows: Arc<ContextWindows>,
-    /// The prices that count for cost limits, if the user set one: those of an untrusted file do not.
-    pub(crate) trusted_prices: Option<Arc<Prices>>,
-    /// The providers of models.
-    pub(crate) providers: Arc<Providers>,
-    /// The base URL for models without a provider.
-    pub(crate) base_url: Option<String>,
-    /// What the user's own configuration allows on this machine.
-    pub(crate) hosts: BTreeMap<String, HostPermission>,
-    /// The limits among the options that come from an untrusted file.
-    pub(crate) untrusted: UntrustedLimits,
-}
-
-/// The positions of limits in an untrusted file. Such a limit may lower that of the workflow, not
-/// raise it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct UntrustedLimits {
-    pub(crate) steps: Option<String>,
-    pub(crate) calls: Option<String>,
-    pub(crate) tokens: Option<String>,
-    pub(crate) usd: Option<String>,
-    pub(crate) time: Option<String>,
-}
-
-impl RunOptions {
-    /// Returns the permissions that hold for one process.
-    pub(crate) fn permissions(&self) -> Vec<Permission> {
-        use PermissionKind::{Host, Http, HttpPrivate, Network, NetworkPrivate};
-        let texts = |hosts: &[NetworkHost]| hosts.iter().map(ToString::to_string).collect();
-        let given: [(_, Vec<String>); 5] = [
-            (Host, self.allow_host.clone()),
-            (Http, self.allow_http.clone()),
-            (HttpPrivate, self.allow_http_private.clone()),
-            (Network, texts(&self.allow_network)),
-            (NetworkPrivate, texts(&self.allow_network_private)),
-        ];
-        let of = |(kind, names): (PermissionKind, Vec<String>)| {
-            names.into_iter().map(move |name| Permission { kind, name })
-        };
-        given.into_iter().flat_map(of).collect()
-    }
-}
-
-impl Permission {
-    /// Adds permissions to others, each once.
-    pub(crate) fn merge(all: &mut Vec<Self>, more: Vec<Self>) {
-        for permission in more {
-            if !all.contains(&permission) {
-                all.push(permission);
-            }
-        }
-    }
-}
-
-impl fmt::Display for Permission {
-    /// Writes the flag as it stands behind a command.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let flag = match self.kind {
-            PermissionKind::Host => "--allow-host",
-            PermissionKind::Http => "--allow-http",
-            PermissionKind::HttpPrivate => "--allow-http-private",
-            PermissionKind::Network => "--allow-network",
-            PermissionKind::NetworkPrivate => "--allow-network-private",
-        };
-        write!(f, "{flag} {}", shell_word(&self.name))
-    }
-}
-
-impl Settings {
-    /// Refuses limits of an untrusted file that are above those of the workflow.
-    ///
-    /// # Errors
-    ///
-    /// Fails with each of them and its position.
-    pub(crate) fn check_limits(&self, limits: &Limits) -> Result<(), CliError> {
-        let RunOptions { max_steps, max_calls, max_tokens, max_cost, timeout, .. } = &self.options;
-        let UntrustedLimits { steps, calls, tokens, usd, time } = &self.untrusted;
-        let checked = [
-            (steps, "steps", max_steps.is_some_and(|it| it > limits.steps)),
-            (calls, "calls", max_calls.zip(limits.calls).is_some_and(|(it, own)| it > own)),
-            (tokens, "tokens", max_tokens.zip(limits.tokens).is_some_and(|(it, own)| it > own)),
-            (usd, "usd", max_cost.zip(limits.usd).is_some_and(|(it, own)| it > own)),
-            (time, "time", timeout.zip(limits.time).is_some_and(|(it, own)| it > own)),
-        ];
-        let raised = checked.into_iter().filter_map(|(place, name, is_above)| {
-            let place = place.as_ref().filter(|_| is_above)?;
-            Some(format!("{place}: `limits.{name}` raises the limit of the workflow"))
-        });
-        let problems: Vec<String> = raised.collect();
-        if problems.is_empty() { Ok(()) } else { Err(untrusted(problems)) }
-    }
-}
 
 impl RunOptions {
     /// Returns these options, completed by `those`.

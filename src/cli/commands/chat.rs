@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     checkpoint::{CheckpointError, RunInfo},
     cli::{
+        allow::permission::Permission,
         arguments::{
             globals::{Globals, Output},
             input::{self, InputFlag},
@@ -19,8 +20,8 @@ use crate::{
         process::runtime::block_on,
         run::{
             drive::{Begin, DriveOutcome, Run, listen},
+            loaded,
             new_run::{NewRun, NewRunArgs, RunStorage, parse_thread},
-            prepare,
         },
     },
     diagnostic::did_you_mean,
@@ -58,8 +59,8 @@ impl Args {
     /// Runs a turn for each line, until the input ends or a turn does not end as done.
     pub(crate) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("chat", &[Output::Text])?;
-        let database = globals.database()?.with_permissions(self.options.permissions());
-        let loaded = prepare::load(&self.workflow)?.with(globals.settings(&self.options)?)?;
+        let database = globals.database()?.with_permissions(Permission::of(&self.options));
+        let loaded = loaded::load(&self.workflow)?.with(globals.settings(&self.options)?)?;
         let field = field(self.field.as_deref(), &loaded.workflow)?;
         let models = loaded.connect()?;
         block_on(async {
@@ -124,7 +125,7 @@ impl Chat<'_> {
             let input = input::read(&flags, &self.workflow.schema, &self.workflow.input)?;
             let info = Box::new(self.info.clone());
             let turn = Begin::Turn { info, input, is_queued: self.is_queued };
-            match self.run.drive_to_stop(turn, &mut lines, &mut signals).await? {
+            match self.run.drive_and_ask(turn, &mut lines, &mut signals).await? {
                 DriveOutcome::Stopped { end, .. } if end.status == Status::Done => {
                     let reply = self.reply(before.as_ref(), &end.state);
                     print_result(&reply).map_err(CliError::write)?;

@@ -29,13 +29,13 @@ use crate::{
         },
         process::runtime::block_on,
         run::{
-            prepare::{self, LoadedWorkflow, cache_dir},
+            loaded::{self, LoadedWorkflow},
             run_folders,
         },
         settings::{
             config::{Config, FILE, WithheldSetting},
             database::Database,
-            user_folders::UserFolders,
+            user_folders::{UserFolders, cache_dir},
         },
     },
     folders,
@@ -266,7 +266,7 @@ async fn folders(database: Result<Database, CliError>) -> Check {
 fn of_workflow(path: &Path, options: &RunOptions, globals: &Globals) -> Vec<Check> {
     let options = RunOptions { record: None, ..options.clone() };
     let settings = globals.settings(&options);
-    let loaded = prepare::load(path).and_then(|it| it.with(settings?));
+    let loaded = loaded::load(path).and_then(|it| it.with(settings?));
     let loaded = match loaded {
         Ok(loaded) => loaded,
         Err(error) => return vec![refused("workflow", error)],

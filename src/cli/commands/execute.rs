@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::cli::{
+    allow::permission::Permission,
     arguments::{
         globals::{Globals, Output},
         input::{self, InputFlag},
@@ -14,8 +15,8 @@ use crate::cli::{
     process::runtime::block_on,
     run::{
         drive::Begin,
+        loaded,
         new_run::{NewRun, NewRunArgs, RunStorage, parse_thread},
-        prepare,
     },
 };
 
@@ -46,8 +47,8 @@ impl Args {
     /// Makes all static checks, then runs the workflow.
     pub(crate) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("execute", &[Output::Text, Output::Json, Output::Jsonl])?;
-        let database = globals.database()?.with_permissions(self.options.permissions());
-        let loaded = prepare::load(&self.workflow)?.with(globals.settings(&self.options)?)?;
+        let database = globals.database()?.with_permissions(Permission::of(&self.options));
+        let loaded = loaded::load(&self.workflow)?.with(globals.settings(&self.options)?)?;
         let workflow = &loaded.workflow;
         let input = input::read(&self.input, &workflow.schema, &workflow.input)?;
         let models = loaded.connect()?;
@@ -64,7 +65,7 @@ impl Args {
                 Some(_) => Begin::Turn { info, input, is_queued: self.queue },
                 None => Begin::Start(info, input),
             };
-            run.drive(begin, &mut StdinLines::default()).await?.print(globals)
+            run.drive_and_report(begin, &mut StdinLines::default()).await?.print(globals)
         })
     }
 }

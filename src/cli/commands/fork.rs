@@ -3,6 +3,7 @@
 use crate::{
     checkpoint::ForkSource,
     cli::{
+        allow::permission::Permission,
         arguments::{
             globals::{Globals, Output},
             options::RunOptions,
@@ -12,16 +13,16 @@ use crate::{
         error::CliError,
         exit::Exit,
         output::{
-            diagnostics::print_warnings, report::RunReport, terminal::print_message,
-            words::shell_word,
+            diagnostics::print_warnings, report::RunReport, run_result::print_new_report,
+            terminal::print_message, words::shell_word,
         },
         people::stdin_lines::StdinLines,
         process::runtime::block_on,
         run::{
-            drive::{Begin, Run, print_new_report},
+            drive::{Begin, Run},
+            loaded::{self, LoadedWorkflow},
             new_run::{NewOrigin, NewRunArgs},
             origin::Origin,
-            prepare::{self, LoadedWorkflow},
         },
         settings::database::Database,
     },
@@ -50,7 +51,7 @@ impl Args {
     /// Creates a new run from an old checkpoint and runs it; the old run stays unchanged.
     pub(crate) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("fork", &[Output::Text, Output::Json, Output::Jsonl])?;
-        let database = globals.database()?.with_permissions(self.options.permissions());
+        let database = globals.database()?.with_permissions(Permission::of(&self.options));
         let checkpointer = database.open_for(&self.run.run)?;
         block_on(async {
             let found = self.run.find(checkpointer.as_ref()).await?;
@@ -58,7 +59,7 @@ impl Args {
             // A recording belongs to the old run only.
             let started = RunOptions { record: None, ..origin.options.clone() };
             let origin = Origin { options: started, ..origin }.with_options(self.options);
-            let loaded = prepare::load(&origin.workflow)
+            let loaded = loaded::load(&origin.workflow)
                 .map_err(|it| it.with_exit(Exit::NotResumable))?
                 .with(globals.settings(&origin.options)?)?;
             let workflow = &loaded.workflow;
@@ -70,8 +71,8 @@ impl Args {
                 self.new.create_origin(new, &database, checkpointer.as_ref()).await?;
             let reports = loaded.reports(&origin.out);
             let graph = if self.no_run {
-                prepare::check(&origin.workflow)
-                    .map_err(|it| prepare::refuse(&origin.workflow, it))?
+                loaded::check(&origin.workflow)
+                    .map_err(|it| loaded::refuse(&origin.workflow, it))?
             } else {
                 connect(loaded, &origin, &database, globals)?
             };
@@ -100,7 +101,7 @@ impl Args {
             }
             let run = Run { globals, database: &database, checkpointer, engine, id, name, reports };
             let begin = Begin::Resume(Answers::default());
-            run.drive(begin, &mut StdinLines::default()).await?.print(globals)
+            run.drive_and_report(begin, &mut StdinLines::default()).await?.print(globals)
         })
     }
 }

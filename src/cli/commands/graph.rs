@@ -11,7 +11,7 @@ use crate::{
         exit::Exit,
         output::{json::to_json, terminal::print_result},
         process::runtime::block_on,
-        run::prepare,
+        run::loaded,
     },
     draw::{Charset, Details, Drawing},
 };
@@ -96,7 +96,7 @@ fn format(format: Option<Format>, globals: &Globals) -> Result<Format, CliError>
 
 /// Loads a workflow for drawing, without connecting anything.
 fn load(path: &Path) -> Result<Drawing, CliError> {
-    let loaded = prepare::load(path)?;
+    let loaded = loaded::load(path)?;
     let details = Details::of(&loaded.workflow);
     let compiled = loaded.compile_only()?;
     Ok(Drawing::of(compiled.definition()).with_details(&details))

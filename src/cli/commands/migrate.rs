@@ -23,7 +23,7 @@ use crate::{
         },
         people::questions::QuestionLine,
         process::runtime::block_on,
-        run::{origin::Origin, prepare},
+        run::{loaded, origin::Origin},
         settings::database::Database,
     },
     engine::{MigrationResult, Remedy, ReviseError, RunError},
@@ -81,9 +81,9 @@ impl Args {
         block_on(async {
             let info = checkpointer.find(&self.run).await?.info;
             let origin = Origin::of(&info)?;
-            let loaded = prepare::load(&self.workflow)?;
-            let graph = prepare::check(&self.workflow)
-                .map_err(|error| prepare::refuse(&self.workflow, error))?;
+            let loaded = loaded::load(&self.workflow)?;
+            let graph = loaded::check(&self.workflow)
+                .map_err(|error| loaded::refuse(&self.workflow, error))?;
             print_warnings(graph.warnings(), globals.stderr);
             let set = SetArgs::of(self.set.clone()).read(graph.schema(), SetKind::Whole)?;
             let old = info.graph.as_deref().cloned().unwrap_or_default();

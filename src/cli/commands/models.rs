@@ -14,7 +14,7 @@ use crate::{
     cli::{
         arguments::{
             globals::{Globals, Output},
-            options::{RunOptions, Settings},
+            options::RunOptions,
         },
         error::CliError,
         exit::Exit,
@@ -26,10 +26,10 @@ use crate::{
         process::runtime::block_on,
         run::{
             figures::ModelFigures,
+            loaded,
             models::{client, embedding_client},
-            prepare,
         },
-        settings::{config::Config, database::without_secrets},
+        settings::{config::Config, database::without_secrets, run_settings::Settings},
     },
     models::{
         ChatModel as _, ChatRequest, ConfigError, EmbeddingModel as _, EmbeddingRequest, Message,
@@ -149,7 +149,7 @@ impl Args {
         let given = self.model.iter().chain(&settings.options.model);
         used.nodes.extend(given.map(|it| ((it.clone(), Purpose::Answers), Vec::new())));
         if let Some(path) = &self.workflow {
-            used.add_workflow(&prepare::load(path)?.workflow);
+            used.add_workflow(&loaded::load(path)?.workflow);
         }
         let rows = used.nodes.into_iter();
         let rows =

@@ -20,7 +20,7 @@ use crate::{
         },
         run::{
             figures::ModelFigures,
-            prepare::{self, LoadedWorkflow},
+            loaded::{self, LoadedWorkflow},
         },
         settings::config::Config,
     },
@@ -114,7 +114,7 @@ impl Args {
     pub(crate) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("plan", &[Output::Text, Output::Json])?;
         let settings = globals.settings_to_plan()?;
-        let loaded = prepare::load(&self.workflow)?.with(settings)?;
+        let loaded = loaded::load(&self.workflow)?.with(settings)?;
         let plan = Plan::of(loaded, globals.config()?)?;
         let text = match globals.output {
             Output::Json => to_json(&plan)?,

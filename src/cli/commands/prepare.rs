@@ -24,8 +24,9 @@ use crate::{
         process::runtime::block_on,
         run::{
             dependencies::{self, Dependency, Installer},
-            prepare, run_folders,
+            loaded, run_folders,
         },
+        settings::user_folders::cache_dir,
     },
     id::RunId,
     sandbox::{NetworkHost, prune_cache},
@@ -91,7 +92,7 @@ impl Args {
             return prune(unused_for, globals);
         }
         let path = self.workflow.as_deref().unwrap_or(Path::new(""));
-        let workflow = prepare::load(path)?.workflow;
+        let workflow = loaded::load(path)?.workflow;
         let input = input::read(&self.input, &workflow.schema, &workflow.input)?;
         block_on(async {
             let run = RunId::generate();
@@ -121,7 +122,7 @@ impl Args {
 
 /// Removes what no run has used, and prints it.
 fn prune(unused_for: Duration, globals: &Globals) -> Result<Exit, CliError> {
-    let cache = prepare::cache_dir();
+    let cache = cache_dir();
     let pruned = prune_cache(&cache, unused_for).map_err(|error| {
         let message = format!("the cache `{}` cannot be pruned", cache.display());
         CliError::new(Exit::Unusable, message).because(error)

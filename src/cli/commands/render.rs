@@ -17,7 +17,7 @@ use crate::{
         exit::Exit,
         output::{json::to_json, terminal::print_result},
         process::runtime::block_on,
-        run::prepare,
+        run::loaded,
     },
     compile::CompiledGraph,
     diagnostic::did_you_mean,
@@ -64,7 +64,7 @@ impl Args {
         block_on(async {
             globals.expect_output("render", &[Output::Text, Output::Json])?;
             let graph =
-                prepare::check(&self.workflow).map_err(|it| prepare::refuse(&self.workflow, it))?;
+                loaded::check(&self.workflow).map_err(|it| loaded::refuse(&self.workflow, it))?;
             if graph.node(&self.node).is_none() {
                 return Err(unknown(&self.node, &graph));
             }

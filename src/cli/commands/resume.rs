@@ -29,9 +29,11 @@ use crate::{
         process::runtime::block_on,
         run::{
             dependencies,
-            drive::{Begin, Run, StoppedRun},
+            drive::{Begin, Run},
+            loaded,
             origin::Origin,
-            prepare, run_folders,
+            run_folders,
+            stopped::StoppedRun,
         },
         settings::database::Database,
     },
@@ -140,7 +142,7 @@ impl ResumedRun<'_> {
                     .with_help("the run was started from this file; restore it to resume the run")
             };
             let settings = globals.settings(&origin.options)?;
-            let loaded = prepare::load(&origin.workflow).map_err(broken)?.with(settings)?;
+            let loaded = loaded::load(&origin.workflow).map_err(broken)?.with(settings)?;
             let models = loaded.connect()?;
             // `graphrun prepare` reads the current commit, and this run may have started from an earlier one.
             dependencies::provide(&loaded.workflow, &info.id, &origin, None).await?;
@@ -166,7 +168,7 @@ impl ResumedRun<'_> {
                 run.check_compatibility().await?;
             }
             run.engine = run.engine.with_breakpoints(pauses?);
-            run.drive(begin, lines).await
+            run.drive_and_report(begin, lines).await
         })
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         exit::Exit,
         people::stdin_lines::StdinLines,
         run::{
-            drive::{Begin, refused},
+            drive::{Begin, explain_refusal},
             origin::Origin,
         },
     },
@@ -41,7 +41,7 @@ impl Args {
         let stopped = resumed.drive(wanted, |saved, _, database| {
             // Errors are reported before anything is connected.
             let name = &saved.summary.info.name;
-            check_retry(saved, node.as_ref()).map_err(|it| refused(it, name, database))?;
+            check_retry(saved, node.as_ref()).map_err(|it| explain_refusal(it, name, database))?;
             Ok(Begin::Retry(node))
         })?;
         stopped.print(globals)

@@ -11,7 +11,7 @@ use crate::{
         error::CliError,
         exit::Exit,
         output::{json::to_json, terminal::print_result},
-        run::prepare::refuse,
+        run::loaded::refuse,
     },
     diagnostic::did_you_mean,
     event,

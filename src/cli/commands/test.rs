@@ -30,7 +30,7 @@ use crate::{
             terminal::{print_over, print_result},
             words::count,
         },
-        run::prepare::refuse,
+        run::loaded::refuse,
     },
     compile::CompiledGraph,
     workflow::{LoadError, Workflow},

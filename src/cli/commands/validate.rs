@@ -20,7 +20,7 @@ use crate::{
             terminal::{columns, print_message, print_result},
             words::count,
         },
-        run::prepare::{check, refuse},
+        run::loaded::{check, refuse},
     },
     diagnostic::{Diagnostic, Diagnostics, Severity},
     workflow::LoadError,

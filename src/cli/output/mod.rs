@@ -4,6 +4,7 @@ pub(super) mod diagnostics;
 pub(super) mod json;
 pub(super) mod progress;
 pub(super) mod report;
+pub(super) mod run_result;
 pub(super) mod summary;
 pub(super) mod terminal;
 pub(super) mod terminal_env;

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use super::models::ConnectedModels;
 use crate::{
     cli::{
-        arguments::options::Settings, error::CliError, exit::Exit, output::words,
-        settings::config::FILE,
+        error::CliError,
+        exit::Exit,
+        output::words,
+        settings::{config::FILE, run_settings::Settings},
     },
     id::NodeName,
     workflow::{NodeDefinition, Workflow},

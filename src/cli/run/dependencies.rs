@@ -7,13 +7,14 @@ use std::{env, path::PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{origin::Origin, prepare::cache_dir};
+use super::origin::Origin;
 use crate::{
     cli::{
         allow::{network, refusals::Refusals},
         error::CliError,
         exit::Exit,
         output::{terminal::print_message, words::count},
+        settings::user_folders::cache_dir,
     },
     folders::{FolderError, RunFolder, RunFolders},
     id::RunId,

@@ -1,32 +1,29 @@
-//! Runs an engine at a terminal: shows events, handles signals, asks questions.
+//! A run at a terminal, from its begin to its stop, with the questions that it asks meanwhile.
 
 use std::{panic, sync::Arc, time::Duration};
 
-use tokio::{
-    task::JoinError,
-    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
-};
+use tokio::{task::JoinError, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
+    follow::{EngineTask, Follower},
     origin::Origin,
     report_files::{ReportFiles, WriteOccasion},
+    stopped::StoppedRun,
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo, open_questions},
     cli::{
         arguments::{
-            globals::{Globals, Output, Progress},
+            globals::{Globals, Progress},
             migrate_flags::migrate_command,
         },
-        error::{CliError, left_line},
+        error::CliError,
         exit::Exit,
         output::{
-            json::to_json,
             progress::{Caption, Views},
             report::RunReport,
-            summary,
-            terminal::{print_message, print_result},
+            terminal::print_message,
             words::count,
         },
         people::{
@@ -38,19 +35,13 @@ use crate::{
         settings::database::Database,
     },
     engine::{Answers, Engine, Launch, LaunchKind, RunEnd, RunError, ShutdownHandle},
-    event::{Deltas, EventSink, Events, LeftRun, MessageDelta, RunEvent, Status},
+    event::{EventSink, LeftRun, Status},
     id::{NodeName, RunId},
     state::Update,
 };
 
-/// How often the live view updates the elapsed time.
-const TICK: Duration = Duration::from_millis(100);
-
 /// How long a run may take to save its end after a signal to stop at once.
-const LEAVE_AFTER: Duration = Duration::from_secs(3);
-
-/// The most pieces of answers that are shown before an event.
-const DELTAS_AT_ONCE_MAX: usize = 1024;
+pub(super) const LEAVE_AFTER: Duration = Duration::from_secs(3);
 
 /// A run and its engine.
 #[derive(Debug)]
@@ -62,16 +53,6 @@ pub(crate) struct Run<'a> {
     pub(crate) id: RunId,
     pub(crate) name: String,
     pub(crate) reports: ReportFiles,
-}
-
-/// A run that stopped or suspended in this process.
-#[derive(Debug)]
-pub(crate) struct StoppedRun {
-    pub(crate) report: RunReport,
-    pub(crate) exit: Exit,
-    database: Database,
-    /// Whether this process has done something with the run.
-    is_driven: bool,
 }
 
 /// How a run starts in this process.
@@ -96,28 +77,6 @@ pub(crate) enum DriveOutcome {
     AlreadyEnded,
 }
 
-/// An engine that drives a run.
-type EngineTask = AbortOnDropHandle<Result<RunEnd, RunError>>;
-
-/// An engine at work, with the views that show it.
-#[derive(Debug)]
-struct Drive<'r> {
-    run: &'r Run<'r>,
-    views: Views,
-    events: Events,
-    /// The pieces of models' answers, if a view shows them.
-    deltas: Option<Deltas>,
-    shutdown: ShutdownHandle,
-    /// The first signal.
-    signal: Option<Signal>,
-    /// When the run is left even if its end is not saved.
-    left_at: Option<Instant>,
-    /// Whether the engine has saved an entry.
-    is_saved: bool,
-    /// Whether an event has changed the reports since they were written.
-    is_due: bool,
-}
-
 /// Listens to the signals that stop a run.
 ///
 /// # Errors
@@ -139,14 +98,14 @@ pub(crate) fn unwind<T>(error: JoinError) -> T {
 impl Run<'_> {
     /// Drives the run until it stops or suspends without a question to ask here, and returns its
     /// report.
-    pub(crate) async fn drive(
+    pub(crate) async fn drive_and_report(
         &self,
         begin: Begin,
         lines: &mut StdinLines,
     ) -> Result<StoppedRun, CliError> {
         let is_turn = matches!(begin, Begin::Turn { .. });
         let mut signals = listen()?;
-        let outcome = self.drive_to_stop(begin, lines, &mut signals).await?;
+        let outcome = self.drive_and_ask(begin, lines, &mut signals).await?;
         let status = match &outcome {
             DriveOutcome::Stopped { end, .. } => end.status,
             DriveOutcome::AlreadyEnded => Status::Done,
@@ -178,7 +137,7 @@ impl Run<'_> {
     }
 
     /// Drives the run until it stops or suspends without a question to ask here.
-    pub(crate) async fn drive_to_stop(
+    pub(crate) async fn drive_and_ask(
         &self,
         mut begin: Begin,
         lines: &mut StdinLines,
@@ -208,7 +167,7 @@ impl Run<'_> {
     pub(crate) async fn check_compatibility(&self) -> Result<(), CliError> {
         match self.engine.check_compatibility(&self.id).await {
             Ok(()) => Ok(()),
-            Err(error) => Err(self.refused(error).await),
+            Err(error) => Err(self.refusal(error).await),
         }
     }
 
@@ -219,10 +178,10 @@ impl Run<'_> {
         signals: &mut Signals,
     ) -> Result<DriveOutcome, CliError> {
         let mut sink = EventSink::default();
-        let mut drive = Drive::new(self, &mut sink);
-        let task = self.start(begin, sink, drive.shutdown.clone());
-        let result = drive.follow(task, signals).await;
-        let Drive { mut views, is_saved, signal, .. } = drive;
+        let mut follower = Follower::new(self, &mut sink);
+        let task = self.start(begin, sink, follower.shutdown.clone());
+        let result = follower.follow(task, signals).await;
+        let Follower { mut views, is_saved, signal, .. } = follower;
         let Some(result) = result else {
             drop(views.close());
             return Err(self.left(signal.unwrap_or(Signal::Terminate), Status::Running));
@@ -260,7 +219,7 @@ impl Run<'_> {
                 let status = if is_full { self.last_status().await } else { Status::Running };
                 Err(self.leave(self.failure(error), status))
             }
-            Err(error) => Err(self.refused(error).await),
+            Err(error) => Err(self.refusal(error).await),
         }
     }
 
@@ -271,23 +230,23 @@ impl Run<'_> {
         AbortOnDropHandle::new(tokio::spawn(async move {
             match begin {
                 Begin::Start(info, input) => {
-                    drive(engine.run(input).with_info(*info), sink, &shutdown).await
+                    launch(engine.run(input).with_info(*info), sink, &shutdown).await
                 }
                 Begin::Turn { info, input, is_queued } => {
                     let turn = engine.turn(info.name.clone(), input).with_info(*info);
                     let turn = if is_queued { turn.queued() } else { turn };
-                    drive(turn, sink, &shutdown).await
+                    launch(turn, sink, &shutdown).await
                 }
                 Begin::Resume(answers) => {
-                    drive(engine.resume(&id).with_answers(answers), sink, &shutdown).await
+                    launch(engine.resume(&id).with_answers(answers), sink, &shutdown).await
                 }
-                Begin::Retry(node) => drive(engine.retry(&id).only(node), sink, &shutdown).await,
+                Begin::Retry(node) => launch(engine.retry(&id).only(node), sink, &shutdown).await,
             }
         }))
     }
 
     /// Writes the reports of the workflow. One that cannot be written is a warning.
-    async fn write_reports(&self, occasion: WriteOccasion, views: &mut Views) {
+    pub(super) async fn write_reports(&self, occasion: WriteOccasion, views: &mut Views) {
         for warning in self.reports.write(self.checkpointer.as_ref(), &self.id, occasion).await {
             let line = self.globals.stderr.loud(&format!("warning: {warning}"));
             match self.globals.progress {
@@ -359,16 +318,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn caption(&self) -> Caption {
+    pub(super) fn caption(&self) -> Caption {
         let resume = self.database.command("resume", &self.name);
         Caption { name: self.name.clone(), resume }
     }
 
     /// Returns the error of an engine that did nothing. For a changed workflow, it contains the
     /// command to migrate the run.
-    async fn refused(&self, error: RunError) -> CliError {
+    async fn refusal(&self, error: RunError) -> CliError {
         let RunError::Broken { remedies, .. } = &error else {
-            return refused(error, &self.name, self.database);
+            return explain_refusal(error, &self.name, self.database);
         };
         let info = self.checkpointer.find(self.id.as_str()).await.map(|it| it.info);
         let origin = info.ok().and_then(|it| Origin::of(&it).ok());
@@ -420,138 +379,6 @@ impl Run<'_> {
     }
 }
 
-impl<'r> Drive<'r> {
-    fn new(run: &'r Run<'r>, sink: &mut EventSink) -> Self {
-        Self {
-            run,
-            views: Views::new(run.globals, &run.caption()),
-            events: sink.subscribe(),
-            deltas: Views::want_deltas(run.globals).then(|| sink.subscribe_deltas()),
-            shutdown: ShutdownHandle::default(),
-            signal: None,
-            left_at: None,
-            is_saved: false,
-            is_due: false,
-        }
-    }
-
-    /// Shows the events of the engine and passes signals on to it, until it has ended. Returns none if it does not end
-    /// after a signal to stop at once, because its storage does not answer.
-    async fn follow(
-        &mut self,
-        mut task: EngineTask,
-        signals: &mut Signals,
-    ) -> Option<Result<RunEnd, RunError>> {
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let mut is_open = true;
-        loop {
-            tokio::select! {
-                biased;
-                // First: an engine that is faster than the terminal always has a next event.
-                signal = signals.next() => self.stop(signal),
-                _ = ticks.tick() => self.views.tick(),
-                event = self.events.recv(), if is_open => match event {
-                    Some(event) => self.show(&event),
-                    None => is_open = false,
-                },
-                // After its last event.
-                result = &mut task, if !is_open => return Some(result.unwrap_or_else(unwind)),
-                () = until(self.left_at) => return None,
-                // After all events that wait: a report shows the last of their steps.
-                () = std::future::ready(()), if self.is_due => {
-                    self.is_due = false;
-                    self.run.write_reports(WriteOccasion::Step, &mut self.views).await;
-                }
-                // Last: a model that sends many pieces must not keep the others waiting.
-                Some(delta) = next_delta(&mut self.deltas) => self.views.show_delta(&delta),
-            }
-        }
-    }
-
-    fn show(&mut self, event: &RunEvent) {
-        // The engine saves entries before it emits their events.
-        self.is_saved = true;
-        // The pieces of an answer come before the event of its end.
-        let waiting = self.deltas.iter_mut().flat_map(waiting_deltas);
-        waiting.for_each(|it| self.views.show_delta(&it));
-        self.views.show(event);
-        self.is_due |= self.run.reports.are_changed_by(&event.event);
-    }
-
-    /// Stops the engine: at the first signal after its running nodes, at the next one at once.
-    fn stop(&mut self, signal: Signal) {
-        let paint = self.run.globals.stderr;
-        if self.signal.is_none() {
-            self.views.note(&paint.loud(signal.announcement()));
-            self.signal = Some(signal);
-            self.shutdown.drain();
-        } else {
-            self.views.note(&paint.loud("stopping at once"));
-            self.shutdown.abort();
-            let is_repeated = self.left_at.is_some();
-            self.left_at =
-                Some(Instant::now() + if is_repeated { Duration::ZERO } else { LEAVE_AFTER });
-        }
-    }
-}
-
-/// Drives a run whose events go to a sink, and which this handle can stop.
-async fn drive<K: LaunchKind + 'static>(
-    launch: Launch<K>,
-    sink: EventSink,
-    shutdown: &ShutdownHandle,
-) -> Result<RunEnd, RunError> {
-    launch.with_events(sink).with_shutdown(shutdown).await
-}
-
-impl StoppedRun {
-    /// Prints the result, and the command to resume the run if it can continue. Returns the exit code. That of a signal
-    /// stays if the result cannot be written: the signal may be the end of the terminal.
-    ///
-    /// # Errors
-    ///
-    /// Fails when stdout cannot be written.
-    pub(crate) fn print(&self, globals: &Globals) -> Result<Exit, CliError> {
-        // With events, the last one contains the status of the run.
-        let is_shown = self.is_driven && globals.output == Output::Jsonl;
-        let printed =
-            if is_shown { Ok(()) } else { print_new_report(&self.report, globals, &self.database) };
-        self.print_next(globals);
-        let is_signal = matches!(self.exit, Exit::Interrupted | Exit::Terminated);
-        printed.map(|()| self.exit).map_err(|error| match self.exit {
-            exit if is_signal => error.with_exit(exit),
-            _ => error,
-        })
-    }
-
-    /// Prints the open questions, or the command to resume the run, for people.
-    pub(crate) fn print_next(&self, globals: &Globals) {
-        let Self { report, database, .. } = self;
-        let paint = globals.stderr;
-        if !report.questions.is_empty() {
-            print_message(summary::draw_questions(report, database, paint).trim_end());
-        } else if report.status != Status::Done
-            && globals.output != Output::Text
-            && let Some(command) = &report.resume
-        {
-            print_message(&format!(
-                "{}; continue with: {}",
-                report.status.as_str(),
-                paint.command(command)
-            ));
-        }
-    }
-}
-
-/// Waits until a moment; forever if there is none.
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Returns the exit code of a signal that stopped a run: none if no signal stopped it.
 fn exit_of_signal(signal: Option<Signal>, status: Status) -> Option<Exit> {
     let was_stopped = matches!(status, Status::Interrupted | Status::Paused);
@@ -568,48 +395,17 @@ fn is_reported(result: &Result<RunEnd, RunError>, is_saved: bool) -> bool {
     }
 }
 
-/// Prints the result of a run that this process changed, in the requested format.
-///
-/// # Errors
-///
-/// Fails when stdout cannot be written; the error says that the run itself is saved.
-pub(crate) fn print_new_report(
-    report: &RunReport,
-    globals: &Globals,
-    database: &Database,
-) -> Result<(), CliError> {
-    print_result(&draw_report(report, globals, database)?)
-        .map_err(|error| globals.unwritten(&report.name, report.status, database, error))
-}
-
-/// Returns the result of a run in the requested format.
-///
-/// # Errors
-///
-/// Fails when it cannot be represented as JSON.
-pub(crate) fn draw_report(
-    report: &RunReport,
-    globals: &Globals,
-    database: &Database,
-) -> Result<String, CliError> {
-    match globals.output {
-        Output::Text => Ok(summary::draw(report, database, globals.stdout)),
-        Output::Json => to_json(report),
-        // No event is printed for it.
-        Output::Jsonl => left_line(&LeftRun {
-            run: report.run.clone(),
-            name: report.name.clone(),
-            status: report.status,
-            reason: report.reason.clone(),
-            resume: report.resume.clone(),
-        }),
-        // The formats for diagnostics were refused before the run began.
-        Output::Sarif | Output::Github => Ok(String::new()),
-    }
+/// Runs the engine with events that go to a sink, and with a handle that can stop it.
+async fn launch<K: LaunchKind + 'static>(
+    launch: Launch<K>,
+    sink: EventSink,
+    shutdown: &ShutdownHandle,
+) -> Result<RunEnd, RunError> {
+    launch.with_events(sink).with_shutdown(shutdown).await
 }
 
 /// Returns the error of an engine that did nothing with a run, with the commands that the run needs instead.
-pub(crate) fn refused(error: RunError, name: &str, database: &Database) -> CliError {
+pub(crate) fn explain_refusal(error: RunError, name: &str, database: &Database) -> CliError {
     let command = |verb: &str| database.command(verb, name);
     let help = match &error {
         RunError::Closed { .. } => command("runs show").map(|command| {
@@ -636,18 +432,4 @@ pub(crate) fn refused(error: RunError, name: &str, database: &Database) -> CliEr
         _ => None,
     };
     help.into_iter().fold(CliError::from(error), CliError::with_help)
-}
-
-/// Returns the pieces of models' answers that wait to be shown. Their number is bounded, so that events are shown
-/// meanwhile.
-fn waiting_deltas(deltas: &mut Deltas) -> impl Iterator<Item = MessageDelta> {
-    std::iter::from_fn(|| deltas.try_recv()).take(DELTAS_AT_ONCE_MAX)
-}
-
-/// Returns the next piece of a model's answer; waits for ever without a reader, and returns `None` after the run.
-async fn next_delta(deltas: &mut Option<Deltas>) -> Option<MessageDelta> {
-    match deltas {
-        Some(deltas) => deltas.recv().await,
-        None => std::future::pending().await,
-    }
 }

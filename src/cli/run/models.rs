@@ -10,8 +10,9 @@ use std::{
 use crate::{
     cases::RecordedModels,
     cli::{
-        arguments::options::Settings, error::CliError, exit::Exit,
-        settings::config::Config as UserConfig,
+        error::CliError,
+        exit::Exit,
+        settings::{config::Config as UserConfig, run_settings::Settings},
     },
     graph::{ErrorKind, Failure},
     id::NodeName,

@@ -9,9 +9,9 @@ use super::{
 use crate::{
     cli::{
         allow::{hosts, network, web},
-        arguments::options::Settings,
         error::CliError,
         exit::Exit,
+        settings::run_settings::Settings,
     },
     id::NodeName,
     sandbox::Sandbox,

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    dependencies, drive::Run, names, origin::Origin, prepare::LoadedWorkflow,
+    dependencies, drive::Run, loaded::LoadedWorkflow, names, origin::Origin,
     process_gone::process_gone, run_folders,
 };
 use crate::{

@@ -8,9 +8,7 @@ use serde_json::Value;
 use crate::{
     checkpoint::RunInfo,
     cli::{
-        arguments::options::{Permission, RunOptions},
-        error::CliError,
-        exit::Exit,
+        allow::permission::Permission, arguments::options::RunOptions, error::CliError, exit::Exit,
     },
     engine::Engine,
     folders::{RunFolder, RunFolders},
@@ -82,7 +80,7 @@ impl Origin {
             private: Vec::new(),
             inbox: Vec::new(),
             folders: Vec::new(),
-            permissions: options.permissions(),
+            permissions: Permission::of(&options),
             options,
         })
     }
@@ -132,7 +130,7 @@ impl Origin {
     /// Returns the origin with the given options; missing ones stay.
     #[must_use]
     pub(crate) fn with_options(mut self, given: RunOptions) -> Self {
-        Permission::merge(&mut self.permissions, given.permissions());
+        Permission::merge(&mut self.permissions, Permission::of(&given));
         Self { options: given.over(self.options), ..self }
     }
 

@@ -6,14 +6,17 @@ use std::{
     path::{self, PathBuf},
 };
 
-use super::{origin::Origin, prepare::cache_dir};
+use super::origin::Origin;
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
     cli::{
         error::CliError,
         exit::Exit,
         output::terminal::print_message,
-        settings::{database::Database, user_folders::UserFolders},
+        settings::{
+            database::Database,
+            user_folders::{UserFolders, cache_dir},
+        },
     },
     folders::{FolderError, NewFolder, RunFolder},
     graph::{ErrorKind, Failure},

@@ -14,11 +14,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use self::trust::{Amount, Trust};
 pub(crate) use self::{layers::FolderFile, trust::WithheldSetting};
-use super::database::without_secrets;
+use super::{database::without_secrets, run_settings::UntrustedLimits};
 use crate::{
     cli::{
         arguments::{
-            options::{RunOptions, UntrustedLimits},
+            options::RunOptions,
             values::{parse_count, parse_dollars, parse_duration},
         },
         error::CliError,

@@ -11,8 +11,11 @@ use std::{
 use nix::unistd::{AccessFlags, access};
 
 use crate::cli::{
-    allow::known_databases::remember_new, arguments::options::Permission, error::CliError,
-    exit::Exit, output::words::shell_word, run::origin::Origin,
+    allow::{known_databases::remember_new, permission::Permission},
+    error::CliError,
+    exit::Exit,
+    output::words::shell_word,
+    run::origin::Origin,
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},

@@ -3,4 +3,5 @@
 pub(super) mod config;
 pub(super) mod database;
 pub(super) mod environment;
+pub(super) mod run_settings;
 pub(super) mod user_folders;

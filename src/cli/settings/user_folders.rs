@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::sandbox::default_cache_dir;
+
 /// The name of the subfolder in each of them.
 const OWN: &str = "graphrun";
 /// The configuration of the user.
@@ -70,6 +72,16 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
 
 fn own(folder: &Path, name: &str) -> PathBuf {
     folder.join(OWN).join(name)
+}
+
+/// Returns the folder of the environments for generated code; without a home, a folder beside the
+/// runs.
+pub(crate) fn cache_dir() -> PathBuf {
+    let variable = |name| env::var_os(name).map(PathBuf::from);
+    let home = variable("HOME");
+    let cache = variable("XDG_CACHE_HOME");
+    default_cache_dir(home.as_deref(), cache.as_deref())
+        .unwrap_or_else(|| PathBuf::from(".graphrun/cache"))
 }
 
 #[cfg(test)]

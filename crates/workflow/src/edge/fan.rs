@@ -10,12 +10,12 @@ use graphrun_core::{
     state::Schema,
 };
 
-use super::then::{fail_reason, is_conditional, read_then, targets_within};
+use super::{
+    draft::{EdgeDraft, RouteDraft},
+    then::{fail_reason, is_conditional, read_then, targets_within},
+};
 use crate::{
-    lower::{
-        declarations::{AwaitedNodes, Declarations, Follows},
-        draft::{EdgeDraft, RouteDraft},
-    },
+    lower::declarations::{AwaitedNodes, Declarations, Follows},
     source::{
         reader::{Data, Yaml},
         report::Report,

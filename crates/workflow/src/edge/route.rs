@@ -17,11 +17,8 @@ use graphrun_core::{
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::Value;
 
-use crate::{
-    EvaluateError, Expression, ExpressionView,
-    expression::exclude_each_other,
-    lower::draft::{case_choices, match_choices},
-};
+use super::draft::{case_choices, match_choices};
+use crate::{EvaluateError, Expression, ExpressionView, expression::exclude_each_other};
 
 /// Cases that are tried in order.
 #[derive(Debug)]

@@ -14,18 +14,15 @@ use serde_json::Value;
 
 use super::{
     case_checks::{CaseConditions, check_cases},
+    draft::{CaseDraft, RouteDraft},
     route::{Cases, Each, Match, RouteCase},
 };
 use crate::{
     Expression,
-    expression::known_after,
+    expression::present_after,
     flow::guarantee::Guarantee,
     format::{CaseKeys, MatchKeys},
-    lower::{
-        declarations::Declarations,
-        draft::{CaseDraft, RouteDraft},
-        environment::NodeScope,
-    },
+    lower::{declarations::Declarations, environment::NodeScope},
     source::{
         reader::{Data, Entry, SpannedText, Yaml},
         report::{Report, suggestion},
@@ -246,8 +243,8 @@ fn compile_cases(
         };
         let Some(condition) = scope.expression_for(report, when, scope.after()) else {
             conditions.unknown = true;
-            let (_, otherwise) = known_after(when.text().unwrap_or_default());
-            scope.known.extend(otherwise.into_iter().map(|it| Guarantee::Present(it.path)));
+            let present = present_after(when.text().unwrap_or_default()).if_false;
+            scope.known.extend(present.into_iter().map(|it| Guarantee::Present(it.path)));
             continue;
         };
         // The next case is tried if this condition is false.

@@ -18,21 +18,42 @@ pub(crate) struct PresentValue {
     pub(crate) path: String,
 }
 
-/// Returns the values that are present if a condition is true, and those if it is false.
-///
-/// For an invalid expression both lists are empty.
-pub(crate) fn known_after(source: &str) -> (Vec<PresentValue>, Vec<PresentValue>) {
-    let Ok(condition) = parser::parse(source) else { return (Vec::new(), Vec::new()) };
-    let known = |outcome| {
-        let mut known = Vec::new();
-        learn(&condition, outcome, &mut |proved| {
+/// What a condition proves.
+#[derive(Clone, Debug)]
+pub(crate) struct ByOutcome<T> {
+    pub(crate) if_true: Vec<T>,
+    pub(crate) if_false: Vec<T>,
+}
+
+impl<T> ByOutcome<T> {
+    /// Asks for both outcomes of a condition. An invalid one proves nothing.
+    fn of(source: &str, proved: impl Fn(&Node, bool) -> Vec<T>) -> Self {
+        match parser::parse(source) {
+            Ok(condition) => {
+                Self { if_true: proved(&condition, true), if_false: proved(&condition, false) }
+            }
+            Err(_) => Self::default(),
+        }
+    }
+}
+
+impl<T> Default for ByOutcome<T> {
+    fn default() -> Self {
+        Self { if_true: Vec::new(), if_false: Vec::new() }
+    }
+}
+
+/// Returns the values that a condition proves present.
+pub(crate) fn present_after(source: &str) -> ByOutcome<PresentValue> {
+    ByOutcome::of(source, |condition, outcome| {
+        let mut present = Vec::new();
+        learn(condition, outcome, &mut |proved| {
             if let Proof::Present(node) = proved {
-                add_present(node, &mut known);
+                add_present(node, &mut present);
             }
         });
-        known
-    };
-    (known(true), known(false))
+        present
+    })
 }
 
 /// A guarantee about fields, or about parts of their values. It holds until one of them changes.
@@ -49,19 +70,16 @@ impl FieldGuarantee {
     }
 }
 
-/// Returns the guarantees about fields if a condition is true, and those if it is false.
-///
-/// For an invalid expression both lists are empty.
+/// Returns the guarantees about fields that a condition proves.
 pub(crate) fn guarantees_after(
     source: &str,
     schema: &Schema,
     success: &SuccessFields,
-) -> (Vec<FieldGuarantee>, Vec<FieldGuarantee>) {
-    let Ok(condition) = parser::parse(source) else { return (Vec::new(), Vec::new()) };
-    let known = |outcome| {
+) -> ByOutcome<FieldGuarantee> {
+    ByOutcome::of(source, |condition, outcome| {
         let mut known = Vec::new();
         let mut present = Vec::new();
-        learn(&condition, outcome, &mut |proved| match proved {
+        learn(condition, outcome, &mut |proved| match proved {
             Proof::Present(node) => drop(add_present(node, &mut present)),
             Proof::Ordered { left, operator, right } => {
                 known.extend(range_of(left, operator, number_range(right, schema), schema));
@@ -105,8 +123,7 @@ pub(crate) fn guarantees_after(
         let present = present.into_iter().filter(|it| !is_whole(it));
         known.extend(present.map(|it| FieldGuarantee::at([&it.name], Guarantee::Present(it.path))));
         known
-    };
-    (known(true), known(false))
+    })
 }
 
 /// Returns the guarantee that a field is written.
@@ -374,7 +391,7 @@ fn number_of(expression: &Node) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PresentValue, known_after};
+    use super::{PresentValue, present_after};
 
     #[test]
     fn a_guard_proves_presence() {
@@ -382,8 +399,8 @@ mod tests {
             values.iter().map(|it| format!("{}:{}", it.name, it.path)).collect()
         };
         let known = |source| {
-            let (holds, fails) = known_after(source);
-            format!("{} | {}", paths(holds).join(" "), paths(fails).join(" "))
+            let after = present_after(source);
+            format!("{} | {}", paths(after.if_true).join(" "), paths(after.if_false).join(" "))
         };
         assert_eq!(known("has(a) && (has(b.c) && n > 1)"), "a:a b:b b:b.c | ");
         assert_eq!(known("has(a[0].b) && has(int(c))"), "a:a a:a[0] a:a[0].b | ");

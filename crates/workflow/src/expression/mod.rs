@@ -47,7 +47,7 @@ use serde_json::Value;
 use self::evaluate::{Absent, NumberPlaces, Settings};
 pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
-    known::{FieldGuarantee, PresentValue, guarantees_after, known_after},
+    known::{ByOutcome, FieldGuarantee, PresentValue, guarantees_after, present_after},
     operators::joined,
     output_path::OutputPathError,
     satisfiability::{CaseList, UncoveredState, exclude_each_other},

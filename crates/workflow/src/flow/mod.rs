@@ -32,10 +32,11 @@ use self::{
 };
 use super::{
     Registry, Workflow,
+    edge::draft::{EdgeDraft, RouteDraft},
     expression::FieldGuarantee,
     lower::{
         declarations::Declarations,
-        draft::{EdgeDraft, NodeDraft, RouteDraft, WorkflowDraft},
+        draft::{NodeDraft, WorkflowDraft},
     },
     node::structure::fields_of_use,
     source::{reader::Yaml, shape::Section},
@@ -176,7 +177,7 @@ impl RouteGuarantees {
             EdgeDraft::Route { route, .. } => Some(route),
             EdgeDraft::Plain(_) => None,
         });
-        for proved in routes.flat_map(|it| it.proved(sources.schema, success)).flatten() {
+        for proved in routes.flat_map(|it| it.guarantees(sources.schema, success)).flatten() {
             let field = |it: &String| Some(sources.schema.channel(it)?.name().clone());
             let fields: Option<Vec<_>> = proved.fields.iter().map(field).collect();
             let Some(fields) = fields.filter(|_| !found.guarantees.contains(&proved.guarantee))
@@ -387,7 +388,7 @@ impl<'a> Sources<'a> {
                         choice.known = self.every_field();
                     }
                 }
-                let proved = route.proved(self.schema, success);
+                let proved = route.guarantees(self.schema, success);
                 let proved = proved.iter().map(|it| guarantees.numbers(it)).collect();
                 DraftEdge::Choice { from, choices, proved }
             }

@@ -10,17 +10,15 @@ use std::{
 };
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, SourceSpan},
-    graph::{Edge, ItemPolicy, Policies, RouteChoice, Target},
-    id::{ChannelName, NodeName},
+    diagnostic::Diagnostic,
+    graph::{ItemPolicy, Policies},
+    id::NodeName,
     state::Schema,
 };
 
 use crate::{
     Registry,
-    edge::fan::Edges,
-    expression::{FieldGuarantee, PresentValue, guarantees_after, known_after},
-    flow::success::SuccessFields,
+    edge::{draft::EdgeDraft, fan::Edges},
     format::{MappingKeys as _, NodeKeys},
     kind::RegisteredKind,
     node::{
@@ -62,36 +60,6 @@ pub(crate) struct NodeDraft<'y> {
     pub(crate) about: Option<String>,
 }
 
-/// An edge as it is written.
-#[derive(Debug)]
-pub(crate) enum EdgeDraft<'y> {
-    /// One that does not depend on the state.
-    Plain(Edge),
-    /// One that does.
-    Route { from: NodeName, route: RouteDraft<'y>, span: Option<SourceSpan> },
-}
-
-/// A route whose expressions are not read yet.
-#[derive(Debug)]
-pub(crate) enum RouteDraft<'y> {
-    /// Cases that are tried in order.
-    Cases { then: &'y Yaml, cases: Vec<CaseDraft<'y>> },
-    /// A target for each value.
-    Match { on: Option<&'y Yaml>, to: &'y SpannedText, arms: Vec<(SpannedText, Vec<Target>)> },
-    /// A task for each item of the list of a `map`.
-    Each { node: NodeName, after: Vec<Target> },
-}
-
-/// A case of a route.
-#[derive(Debug)]
-pub(crate) struct CaseDraft<'y> {
-    pub(crate) item: &'y Yaml,
-    pub(crate) when: Option<&'y Yaml>,
-    /// Whether its condition has an unknown key, which is reported.
-    pub(crate) is_incomplete: bool,
-    pub(crate) to: Vec<Target>,
-}
-
 impl<'y> WorkflowDraft<'y> {
     pub(crate) fn read(report: &mut Report, nodes: &'y Yaml, scope: PolicyScope<'y, '_>) -> Self {
         let mut lacks_edges = false;
@@ -102,35 +70,32 @@ impl<'y> WorkflowDraft<'y> {
         let mut drafts = BTreeMap::new();
         let mut edges = Edges::new(declarations, scope.schema);
         let keys = LazyNodeKeys::new(Box::new(|| node_keys(scope.registry)));
-        let mut errors_of_edges = 0;
         for entry in nodes.entries() {
             let key = entry.key.text.as_str();
             if let Some((name, _)) = declarations.groups.get_key_value(key) {
                 if let Some(section) = read_parallel(report, entry) {
-                    let errors_before = report.error_count();
-                    edges.read(report, name, &section);
-                    errors_of_edges += report.error_count() - errors_before;
+                    let read = |report: &mut Report| edges.read(report, name, &section);
+                    lacks_edges |= report.watch(read).has_error;
                 }
             } else if let Some(name) = declarations.nodes.get(key) {
-                let errors_before = report.error_count();
-                let Some(node) = NodeDraft::read(report, entry, name, &keys, scope) else {
+                let read =
+                    report.watch(|report| NodeDraft::read(report, entry, name, &keys, scope));
+                let Some(node) = read.value else {
                     lacks_edges = true;
                     continue;
                 };
-                lacks_edges |=
-                    node.kind.is_none() || hides_edges(&node.section, report, errors_before);
-                let errors_before = report.error_count();
-                if node.kind.is_some() || node.section.get("then").is_some() {
-                    edges.read(report, name, &node.section);
-                }
-                edges.read_join(report, name, &node.section);
-                errors_of_edges += report.error_count() - errors_before;
+                lacks_edges |= node.kind.is_none() || hides_edges(&node.section, read.has_error);
+                let read = report.watch(|report| {
+                    if node.kind.is_some() || node.section.get("then").is_some() {
+                        edges.read(report, name, &node.section);
+                    }
+                    edges.read_join(report, name, &node.section);
+                });
+                lacks_edges |= read.has_error;
                 drafts.insert(name.clone(), node);
             }
         }
-        let errors_before = report.error_count();
-        edges.check_arrivals(report);
-        lacks_edges |= errors_of_edges > 0 || report.error_count() > errors_before;
+        lacks_edges |= report.watch(|report| edges.check_arrivals(report)).has_error;
         for (map, node) in &declarations.maps {
             move_failure_policies(&mut drafts, map, node, scope.schema);
         }
@@ -144,8 +109,7 @@ impl<'y> WorkflowDraft<'y> {
 }
 
 /// Returns whether a mistake hides where a node leads by `catch` or `exhausted`, or a misspelt key hides an edge.
-fn hides_edges(section: &Section<'_>, report: &Report, errors_before: usize) -> bool {
-    let has_error = report.error_count() > errors_before;
+fn hides_edges(section: &Section<'_>, has_error: bool) -> bool {
     ["then", "catch", "exhausted"].into_iter().any(|key| match section.get(key) {
         Some(_) => has_error && key != "then",
         None => section.has_or_means(key),
@@ -287,118 +251,4 @@ fn kind_of<'r>(
         }
     }
     Some(kind)
-}
-
-impl EdgeDraft<'_> {
-    /// Returns whether it is a route behind one node with another one as a target.
-    pub(crate) fn may_lead(&self, from: &NodeName, to: &NodeName) -> bool {
-        let Self::Route { from: source, route, .. } = self else { return false };
-        let leads = |choice: &RouteChoice| choice.to.iter().any(|it| it.node() == Some(to));
-        source == from && route.choices().iter().any(leads)
-    }
-}
-
-impl RouteDraft<'_> {
-    /// Returns the guarantees that each decision proves; nothing, if none does.
-    pub(crate) fn proved(
-        &self,
-        schema: &Schema,
-        success: &SuccessFields,
-    ) -> Vec<Vec<FieldGuarantee>> {
-        self.learned(|it| guarantees_after(it, schema, success))
-    }
-
-    /// What each decision proves. The function gives what follows from a condition that is true, and from one that is false.
-    fn learned<T: Clone>(&self, of: impl Fn(&str) -> (Vec<T>, Vec<T>)) -> Vec<Vec<T>> {
-        match self {
-            Self::Cases { cases, .. } => {
-                learned_by_cases(cases.iter().map(|it| it.when.map(text_of)), of)
-            }
-            Self::Match { on, arms, .. } => {
-                let on = on.map(text_of).unwrap_or_default();
-                learned_by_match(on, arms.iter().map(|it| it.0.text.as_str()), of)
-            }
-            Self::Each { .. } => Vec::new(),
-        }
-    }
-
-    /// Returns the possible decisions, of which exactly one is made.
-    pub(crate) fn choices(&self) -> Vec<RouteChoice> {
-        match self {
-            Self::Cases { cases, .. } => {
-                case_choices(cases.iter().map(|it| (it.when.map(text_of), &it.to)))
-            }
-            Self::Match { on, arms, .. } => {
-                let on = on.map(text_of).unwrap_or_default();
-                match_choices(on, arms.iter().map(|(value, to)| (value.text.as_str(), to)))
-            }
-            Self::Each { node, after } => {
-                let to = vec![Target::Node(node.clone())];
-                vec![
-                    RouteChoice { to, is_dispatched: true, known: Vec::new() },
-                    RouteChoice { to: after.clone(), ..RouteChoice::default() },
-                ]
-            }
-        }
-    }
-}
-
-fn text_of(yaml: &Yaml) -> &str {
-    yaml.text().unwrap_or_default()
-}
-
-/// Returns the choices of cases with their conditions.
-pub(crate) fn case_choices<'a>(
-    cases: impl Iterator<Item = (Option<&'a str>, &'a Vec<Target>)>,
-) -> Vec<RouteChoice> {
-    let (conditions, targets): (Vec<_>, Vec<_>) = cases.unzip();
-    let known = learned_by_cases(conditions.into_iter(), known_after);
-    targets.into_iter().zip(known).map(|(to, known)| choice(to, &known)).collect()
-}
-
-/// Returns the choices of a match over this expression, with the value of each.
-pub(crate) fn match_choices<'a>(
-    on: &str,
-    arms: impl Iterator<Item = (&'a str, &'a Vec<Target>)>,
-) -> Vec<RouteChoice> {
-    let (values, targets): (Vec<_>, Vec<_>) = arms.unzip();
-    let known = learned_by_match(on, values.into_iter(), known_after);
-    targets.into_iter().zip(known).map(|(to, known)| choice(to, &known)).collect()
-}
-
-/// What each value of a matched expression proves.
-fn learned_by_match<'a, T: Clone>(
-    on: &str,
-    values: impl Iterator<Item = &'a str>,
-    of: impl Fn(&str) -> (Vec<T>, Vec<T>),
-) -> Vec<Vec<T>> {
-    let (holds, fails) = of(on);
-    let learned = |value: &str| match value {
-        "true" => holds.clone(),
-        "false" => fails.clone(),
-        _ => Vec::new(),
-    };
-    values.map(learned).collect()
-}
-
-/// Returns a choice that proves these values present.
-fn choice(to: &[Target], known: &[PresentValue]) -> RouteChoice {
-    let whole = known.iter().filter(|it| it.path == it.name);
-    let known = whole.filter_map(|it| ChannelName::parse(&it.name).ok()).collect();
-    RouteChoice { to: to.to_vec(), is_dispatched: false, known }
-}
-
-/// What each case proves. A case is taken if its condition is true and all earlier ones are false.
-fn learned_by_cases<'a, T: Clone>(
-    conditions: impl Iterator<Item = Option<&'a str>>,
-    of: impl Fn(&str) -> (Vec<T>, Vec<T>),
-) -> Vec<Vec<T>> {
-    let mut passed: Vec<T> = Vec::new();
-    let known = |when: Option<&str>| {
-        let (holds, fails) = when.map(&of).unwrap_or_default();
-        let known = passed.iter().cloned().chain(holds).collect();
-        passed.extend(fails);
-        known
-    };
-    conditions.map(known).collect()
 }

@@ -308,7 +308,7 @@ impl<'e> NodeScope<'e> {
             any_item,
             known: &known,
         };
-        check_in(report, loaded, scope);
+        check_prompt_in(report, loaded, scope);
     }
 
     /// Returns the prompt for the node.
@@ -326,31 +326,8 @@ fn is_text(ty: &Type) -> bool {
     }
 }
 
-/// Checks the template of a report, which no node renders.
-pub(crate) fn check_report(
-    report: &mut Report,
-    env: &Environment,
-    loaded: &LoadedPrompt,
-    written: &AssignedFields,
-) {
-    for name in loaded.prompt.variables() {
-        report.references.add(FIELDS, name);
-    }
-    let scope = PromptScope {
-        schema: &env.schema,
-        written,
-        nodes: &env.nodes,
-        node: None,
-        bounded: false,
-        item: None,
-        any_item: false,
-        known: &Guarantees::NONE,
-    };
-    check_in(report, loaded, scope);
-}
-
 /// Checks a prompt in a scope.
-fn check_in(report: &mut Report, loaded: &LoadedPrompt, scope: PromptScope<'_>) {
+pub(crate) fn check_prompt_in(report: &mut Report, loaded: &LoadedPrompt, scope: PromptScope<'_>) {
     // Finding one place takes time proportional to the text, and more diagnostics are not reported
     // anyway.
     let (problems, facts) = loaded.prompt.check(scope);

@@ -20,12 +20,13 @@ use graphrun_core::{
 
 use self::{
     declarations::{Declarations, Follows},
-    draft::{EdgeDraft, NodeDraft, WorkflowDraft},
+    draft::{NodeDraft, WorkflowDraft},
     environment::{Environment, FIELDS},
     used::{Chain, Uses, load_used},
 };
 use super::{
     EnterNode, NestedUse, NodeDefinition, Workflow,
+    edge::draft::EdgeDraft,
     flow::{Flow, Sources, written::Presence},
     format::WorkflowKeys,
     node::{
@@ -174,9 +175,9 @@ impl<'y> Drafter<'_, 'y> {
         }
         warn_of_placeholders(report, top, &schema);
         let interface = Interface::read(report, top, &schema);
-        let errors_before = report.error_count();
-        let declarations = Declarations::read(report, nodes, registry);
-        let lacks_names = report.error_count() > errors_before;
+        let declarations = report.watch(|it| Declarations::read(it, nodes, registry));
+        let lacks_names = declarations.has_error;
+        let declarations = declarations.value;
         let declared = chain.limits(top);
         let used = Uses { nodes, maps: &declarations.maps, limits: declared };
         let loaded = load_used(report, used, prompts.folder(), chain);
@@ -189,11 +190,10 @@ impl<'y> Drafter<'_, 'y> {
         let limits = read_limits(report, top, &declarations);
         let hides_target = limits.exhausted.is_none()
             && top.get("limits").is_some_and(|it| it.get("exhausted").is_some());
-        let errors_before = report.error_count();
-        let entry = read_start(report, top, &declarations);
-        let entry_errors = report.error_count() - errors_before;
+        let entry = report.watch(|report| read_start(report, top, &declarations));
         // A misspelt `start` is reported as an unknown key, and not as missing.
-        let lacks_start = lacks_names || entry_errors > 0 || entry.is_empty() || hides_target;
+        let lacks_start = lacks_names || entry.has_error || entry.value.is_empty() || hides_target;
+        let entry = entry.value;
         let scope = PolicyScope {
             registry,
             declarations: &declarations,

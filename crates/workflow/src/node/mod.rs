@@ -17,10 +17,13 @@ use graphrun_core::{
 use self::{cache::read_cache, failures::warn_of_failures_that_never_occur};
 use super::{
     NodeDefinition,
-    edge::then::{check_condition, fail_reason},
+    edge::{
+        draft::EdgeDraft,
+        then::{check_condition, fail_reason},
+    },
     kind::{NodeReader, NodeSettings},
     lower::{
-        draft::{EdgeDraft, NodeDraft, WorkflowDraft},
+        draft::{NodeDraft, WorkflowDraft},
         environment::{Environment, NodeScope},
     },
     source::{

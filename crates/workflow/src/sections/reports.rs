@@ -13,12 +13,16 @@ use graphrun_sandbox::check_path;
 use super::{entries, read_template};
 use crate::{
     Prompt, PromptError, PromptView,
-    flow::written::{AssignedFields, Presence},
+    flow::{
+        guarantee::Guarantees,
+        written::{AssignedFields, Presence},
+    },
     format::ReportKeys,
     lower::{
         draft::WorkflowDraft,
-        environment::{Environment, check_report},
+        environment::{Environment, FIELDS, check_prompt_in},
     },
+    prompt::{LoadedPrompt, PromptScope},
     source::{
         reader::{Data, Entry, SpannedText, Yaml},
         report::Report,
@@ -93,7 +97,7 @@ fn read_report(
         (read_template(report, &env.prompts, value, "reports"), false)
     };
     let loaded = loaded?;
-    check_report(report, env, &loaded, written);
+    check_template(report, env, &loaded, written);
     Some(ReportFile { path: key.text.clone(), template: loaded.into_prompt(), each_step })
 }
 
@@ -122,4 +126,27 @@ fn assigned_throughout(env: &Environment, draft: &WorkflowDraft<'_>) -> Assigned
     let assigned = |it: &&Channel| start.presence(it.name().as_str()) == Presence::Always;
     let fields = env.schema.channels().iter().filter(assigned).filter(stays);
     AssignedFields::throughout(fields.map(|it| it.name().clone()).collect())
+}
+
+/// Checks the template of a report, which no node renders.
+fn check_template(
+    report: &mut Report,
+    env: &Environment,
+    loaded: &LoadedPrompt,
+    written: &AssignedFields,
+) {
+    for name in loaded.prompt.variables() {
+        report.references.add(FIELDS, name);
+    }
+    let scope = PromptScope {
+        schema: &env.schema,
+        written,
+        nodes: &env.nodes,
+        node: None,
+        bounded: false,
+        item: None,
+        any_item: false,
+        known: &Guarantees::NONE,
+    };
+    check_prompt_in(report, loaded, scope);
 }

@@ -45,6 +45,14 @@ pub(crate) struct Problem {
     pub(crate) is_warning: bool,
 }
 
+/// Something that was read.
+#[derive(Debug)]
+pub(crate) struct Watched<T> {
+    pub(crate) value: T,
+    /// Whether an error was reported meanwhile.
+    pub(crate) has_error: bool,
+}
+
 impl Report {
     pub(crate) fn new(file: Arc<SourceFile>) -> Self {
         Self {
@@ -162,9 +170,11 @@ impl Report {
         self.diagnostics.has_errors()
     }
 
-    /// Returns the number of errors so far.
-    pub(crate) fn error_count(&self) -> usize {
-        self.diagnostics.count(Severity::Error)
+    /// Reads something, and notes whether that reports an error.
+    pub(crate) fn watch<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Watched<T> {
+        let errors_before = self.diagnostics.count(Severity::Error);
+        let value = read(self);
+        Watched { value, has_error: self.diagnostics.count(Severity::Error) > errors_before }
     }
 
     pub(crate) fn into_diagnostics(self) -> Diagnostics {

@@ -27,6 +27,7 @@ use self::{
 use crate::{
     checkpoint::GraphOutline,
     cli::{
+        allow::permission::Permission,
         arguments::{
             globals::{Globals, Output, Progress},
             input,
@@ -43,8 +44,8 @@ use crate::{
         process::{runtime::block_on, signals::Signal},
         run::{
             drive::listen,
+            loaded::{self, refuse},
             new_run::RunStorage,
-            prepare::{self, refuse},
         },
         settings::database::Database,
     },
@@ -118,7 +119,7 @@ impl EvaluateArgs {
         let paths = self.workflow.as_deref().zip(self.table.as_deref());
         let (workflow, table) = paths.expect("both are required without a subcommand");
         globals.expect_output("eval", &[Output::Text, Output::Json, Output::Jsonl])?;
-        let database = globals.database()?.with_permissions(self.options.permissions());
+        let database = globals.database()?.with_permissions(Permission::of(&self.options));
         let rows = rows(workflow, table, globals)?;
         let variants = self.variants(workflow, globals)?;
         let path = self.results_path(workflow);
@@ -171,7 +172,7 @@ impl EvaluateArgs {
             }
             let settings = globals.settings(&options)?;
             let model = settings.options.model.clone();
-            let loaded = prepare::load(workflow)?.with(settings)?;
+            let loaded = loaded::load(workflow)?.with(settings)?;
             let models = loaded.connect()?;
             let path = workflow.to_owned();
             let score = self.score.clone();
@@ -287,13 +288,13 @@ fn print_line(number: &str, line: &results::Line, globals: &Globals) -> Result<(
 
 /// Returns the fingerprint of a workflow, without the models of the command line.
 fn fingerprint(path: &Path) -> Result<String, CliError> {
-    let compiled = prepare::load(path)?.compile_only()?;
+    let compiled = loaded::load(path)?.compile_only()?;
     Ok(GraphOutline::of(&compiled).fingerprint())
 }
 
 /// Reads the table. Every input and every expectation is checked before the first run.
 fn rows(workflow: &Path, table: &Path, globals: &Globals) -> Result<Vec<Arc<run::Row>>, CliError> {
-    let loaded = prepare::load(workflow)?;
+    let loaded = loaded::load(workflow)?;
     let workflow = loaded.workflow.clone();
     let graph = loaded.compile_only()?;
     let (rows, warnings) =

@@ -18,8 +18,8 @@ use crate::{
         output::{report::RunReport, terminal::print_message},
         run::{
             drive::unwind,
+            loaded::LoadedWorkflow,
             new_run::{NewRun, NewRunArgs, RunStorage},
-            prepare::LoadedWorkflow,
             report_files::WriteOccasion,
         },
     },

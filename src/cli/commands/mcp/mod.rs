@@ -8,14 +8,12 @@ use std::{path::Path, sync::Arc};
 use crate::{
     cli::{
         allow::{hosts, network, web},
-        arguments::{
-            globals::Globals,
-            options::{RunOptions, Settings},
-        },
+        arguments::{globals::Globals, options::RunOptions},
         error::CliError,
         exit::Exit,
         process::runtime::block_on,
-        run::prepare::{cache_dir, refuse},
+        run::loaded::refuse,
+        settings::{run_settings::Settings, user_folders::cache_dir},
     },
     graph::with_causes,
     mcp::{McpError, Offer, ServerAccess, look},

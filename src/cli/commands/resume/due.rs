@@ -12,10 +12,11 @@ use crate::{
         output::{
             json::to_json,
             report::RunReport,
+            run_result::draw_report,
             terminal::{columns, print_message, print_result},
         },
         process::runtime::block_on,
-        run::drive::{StoppedRun, draw_report},
+        run::stopped::StoppedRun,
     },
     event::Status,
     id::RunId,

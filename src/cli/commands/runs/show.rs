@@ -6,11 +6,12 @@ use crate::cli::{
     exit::Exit,
     output::{
         report::RunReport,
+        run_result::draw_report,
         summary::{draw_answers, draw_questions, draw_trace},
         terminal::print_result,
     },
     process::runtime::block_on,
-    run::{drive::draw_report, process_gone::process_gone},
+    run::process_gone::process_gone,
 };
 
 /// Show the status of a run, its tasks and its open questions

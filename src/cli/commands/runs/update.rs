@@ -12,7 +12,7 @@ use crate::{
         exit::Exit,
         output::{json::to_json, terminal::print_result},
         process::runtime::block_on,
-        run::{origin::Origin, prepare},
+        run::{loaded, origin::Origin},
     },
     id::{NodeName, RunId, Step},
     state::Update,
@@ -53,8 +53,8 @@ impl Args {
             let checkpointer = database.open_for(&self.run)?;
             let info = checkpointer.find(&self.run).await?.info;
             let path = Origin::of(&info)?.workflow;
-            let graph = prepare::check(&path)
-                .map_err(|it| prepare::refuse(&path, it).with_exit(Exit::NotResumable))?;
+            let graph = loaded::check(&path)
+                .map_err(|it| loaded::refuse(&path, it).with_exit(Exit::NotResumable))?;
             let mut update = Update::default();
             for (channel, value) in self.set.read(graph.schema(), SetKind::Write)? {
                 match value {

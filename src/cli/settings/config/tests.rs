@@ -340,7 +340,7 @@ fn an_untrusted_setting_is_reported_with_place_and_remedies() {
 
 #[test]
 fn an_untrusted_file_only_lowers_the_limits_of_a_workflow() {
-    use crate::{cli::arguments::options::Settings, graph::Limits};
+    use crate::{cli::settings::run_settings::Settings, graph::Limits};
     let own = Limits {
         steps: 10,
         calls: Some(10),

@@ -1,7 +1,7 @@
 //! Loads, checks and connects a workflow.
 
 use std::{
-    env, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -16,18 +16,18 @@ use super::{
 use crate::{
     cli::{
         allow::network,
-        arguments::{globals::Globals, options::Settings},
+        arguments::globals::Globals,
         error::CliError,
         exit::Exit,
         recording,
-        settings::database::Database,
+        settings::{database::Database, run_settings::Settings, user_folders::cache_dir},
     },
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     mcp::{ServerAccess, Servers},
     memory::Memory,
     nodes::{self, Cache, ModelSource, Services},
-    sandbox::{Replace, default_cache_dir},
+    sandbox::Replace,
     tool::McpCaller,
     workflow::{self, LoadError, NodeDefinition, Workflow, case_file::unknown_nodes},
 };
@@ -291,14 +291,4 @@ fn assemble(
 
 fn services(models: Arc<dyn ModelSource>, output_dir: PathBuf) -> Services {
     Services { models, cache_dir: cache_dir(), output_dir, ..Services::offline() }
-}
-
-/// Returns the folder of the environments for generated code; without a home, a folder beside the
-/// runs.
-pub(crate) fn cache_dir() -> PathBuf {
-    let variable = |name| env::var_os(name).map(PathBuf::from);
-    let home = variable("HOME");
-    let cache = variable("XDG_CACHE_HOME");
-    default_cache_dir(home.as_deref(), cache.as_deref())
-        .unwrap_or_else(|| PathBuf::from(".graphrun/cache"))
 }
