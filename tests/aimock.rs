@@ -4,8 +4,10 @@
 
 use std::{fs, process::Stdio};
 
-use crate::program::{Ended, Home, RUN, in_repository, recording_path, timeless};
-use crate::support::packages;
+use crate::{
+    program::{Ended, Home, RUN, in_repository, recording_path, timeless},
+    support::packages,
+};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -483,7 +483,8 @@ async fn a_key_without_a_value_is_a_warning_and_caches_nothing() {
     let divided = writer("cache: { key: 10 / brief.size() }");
     for calls in 1..=2 {
         let ran = bench.run(&divided, json!({"brief": "", "other": "x"})).await;
-        let told = "the result is not cached, because its key cannot be computed: division by zero";
+        let told = "the result is not cached, because its key cannot be computed: division by zero \
+                    (in `10 / brief.size()`)";
         assert_eq!((ran.warnings(), bench.model.calls()), (vec![told], calls));
     }
     for reused in 0..=1 {

@@ -356,7 +356,7 @@ fn outcomes_inside_and_after_a_used_workflow_are_tried() {
 fn a_path_to_an_inner_failure_shows_the_inner_outcomes() {
     let explored = explored("tests/cases/used/divides.yaml", 10_000);
     let [stuck] = explored.stuck.as_slice() else { panic!("{explored:?}") };
-    assert_eq!(stuck.reason, "`part.share` failed: division by zero");
+    assert_eq!(stuck.reason, "`part.share` failed: division by zero (in `12 / (count - 3)`)");
     let named = |(node, outcome): &(NodeName, String)| format!("{node} {outcome}");
     let path: Vec<String> = stuck.path.iter().flatten().map(named).collect();
     assert_eq!(path, ["plan count 3", "part ", "part.share "]);
@@ -382,7 +382,7 @@ fn stuck_runs_and_unreached_nodes_are_reported() {
 fn a_caught_unexpected_failure_leaves_nothing_stuck() {
     let explored = explored("tests/cases/explore/hidden.yaml", 10_000);
     let [caught] = explored.caught.as_slice() else { panic!("{explored:?}") };
-    assert_eq!(caught.reason, "`share` failed: division by zero");
+    assert_eq!(caught.reason, "`share` failed: division by zero (in `total / count`)");
     assert_eq!((explored.stuck, explored.unreached), (vec![], vec![]));
 }
 

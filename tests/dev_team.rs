@@ -4,18 +4,21 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::process::Command;
-
-use graphrun::nodes::TestResult;
-use graphrun::state::ReadLeniently;
-use graphrun::team::{
-    CodeArtifact, FailureReport, Review, Routing, TeamState, TechnicalSpec, TestSuite, UserStory,
-    Verdict,
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    process::Command,
 };
-use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior};
+
+use graphrun::{
+    nodes::TestResult,
+    state::ReadLeniently,
+    team::{
+        CodeArtifact, FailureReport, Review, Routing, TeamState, TechnicalSpec, TestSuite,
+        UserStory, Verdict,
+    },
+};
+use minijinja::{Environment, UndefinedBehavior, value::Serde};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

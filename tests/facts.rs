@@ -115,7 +115,7 @@ fn the_facts_of_a_step_survive_a_new_process() {
 
     // A later process starts the same step again.
     let saved = Checkpoint { state: machine.state().as_ref().clone(), ..saved };
-    let (_, actions) = Machine::restore(graph, terms(9_000), run_id(), saved, Vec::new()).unwrap();
+    let (_, actions) = Machine::restore(graph, terms(9_000), run_id(), saved.into()).unwrap();
     let again = started(actions).remove(0);
     assert_eq!(again.facts, next.facts);
     assert_eq!(again.trigger, next.trigger);

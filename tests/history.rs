@@ -17,12 +17,13 @@ use graphrun::{
     },
     compile::CompiledGraph,
     engine::{Answers, Engine, ReviseError, RunEnd, RunError, ShutdownHandle},
-    event::{Event, EventSink, Status},
+    event::{Event, EventSink, Report, Status, Usage},
     graph::{
-        Bounds, END, GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies, Question,
-        START, Target, node_fn,
+        Bounds, END, GraphBuilder, IntoNode, Limits, NodeContext, NodeError, NodeLimits, Policies,
+        Question, START, Target, node_fn,
     },
     id::{ChannelName, NodeName, RunId, Step},
+    models::TokenUsage,
     state::Update,
     storage::{InMemoryStorage, prove},
 };
@@ -198,6 +199,50 @@ async fn an_update_repairs_a_failed_run_and_keeps_finished_tasks() {
     );
     assert_eq!(bench.checked.load(Ordering::Relaxed), 1, "finished tasks do not run again");
     prove(bench.storage.as_ref(), &run, None).await.unwrap();
+}
+
+/// Reports ten tokens of a model.
+async fn spend(ctx: &NodeContext) {
+    let tokens = TokenUsage { input_tokens: 10, calls: 1, ..TokenUsage::default() };
+    let usage = Usage { tokens, cost_usd: None };
+    ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
+}
+
+#[tokio::test]
+async fn an_update_keeps_the_usage_of_the_tasks_that_stay() {
+    let fails = node_fn(|state: Brief, ctx: NodeContext| async move {
+        spend(&ctx).await;
+        let brief = state.brief.ok_or_else(|| NodeError::permanent("there is no brief"))?;
+        Ok::<_, NodeError>(noted(&brief))
+    });
+    let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
+        spend(&ctx).await;
+        let question = Question::new("verdict", "Is it good?");
+        Ok::<_, NodeError>(Judged { verdict: ctx.ask(question)? })
+    });
+    let limits = NodeLimits { tokens: Some(100), ..NodeLimits::default() };
+    let bounds = Bounds { limits: Some(limits), ..Bounds::default() };
+    let graph = GraphBuilder::new::<Board>("board")
+        .node("fails", fails.with_policies(Policies::from(bounds)))
+        .node("asks", asks)
+        .edge(START, "fails")
+        .edge(START, "asks")
+        .edge("fails", END)
+        .edge("asks", END)
+        .compile()
+        .unwrap();
+    let engine = Engine::new(graph).with_storage(Arc::new(InMemoryStorage::default()));
+    let end = engine.run(&()).await.unwrap();
+    assert_eq!((end.status, end.position.used.usage.tokens.calls), (Status::Failed, 0));
+    for (updates, calls) in [(1, 2), (2, 2)] {
+        let position = engine.update(&end.run, write("brief", json!("x")), None).await.unwrap();
+        assert_eq!(position.used.usage.tokens.calls, calls, "after {updates} updates");
+        assert_eq!(position.used.node_usage[&name("fails")].usage.tokens.input_tokens, 10);
+    }
+    let end = engine.resume(&end.run).await.unwrap();
+    assert_eq!((end.status, end.position.used.usage.tokens.calls), (Status::Paused, 2));
+    let end = engine.resume(&end.run).answer(&end.questions[0].name, "yes").await.unwrap();
+    assert_eq!((end.status, end.position.used.usage.tokens.calls), (Status::Done, 5));
 }
 
 #[tokio::test]

@@ -16,7 +16,9 @@ use std::{
 use graphrun::{
     checkpoint::{Checkpoint, Commit, RunStatus, TaskRecord},
     compile::{CompiledGraph, compile},
-    engine::machine::{Action, AttemptStats, FirstStep, Machine, RunSettings, Task, TaskEvent},
+    engine::machine::{
+        Action, AttemptStats, FirstStep, Machine, RunSettings, SavedStep, Task, TaskEvent,
+    },
     event::{Status, Usage},
     graph::{
         Attempts, Backoff, Bounds, Catch, Command, Dispatch, Edge, ErrorKind, Failure, Goto,
@@ -374,7 +376,8 @@ fn a_failed_task_stops_the_run_after_its_siblings() {
     let limits = graph.definition().limits.clone();
     let settings = RunSettings { limits, ..RunSettings::default() };
     let (_, actions) =
-        Machine::restore(graph, settings, run_id(), checkpoint, hand.records).unwrap();
+        Machine::restore(graph, settings, run_id(), SavedStep::new(checkpoint, hand.records))
+            .unwrap();
     let again: Vec<&NodeName> = actions
         .iter()
         .map(|action| match action {
@@ -418,7 +421,12 @@ fn restored_by(hand: &Hand, graph: CompiledGraph) -> String {
     let position = hand.saved.position.clone();
     let checkpoint = Checkpoint { position, state: hand.machine.state().as_ref().clone() };
     let records = hand.records.clone();
-    let restored = Machine::restore(graph, RunSettings::default(), run_id(), checkpoint, records);
+    let restored = Machine::restore(
+        graph,
+        RunSettings::default(),
+        run_id(),
+        SavedStep::new(checkpoint, records),
+    );
     restored.map(drop).expect_err("the graph has changed").to_string()
 }
 

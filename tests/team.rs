@@ -2,11 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use graphrun::nodes::TestResult;
-use graphrun::state::ReadLeniently;
-use graphrun::team::{
-    CodeArtifact, CodeFile, Decision, FailureReport, Review, TeamState, TechnicalSpec, TestSuite,
-    UserStory,
+use graphrun::{
+    nodes::TestResult,
+    state::ReadLeniently,
+    team::{
+        CodeArtifact, CodeFile, Decision, FailureReport, Review, TeamState, TechnicalSpec,
+        TestSuite, UserStory,
+    },
 };
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};

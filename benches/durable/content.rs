@@ -5,7 +5,7 @@ use std::path::Path;
 use graphrun::{
     checkpoint::{Checkpoint, RunJournal as _},
     compile::CompiledGraph,
-    engine::machine::{Machine, RunSettings},
+    engine::machine::{Machine, RunSettings, SavedStep},
     graph::{
         Bounds, GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies, START, Target,
         node_fn,
@@ -128,7 +128,8 @@ pub(crate) fn resume(path: &Path, graph: &CompiledGraph) -> Machine {
     let checkpoint = Checkpoint { position: saved.position, state };
     let limits = graph.definition().limits.clone();
     let settings = RunSettings { limits, ..RunSettings::default() };
-    let restored = Machine::restore(graph.clone(), settings, id(), checkpoint, saved.records);
+    let restored =
+        Machine::restore(graph.clone(), settings, id(), SavedStep::new(checkpoint, saved.records));
     let (machine, actions) = restored.unwrap();
     assert_eq!(actions.len(), 1, "{actions:?}");
     machine

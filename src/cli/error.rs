@@ -170,6 +170,11 @@ impl CliError {
         (self, help)
     }
 
+    /// Returns the single mistakes of which the error consists.
+    pub(super) fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
     /// Returns the message, without causes and remedies.
     pub(super) fn message(&self) -> &str {
         &self.message
@@ -212,6 +217,9 @@ impl From<ReviseError> for CliError {
             ReviseError::NotNext { .. } => Some(
                 "name one of these nodes with `--as`, or fork an earlier step to take another \
                  route",
+            ),
+            ReviseError::Route { .. } => Some(
+                "without `--as`, these routes read the new values, too; or retry the node first",
             ),
             _ => None,
         };

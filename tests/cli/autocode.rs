@@ -5,13 +5,15 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::cli::{
-    folders::done,
-    greeting::{performed, repository_of},
-    killed::killed,
-    program::{Ended, Place},
+use crate::{
+    cli::{
+        folders::done,
+        greeting::{performed, repository_of},
+        killed::killed,
+        program::{Ended, Place},
+    },
+    support::{git::git, takes_all},
 };
-use crate::support::{git::git, takes_all};
 
 const SMALL: &str = "Add discounts and a receipt.";
 /// Long enough for the heuristic to see a standard task.

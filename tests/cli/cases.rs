@@ -185,7 +185,7 @@ fn everything_is_tried_without_any_case() {
     exit 1
     stdout:
     explored stuck.yaml: 3 states, all of them
-      stuck  `share` failed: division by zero
+      stuck  `share` failed: division by zero (in `total / count`)
           1  judge (verdict "good")
           2  count
           3  share

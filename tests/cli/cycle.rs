@@ -5,11 +5,13 @@ use std::{collections::BTreeSet, fs};
 
 use serde_json::{Value, json};
 
-use crate::cli::{
-    greeting::{execute, repository},
-    program::Place,
+use crate::{
+    cli::{
+        greeting::{execute, repository},
+        program::Place,
+    },
+    support::git::git,
 };
-use crate::support::git::git;
 
 /// Returns the nodes that finished in each step.
 fn steps(report: &Value) -> Vec<Vec<String>> {

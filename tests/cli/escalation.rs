@@ -5,11 +5,14 @@ use std::{fs, path::Path};
 
 use serde_json::json;
 
-use crate::cli::{
-    greeting::{SOLVED, execute, performed, record, repository},
-    program::Place,
+use crate::{
+    cli::{
+        greeting::{SOLVED, execute, performed, record, repository},
+        program::Place,
+    },
+    schema::read,
+    support::git::git,
 };
-use crate::{schema::read, support::git::git};
 
 /// The nodes that decide or work.
 const WORK: [&str; 7] = ["architect", "developer", "qa", "publish", "deliver", "flush", "leave"];

@@ -54,6 +54,8 @@ fn a_text_on_stdin_is_laid_out_to_stdout() {
     let place = Place::new();
     let printed = from_stdin(&place, &["-"], CROOKED);
     assert_eq!((printed.code, printed.stdout.as_str()), (0, LAID_OUT), "{printed}");
+    let unusual = "graphrun: 1\r\nname: x\r\nabout: family \u{1f468}\u{200d}\u{1f469}\r\n";
+    assert_eq!(from_stdin(&place, &["-"], unusual).stdout, unusual, "no value changes");
     for (text, code) in [(CROOKED, 1), (LAID_OUT, 0)] {
         let checked = from_stdin(&place, &["--check", "-"], text);
         assert_eq!((checked.code, checked.stdout.as_str()), (code, ""), "{checked}");

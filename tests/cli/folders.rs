@@ -4,8 +4,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::cli::program::{Ended, Place, workflow};
-use crate::support::git::git;
+use crate::{
+    cli::program::{Ended, Place, workflow},
+    support::git::git,
+};
 
 const FILES: &str = r#"files=[{"path": "src/new.txt", "content": "new\n"}]"#;
 

@@ -130,7 +130,12 @@ fn a_failed_run_is_drawn_over_maps_skips_and_subworkflows() {
             .stdout
             .replace(&name, "NAME")
     };
-    insta::assert_snapshot!("whole_ascii", draw("ascii"));
+    // The heading is cut at the width of the terminal, and names differ in length.
+    let ascii = draw("ascii");
+    let reason = "division by zero";
+    let cut = ascii.find(reason).unwrap() + reason.len();
+    let rest = ascii[cut..].find('\n').unwrap();
+    insta::assert_snapshot!("whole_ascii", format!("{}{}", &ascii[..cut], &ascii[cut + rest..]));
     insta::assert_snapshot!("whole_mermaid", draw("mermaid"));
     let drawing: Value = serde_json::from_str(&draw("json")).unwrap();
     assert_eq!(node(&drawing, "part")["visits"]["tasks"], 3);

@@ -4,8 +4,10 @@ use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::cli::program::{Ended, Place};
-use crate::support::git::git;
+use crate::{
+    cli::program::{Ended, Place},
+    support::git::git,
+};
 
 /// Makes the repository `repo`, whose tests need a function that it does not have.
 pub(crate) fn repository(place: &Place) {

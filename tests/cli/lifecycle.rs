@@ -5,11 +5,13 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::cli::{
-    greeting::{SOLVED, execute, performed, record, repository},
-    program::Place,
+use crate::{
+    cli::{
+        greeting::{SOLVED, execute, performed, record, repository},
+        program::Place,
+    },
+    support::git::git,
 };
-use crate::support::git::git;
 
 /// The nodes that decide or work.
 const WORK: [&str; 5] = ["implement", "gate", "review", "deliver", "stop"];

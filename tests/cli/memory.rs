@@ -5,8 +5,10 @@ use std::fs;
 use graphrun::memory::EntryId;
 use serde_json::{Value, json};
 
-use crate::cli::program::{Ended, Place};
-use crate::support::postgres::{Schema, server};
+use crate::{
+    cli::program::{Ended, Place},
+    support::postgres::{Schema, server},
+};
 
 const LEARN: &str = "\
 graphrun: 1

@@ -5,8 +5,10 @@ use std::{thread, time::Duration};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::cli::program::{Place, Running, workflow};
-use crate::support::postgres::{Schema, ask, execute, server, without_room};
+use crate::{
+    cli::program::{Place, Running, workflow},
+    support::postgres::{Schema, ask, execute, server, without_room},
+};
 
 #[test]
 fn a_postgres_run_is_shown_and_listed_without_the_password() {

@@ -70,6 +70,92 @@ fn a_line_that_is_no_text_is_refused_alone() {
 }
 
 #[test]
+fn a_line_that_does_not_fit_its_field_is_refused_alone() {
+    let place = Place::new();
+    let workflow = "graphrun: 1
+name: double
+state: { n: int, by: int, product: int }
+input: [n, by]
+output: product
+start: multiply
+nodes:
+  multiply: { set: { product: n * by }, then: end }
+";
+    fs::write(place.path("double.yaml"), workflow).unwrap();
+    let chat = |flags: &[&str]| {
+        let args = [&["chat", "double.yaml"], flags].concat();
+        typed(place.command(args), "1\nabc\n3\n")
+    };
+    let ended = chat(&["-i", "by=2"]);
+    assert_eq!((ended.code, &*ended.stdout), (0, "2\n6\n"), "{ended}");
+    assert!(ended.stderr.contains("not sent: "), "{ended}");
+    let missing = chat(&[]);
+    assert_eq!((missing.code, &*missing.stdout), (2, ""), "{missing}");
+    assert!(missing.stderr.contains("`by`"), "{missing}");
+}
+
+/// Asks in each turn, and writes the version of the workflow.
+fn versioned(version: &str) -> String {
+    format!(
+        "graphrun: 1
+name: versions
+state:
+  line: string
+  answer: string?
+  log: {{ type: '[string]', merge: append, default: [] }}
+input: line
+output: log
+start: ask
+nodes:
+  ask: {{ ask: 'ok?', choices: [yes, no], writes: answer, then: note }}
+  note: {{ set: {{ log: '\"{version} \" + line' }}, then: save }}
+  save: {{ write_files: {{ to: output.dir, files: '[{{ path: \"log.txt\", content: line }}]' }}, then: end }}
+"
+    )
+}
+
+#[test]
+fn a_turn_continues_with_its_own_workflow_folder_and_flags() {
+    let place = Place::new();
+    for version in ["one", "two"] {
+        fs::write(place.path(&format!("{version}.yaml")), versioned(version)).unwrap();
+    }
+    let turn = |file: &str, flags: &[&str]| {
+        let args = ["execute", file, "--thread", "t", "-i", "line=x"];
+        place.run([&args, flags].concat())
+    };
+    let approve = || place.run(["approve", "t"]);
+    assert_eq!(turn("one.yaml", &["--out", "a", "--max-steps", "9"]).code, 3);
+    assert_eq!(approve().code, 0);
+    assert_eq!(turn("two.yaml", &["--out", "b", "--max-steps", "2"]).code, 3);
+    let limited = approve();
+    assert_eq!(limited.code, 4, "the limit of the second turn counts: {limited}");
+    assert_eq!(place.run(["resume", "t", "--max-steps", "9"]).code, 0);
+    // Without flags, a turn has neither the limit nor another folder.
+    fs::remove_file(place.path("b/log.txt")).unwrap();
+    assert_eq!(turn("two.yaml", &[]).code, 3);
+    let last = approve();
+    assert_eq!(last.code, 0, "{last}");
+    let state = place.run(["runs", "state", "t", "--output", "json"]).json();
+    assert_eq!(state["log"], json!(["one x", "two x", "two x"]), "{state}");
+    assert!(place.path("a/log.txt").exists() && place.path("b/log.txt").exists());
+    assert_eq!(place.run(["runs", "verify", "t"]).code, 0);
+    let history = place.run(["runs", "history", "t"]);
+    assert!(!history.stdout.contains("migrated"), "{history}");
+}
+
+#[test]
+fn a_turn_that_does_not_fit_names_the_command_for_its_own_workflow() {
+    let place = Place::new();
+    fs::write(place.path("one.yaml"), PARROT).unwrap();
+    fs::write(place.path("two.yaml"), PARROT.replace("said", "log")).unwrap();
+    assert_eq!(place.run(["execute", "one.yaml", "--thread", "t", "-i", "line=a"]).code, 0);
+    let refused = place.run(["execute", "two.yaml", "--thread", "t", "-i", "line=b"]);
+    assert_eq!(refused.code, 6, "{refused}");
+    assert!(refused.stderr.contains("graphrun migrate t") && refused.stderr.contains("two.yaml"));
+}
+
+#[test]
 fn a_reply_that_is_the_same_again_is_shown_again() {
     let place = Place::new();
     let workflow = "graphrun: 1

@@ -10,8 +10,10 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use crate::cli::program::{Ended, Place};
-use crate::support::postgres::Schema;
+use crate::{
+    cli::program::{Ended, Place},
+    support::postgres::Schema,
+};
 
 /// Accepts a value as input, one as an answer and one as a message.
 const WORKFLOW: &str = "

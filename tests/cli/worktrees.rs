@@ -4,11 +4,13 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::cli::{
-    folders::done,
-    program::{Place, workflow},
+use crate::{
+    cli::{
+        folders::done,
+        program::{Place, workflow},
+    },
+    support::git::git,
 };
-use crate::support::git::git;
 
 fn repository(place: &Place) {
     let folder = place.path("repo");

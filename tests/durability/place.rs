@@ -18,11 +18,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime;
 
-use crate::durability::{
-    child::{Order, RUN},
-    ledger::Ledger,
+use crate::{
+    durability::{
+        child::{Order, RUN},
+        ledger::Ledger,
+    },
+    support::postgres::Schema,
 };
-use crate::support::postgres::Schema;
 
 /// A database of one test.
 #[derive(Clone, Debug, Serialize, Deserialize)]

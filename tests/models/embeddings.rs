@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::http::StatusCode;
-use axum::response::{IntoResponse as _, Response};
+use axum::{
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
 use graphrun::models::{
     ClientConfig, ConfigError, EmbeddingClient, EmbeddingModel as _, EmbeddingRecorder,
     EmbeddingReplay, EmbeddingReply, EmbeddingRequest, ModelError, Profile, Protocol, Providers,

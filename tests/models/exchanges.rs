@@ -1,12 +1,16 @@
 //! Every reply of `exchanges/`, over the network. `examples/sweep_exchanges.rs` reads any folder of recorded ones.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use axum::body::Body;
-use axum::http::{Response, StatusCode};
+use axum::{
+    body::Body,
+    http::{Response, StatusCode},
+};
 use graphrun::models::{
     ChatModel, ChatReply, ChatRequest, Finish, ModelError, Protocol, TokenUsage, ToolSpec,
 };

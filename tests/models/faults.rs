@@ -1,25 +1,31 @@
 //! Networks and servers that break off, hang, or send too much: what no well-formed reply can show.
 
-use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
-use axum::body::Body;
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
+use axum::{body::Body, http::StatusCode, response::IntoResponse};
 use graphrun::models::{
     ChatModel, ChatRequest, ClientConfig, ConfigError, ExchangeLimits, Message, ModelError,
     ModelErrorKind, Phase, Profile, Protocol, ProviderClient, RequestSettings, Secret,
 };
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-
-use crate::models::peer::{
-    KEY, Peer, SHORT_TOTAL, client_of, client_with_limits, completion, hurried_client, request,
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpSocket, TcpStream},
 };
-use crate::support::new_loopback;
+
+use crate::{
+    models::peer::{
+        KEY, Peer, SHORT_TOTAL, client_of, client_with_limits, completion, hurried_client, request,
+    },
+    support::new_loopback,
+};
 
 /// What a broken server does after it has read a request.
 #[derive(Debug, Clone, Copy)]

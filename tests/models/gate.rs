@@ -8,8 +8,7 @@ use std::{
     time::Duration,
 };
 
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
+use axum::{http::StatusCode, response::IntoResponse};
 use futures_util::future::join_all;
 use graphrun::models::{ChatModel, ChatReply, ChatRequest, ModelError, ProviderClient};
 use tokio::time::{Instant, sleep};

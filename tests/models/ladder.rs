@@ -1,7 +1,9 @@
 //! Forms of requests: the client leaves out what a provider rejects, and remembers.
 
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::{
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
 use graphrun::models::{
     ChatModel, ChatRequest, Message, ModelErrorKind, OutputMode, OutputSchema, Parameter, Profile,
     Protocol, ProviderClient, ProviderSettings, Providers, RequestSettings, ToolChoice, ToolSpec,

@@ -1,11 +1,8 @@
 //! Recordings: written exchanges are read back, and mismatches are reported.
 
-use std::fs;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::{fs, path::PathBuf, sync::Arc};
 
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
+use axum::{http::StatusCode, response::IntoResponse};
 use graphrun::models::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, ModelErrorKind, OutputSchema, Recorder,
     RecordingError, Replay, Secret,

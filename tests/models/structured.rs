@@ -1,7 +1,6 @@
 //! The rounds of a structured answer: accepted values, repairs, and usage.
 
-use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::{collections::VecDeque, sync::Mutex};
 
 use async_trait::async_trait;
 use graphrun::models::{

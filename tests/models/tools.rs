@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::{
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
 use graphrun::models::{
     ChatModel, ChatReply, ChatRequest, ClientConfig, Finish, Message, OutputSchema, ProviderClient,
     Providers, Recorder, Replay, Secret, ToolCall, ToolChoice, ToolSpec,

@@ -101,7 +101,7 @@ fn a_node_before_a_breakpoint_is_reported_once() {
 
     let checkpoint = Checkpoint { position: commit.position, state: graph.schema().empty() };
     let (mut machine, actions) =
-        Machine::restore(graph, terms(), run_id(), checkpoint, Vec::new()).unwrap();
+        Machine::restore(graph, terms(), run_id(), checkpoint.into()).unwrap();
     assert_eq!(named(&actions), []);
     let actions = finish(&mut machine, &actions);
     assert!(is_paused(&actions), "{actions:?}");

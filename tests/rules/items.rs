@@ -10,7 +10,7 @@ use graphrun::{
     checkpoint::Checkpoint,
     compile::{CompiledGraph, compile},
     diagnostic::SourceFile,
-    engine::machine::{AttemptStats, FirstStep, Machine, RunSettings, TaskEvent},
+    engine::machine::{AttemptStats, FirstStep, Machine, RunSettings, SavedStep, TaskEvent},
     event::Status,
     graph::{Command, ErrorKind, Failure},
     id::TaskId,
@@ -121,8 +121,7 @@ fn restored(hand: Hand, graph: &CompiledGraph) -> Hand {
         graph.clone(),
         RunSettings::default(),
         run_id(),
-        checkpoint,
-        records.clone(),
+        SavedStep::new(checkpoint, records.clone()),
     )
     .unwrap();
     let mut hand = Hand { machine, open: [].into(), records, saved, rest: None };

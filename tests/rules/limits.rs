@@ -101,14 +101,9 @@ fn usage_per_node_survives_a_restart() {
         let position: Position = serde_json::from_value(saved).unwrap();
         let state = graph.schema().empty();
         let checkpoint = Checkpoint { position, state };
-        let (machine, actions) = Machine::restore(
-            graph.clone(),
-            RunSettings::default(),
-            run_id(),
-            checkpoint,
-            Vec::new(),
-        )
-        .unwrap();
+        let (machine, actions) =
+            Machine::restore(graph.clone(), RunSettings::default(), run_id(), checkpoint.into())
+                .unwrap();
         let mut hand = Hand { machine, ..looped(NodeLimits::default(), Target::Fail) };
         hand.open.clear();
         hand.perform(actions);
@@ -148,7 +143,7 @@ fn go_on(hand: &Hand, change: impl FnOnce(&mut Limits)) -> (u64, Status, Option<
     let checkpoint = Checkpoint { position, state: hand.machine.state().as_ref().clone() };
     let settings = RunSettings { limits, ..RunSettings::default() };
     let (machine, actions) =
-        Machine::restore(graph, settings, run_id(), checkpoint, Vec::new()).unwrap();
+        Machine::restore(graph, settings, run_id(), checkpoint.into()).unwrap();
     let mut hand = Hand { machine, ..flushing() };
     hand.open.clear();
     hand.perform(actions);

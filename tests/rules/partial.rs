@@ -127,7 +127,7 @@ fn a_round_is_saved_and_ends_with_its_last_task() {
     let state = hand.machine.state().as_ref().clone();
     let checkpoint = Checkpoint { position: hand.saved.position.clone(), state };
     let (machine, actions) =
-        Machine::restore(graph, RunSettings::default(), run_id(), checkpoint, Vec::new()).unwrap();
+        Machine::restore(graph, RunSettings::default(), run_id(), checkpoint.into()).unwrap();
     let mut next =
         Hand { machine, open: VecDeque::new(), records: Vec::new(), saved: hand.saved, rest: None };
     next.perform(actions);

@@ -54,8 +54,8 @@ fn checkpoint(hand: &Hand) -> Checkpoint {
 fn restored(hand: Hand, graph: CompiledGraph, only: Option<&NodeName>) -> Hand {
     let checkpoint = checkpoint(&hand);
     let records = hand.records.clone();
-    let settings = RunSettings { retry_only: only.cloned(), ..RunSettings::default() };
-    let restored = Machine::restore(graph, settings, run_id(), checkpoint, records);
+    let saved = SavedStep { retry_only: only.cloned(), ..SavedStep::new(checkpoint, records) };
+    let restored = Machine::restore(graph, RunSettings::default(), run_id(), saved);
     let (machine, actions) = restored.unwrap();
     let mut again = Hand { machine, open: VecDeque::new(), rest: None, ..hand };
     again.perform(actions);

@@ -126,8 +126,13 @@ fn a_restored_run_skips_the_same_tasks() {
     let checkpoint = || Checkpoint { position: hand.saved.position.clone(), state: state.clone() };
     for records in [Vec::new(), hand.records.clone()] {
         let settings = RunSettings::default();
-        let (_, actions) =
-            Machine::restore(graph.clone(), settings, run_id(), checkpoint(), records).unwrap();
+        let (_, actions) = Machine::restore(
+            graph.clone(),
+            settings,
+            run_id(),
+            SavedStep::new(checkpoint(), records),
+        )
+        .unwrap();
         let run: Vec<_> = actions
             .iter()
             .filter_map(|action| match action {

@@ -20,8 +20,10 @@ use rand::{RngExt as _, rngs::StdRng};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::simulation::world::World;
-use crate::support::disturbed::{Disturbed, Happens};
+use crate::{
+    simulation::world::World,
+    support::disturbed::{Disturbed, Happens},
+};
 
 /// After this many disturbed lives, a run continues without disturbances.
 const DISTURBED_MAX: usize = 12;

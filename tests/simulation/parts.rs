@@ -13,8 +13,10 @@ use graphrun::{
 use rand::{RngExt as _, rngs::StdRng};
 use serde_json::{Value, json};
 
-use crate::simulation::world::{Channels, World};
-use crate::support::team::{Nothing, name};
+use crate::{
+    simulation::world::{Channels, World},
+    support::team::{Nothing, name},
+};
 
 /// A part of a graph, from its first node to its last.
 #[derive(Clone, Copy, Debug)]

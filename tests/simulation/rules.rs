@@ -4,7 +4,9 @@
 use graphrun::{
     checkpoint::{Checkpoint, Commit, RunStatus, TaskRecord},
     compile::CompiledGraph,
-    engine::machine::{Action, AttemptStats, FirstStep, Machine, RunSettings, Task, TaskEvent},
+    engine::machine::{
+        Action, AttemptStats, FirstStep, Machine, RunSettings, SavedStep, Task, TaskEvent,
+    },
     event::{Status, Usage},
     graph::{Command, ErrorKind, Failure, Question},
     id::{ChannelName, RunId},
@@ -133,9 +135,13 @@ impl Process {
         let checkpoint = Checkpoint { position, state };
         let run = self.machine.run().clone();
         let records = self.records.clone();
-        let (machine, actions) =
-            Machine::restore(self.graph.clone(), RunSettings::default(), run, checkpoint, records)
-                .unwrap();
+        let (machine, actions) = Machine::restore(
+            self.graph.clone(),
+            RunSettings::default(),
+            run,
+            SavedStep::new(checkpoint, records),
+        )
+        .unwrap();
         let mut next = Self { machine, pending: Vec::new(), told: Vec::new(), rest: None, ..self };
         next.ask_people();
         next.perform(actions);

@@ -17,8 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::simulation::parts::Temper;
-use crate::support::team::Nothing;
+use crate::{simulation::parts::Temper, support::team::Nothing};
 
 /// Kinds of failure, of each class.
 const KINDS: [ErrorKind; 8] = [

@@ -17,11 +17,13 @@ use graphrun::{
 };
 use serde_json::json;
 
-use crate::storage::{
-    proxy::{Loss, Proxy},
-    sample::*,
+use crate::{
+    storage::{
+        proxy::{Loss, Proxy},
+        sample::*,
+    },
+    support::postgres::{Schema, ask, execute},
 };
-use crate::support::postgres::{Schema, ask, execute};
 
 /// A storage that reaches the server through a proxy.
 struct Through {

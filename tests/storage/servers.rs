@@ -18,8 +18,10 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
-use crate::storage::sample::*;
-use crate::support::postgres::{Schema, ask, execute, server, without_room};
+use crate::{
+    storage::sample::*,
+    support::postgres::{Schema, ask, execute, server, without_room},
+};
 
 /// Returns the error of opening the database of this URL; it must not contain the password.
 fn refused(url: &str) -> String {

@@ -9,11 +9,13 @@
 
 use std::{cell::LazyCell, collections::BTreeSet};
 
-use crate::flow_model::{
-    Arrow, Bits, Concurrency, Ending, Exclusions, FlowModel, JoinVerdict, Outcome, StarvedJoin,
-    WrongChoice, check_join_alone, explore, field_numbers, find_starving_joins,
+use crate::{
+    flow_model::{
+        Arrow, Bits, Concurrency, Ending, Exclusions, FlowModel, JoinVerdict, Outcome, StarvedJoin,
+        WrongChoice, check_join_alone, explore, field_numbers, find_starving_joins,
+    },
+    network::Digraph,
 };
-use crate::network::Digraph;
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, SourceSpan},
     graph::{Edge, Graph, NodeSpec, Route},

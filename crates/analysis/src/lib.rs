@@ -53,10 +53,12 @@ use graphrun_core::{
 use petgraph::graph::DiGraph;
 pub use petgraph::graph::NodeIndex;
 
-pub use self::builder::{GraphBuilder, Names};
-pub use self::midway::{FieldReader, Midway};
-pub use self::network::{EdgeKind, GraphEdge, GraphNode};
-pub use self::worst_case::{Cause, NodeWorstCase, VisitBound, WorstCase};
+pub use self::{
+    builder::{GraphBuilder, Names},
+    midway::{FieldReader, Midway},
+    network::{EdgeKind, GraphEdge, GraphNode},
+    worst_case::{Cause, NodeWorstCase, VisitBound, WorstCase},
+};
 use self::{
     flow_model::{Draft, FlowModel},
     network::Network,

@@ -1,8 +1,10 @@
 //! What a call cost in tokens.
 
-use std::iter::Sum;
-use std::num::NonZeroU32;
-use std::ops::{Add, AddAssign};
+use std::{
+    iter::Sum,
+    num::NonZeroU32,
+    ops::{Add, AddAssign},
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphrun_core::{
-    event::Event,
+    event::{Event, EventSink},
     id::{ChannelName, RunId},
     state::{Channel, Update},
 };
@@ -12,11 +12,13 @@ use tracing::{Instrument as _, Span};
 use super::{
     Engine, RunEnd, RunError, ShutdownHandle,
     driver::{Driver, run_end, run_finished},
-    entrance,
     journal_writer::JournalWriter,
     log::{Log, event_of_emission},
     machine::{Action, FirstStep, Machine, RunSettings},
-    spans, stream,
+    nested::OuterAttempt,
+    redaction,
+    spans::{self, SpanPlacement},
+    stream::{Sinks, StreamSender},
 };
 use crate::checkpoint::{Checkpoint, Entry, RunInfo, RunStatus};
 
@@ -77,16 +79,53 @@ impl AcceptedRun {
     }
 }
 
+/// What a run needs to be accepted.
+#[derive(Clone, Debug)]
+pub struct AcceptContext<'a> {
+    pub(super) engine: &'a Engine,
+    /// Stops the run, also while it waits for its turn.
+    pub(super) shutdown: &'a ShutdownHandle,
+    pub(super) sinks: Sinks,
+    /// The place of the span of the run.
+    pub(super) span: SpanPlacement,
+}
+
+impl<'a> AcceptContext<'a> {
+    /// The run is observed by these readers of events, by its own stream or that of the outer run, and by the outer node.
+    pub(super) fn new(
+        engine: &'a Engine,
+        shutdown: &'a ShutdownHandle,
+        events: EventSink,
+        own_stream: Option<StreamSender>,
+    ) -> Self {
+        // Only a run in a separate task has its own stream.
+        let span =
+            if own_stream.is_some() { SpanPlacement::Detached } else { SpanPlacement::Current };
+        let outer = engine.outer.as_ref();
+        let stream = own_stream.or_else(|| outer?.stream.clone());
+        let outer = outer.map(OuterAttempt::outer_reporter);
+        Self { engine, shutdown, sinks: Sinks { events, stream, outer }, span }
+    }
+}
+
+/// Saves that a run begins or continues, and makes it belong to this process.
+pub trait Accept: Send {
+    fn accept(
+        self,
+        context: AcceptContext<'_>,
+    ) -> impl Future<Output = Result<AcceptedRun, RunError>> + Send;
+}
+
 /// Saves a new run with its input.
 pub(super) async fn save_new(
-    engine: &Engine,
+    context: AcceptContext<'_>,
     info: RunInfo,
     mut input: Update,
-    sinks: stream::Sinks,
 ) -> Result<AcceptedRun, RunError> {
+    let AcceptContext { engine, .. } = context;
     check_input(engine, &input)?;
-    entrance::redact_update(&mut input);
-    save_first_step(engine, info, sinks, |settings, run| {
+    redaction::redact_update(&mut input);
+    save_first_step(context, info, |settings, run| {
         Machine::start(engine.graph.clone(), settings, run, input).map_err(RunError::Input)
     })
     .await
@@ -94,12 +133,12 @@ pub(super) async fn save_new(
 
 /// Saves a new run that begins at a checkpoint.
 pub(super) async fn save_at(
-    engine: &Engine,
+    context: AcceptContext<'_>,
     info: RunInfo,
     checkpoint: Checkpoint,
-    sinks: stream::Sinks,
 ) -> Result<AcceptedRun, RunError> {
-    save_first_step(engine, info, sinks, |settings, run| {
+    let AcceptContext { engine, .. } = context;
+    save_first_step(context, info, |settings, run| {
         Machine::start_at(engine.graph.clone(), settings, run, checkpoint)
             .map_err(RunError::UnfitCheckpoint)
     })
@@ -108,16 +147,16 @@ pub(super) async fn save_at(
 
 /// Saves a new run; `first_step` makes its machine.
 async fn save_first_step(
-    engine: &Engine,
+    context: AcceptContext<'_>,
     info: RunInfo,
-    sinks: stream::Sinks,
     first_step: impl FnOnce(RunSettings, RunId) -> Result<FirstStep, RunError>,
 ) -> Result<AcceptedRun, RunError> {
+    let AcceptContext { engine, sinks, span, .. } = context;
     let process_storage = engine.process_storage.as_ref().filter(|_| !info.is_thread);
     let settings =
         RunSettings { is_in_process: process_storage.is_some(), ..engine.run_settings() };
     let FirstStep { machine, commit, mut actions } = first_step(settings, info.id.clone())?;
-    let span = spans::run(&machine, sinks.span, None);
+    let span = spans::run(&machine, span, None);
     let info = RunInfo { trace: engine.trace_context.and_then(|it| it(&span)), ..info };
     let mut log = Log::begin(&info, sinks, engine.clock.clone());
     for event in take_emissions(&mut actions) {
@@ -144,7 +183,8 @@ async fn save_first_step(
 /// Returns the status of a run that stops before its first task.
 ///
 /// Acceptance and status are saved together. A crash between the two would leave a run that looks unfinished and gets
-/// resumed past its breakpoint.
+/// resumed past its breakpoint. The actions are those that [`take_emissions`] has left: a report before the stop would hide
+/// it.
 pub(super) fn immediate_stop(actions: &[Action]) -> Option<&RunStatus> {
     match actions {
         [Action::Stop(status)] => Some(status),

@@ -6,7 +6,7 @@ use graphrun_core::id::RunId;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Engine, RunError, entrance::redact_event, machine::TaskEvent, retry::failed_records};
+use super::{Engine, RunError, machine::TaskEvent, redaction::redact_event, retry::failed_records};
 use crate::checkpoint::{
     AskedQuestion, OpenQuestion, Outcome, QuestionOutcome, SavedRun, TaskRecord, asked_questions,
     open_questions, replaceable_questions,

@@ -14,6 +14,18 @@ use std::{
     time::Duration,
 };
 
+use self::{budget_gate::BudgetGate, scheduler::Scheduler};
+use super::{
+    Engine, RunEnd, RunError, ShutdownHandle,
+    journal_writer::JournalWriter,
+    log::event_of_emission,
+    machine::{Action, AttemptStats, Machine, TaskEvent},
+    nested,
+    redaction::{redact_event, redact_report},
+    spans,
+    task::AttemptContext,
+};
+use crate::checkpoint::{CheckpointError, Outcome, RunStatus};
 use graphrun_core::{
     event::{Event, Report, Status},
     fault::{self, Point},
@@ -26,19 +38,6 @@ use tokio::{
     task::coop,
     time::{Instant, sleep_until},
 };
-use tokio_util::sync::CancellationToken;
-
-use self::{budget_gate::BudgetGate, scheduler::Scheduler};
-use super::{
-    Engine, RunEnd, RunError, ShutdownHandle,
-    entrance::{redact_event, redact_report},
-    journal_writer::JournalWriter,
-    log::event_of_emission,
-    machine::{Action, AttemptStats, Machine, TaskEvent},
-    nested, spans,
-    task::AttemptContext,
-};
-use crate::checkpoint::{CheckpointError, Outcome, RunStatus};
 
 /// The number of node messages that may wait for the driver before nodes have to wait.
 const MESSAGES_CAPACITY: usize = 256;
@@ -88,11 +87,10 @@ impl<'a> Driver<'a> {
         shutdown: &'a ShutdownHandle,
     ) -> Self {
         let (sender, messages) = mpsc::channel(MESSAGES_CAPACITY);
-        let discard = CancellationToken::new();
         let context = AttemptContext {
             run: machine.run().clone(),
             graph: machine.graph().clone(),
-            driver: Arc::new(DriverLink {
+            link: Arc::new(DriverLink {
                 messages: sender,
                 cancel: shutdown.abort.clone(),
                 deltas: journal.delta_reader(),
@@ -100,8 +98,6 @@ impl<'a> Driver<'a> {
                 ended_calls: Mutex::default(),
                 outer: engine.outer.as_ref().map(|it| it.reporter.clone()),
             }),
-            abort: discard.child_token(),
-            discard,
             clock: engine.clock.clone(),
             provided: nested::provided(engine, &journal, shutdown),
         };
@@ -139,14 +135,16 @@ impl<'a> Driver<'a> {
         end
     }
 
+    /// Performs actions until the run stops. The functions below return the status with which the run stops, or `None`
+    /// while it continues.
     async fn run_until_stop(&mut self, first: Vec<Action>) -> Result<RunStatus, RunError> {
-        let mut end = Box::pin(self.perform(first)).await?;
+        let mut stop = Box::pin(self.perform(first)).await?;
         loop {
-            if let Some(end) = end {
-                return Ok(end);
+            if let Some(status) = stop {
+                return Ok(status);
             }
             self.start_tasks().await;
-            end = if self.budget.is_closed() && self.scheduler.is_idle() {
+            stop = if self.budget.is_closed() && self.scheduler.is_idle() {
                 Box::pin(self.end_step_early()).await?
             } else if let Some(status) = self.suspended() {
                 Some(status)
@@ -180,7 +178,7 @@ impl<'a> Driver<'a> {
         let time_end = self.budget.time_end();
         let question_deadline = self.question_deadline;
         let awaits_calls = self.budget.has_planned_calls() || self.engine.outer.is_some();
-        let driver = Arc::clone(self.scheduler.driver());
+        let link = Arc::clone(self.scheduler.link());
         yielding::yield_if_pending(async {
             tokio::select! {
                 biased;
@@ -191,7 +189,7 @@ impl<'a> Driver<'a> {
                 () = until(time_end) => Signal::OutOfTime,
                 () = until(question_deadline) => Signal::QuestionExpired,
                 Some(message) = self.messages.recv() => Signal::Message(message),
-                () = driver.call_ended.notified(), if awaits_calls => Signal::CallEnded,
+                () = link.call_ended.notified(), if awaits_calls => Signal::CallEnded,
                 Some(event) = self.scheduler.next_event() => Signal::Task(event),
             }
         })
@@ -232,14 +230,6 @@ impl<'a> Driver<'a> {
         // The token is asked here, because `select!` may report the stop only after more tasks have started.
         while !self.shutdown.drain.is_cancelled() && !self.budget.is_closed() {
             let Some(task) = self.scheduler.next_task() else { break };
-            let graph = self.machine.graph();
-            let started = || Event::TaskStarted {
-                task: task.id,
-                node: task.node.clone(),
-                attempt: task.attempt,
-                visit: task.visits.at(task.node_index.index()).unwrap_or(1),
-                max_visits: graph.policies_at(task.node_index).bounds.max_visits_in(&task.state),
-            };
             let id = task.id;
             let number = task.attempt;
             if let Some(failure) = self.machine.node_limit_failure(id) {
@@ -254,6 +244,14 @@ impl<'a> Driver<'a> {
                 self.budget.start_clock(id, time_left);
                 break;
             }
+            let graph = self.machine.graph();
+            let started = || Event::TaskStarted {
+                task: task.id,
+                node: task.node.clone(),
+                attempt: task.attempt,
+                visit: task.visit(),
+                max_visits: graph.policies_at(task.node_index).bounds.max_visits_in(&task.state),
+            };
             self.journal.publish_early(started).await;
             // After that: a task does not use the time in which a reader of events keeps the driver waiting.
             self.budget.start_clock(id, time_left);
@@ -272,21 +270,21 @@ impl<'a> Driver<'a> {
         &mut self,
         first: Box<TaskEvent>,
     ) -> Result<Option<RunStatus>, RunError> {
-        let mut end = self.apply_event(first).await?;
+        let mut stop = self.apply_event(first).await?;
         for _ in 1..EVENTS_PER_ENTRY_MAX {
             let Some(event) = self.scheduler.try_next_event() else { break };
-            end = self.apply_event(event).await?.or(end);
+            stop = self.apply_event(event).await?.or(stop);
         }
-        self.save_or_stop(end).await
+        self.save_or_stop(stop).await
     }
 
     /// Applies all events of tasks until none runs.
     async fn apply_remaining_events(&mut self) -> Result<Option<RunStatus>, RunError> {
-        let mut end = None;
+        let mut stop = None;
         while let Some(event) = self.scheduler.next_event().await {
-            end = self.apply_event(event).await?.or(end);
+            stop = self.apply_event(event).await?.or(stop);
         }
-        Ok(end)
+        Ok(stop)
     }
 
     async fn apply_event(
@@ -302,7 +300,8 @@ impl<'a> Driver<'a> {
             let message = format!("a key in `{channel}` was removed; `{REDACTED}` stands for it");
             self.publish_report(event.task(), Report::Warning { message }).await;
         }
-        if !matches!(*event, TaskEvent::Woke { .. }) {
+        // The event ends an attempt, unless it is the end of a wait.
+        if event.attempt().is_some() {
             self.budget.remove_attempt(event.task());
             self.scheduler.free_slots(self.machine.node_index_of(event.task()));
         }
@@ -310,24 +309,24 @@ impl<'a> Driver<'a> {
             Box::pin(self.read_inbox()).await?;
         }
         let actions = self.machine.apply(*event);
-        let end = self.stage(actions).await?;
+        let stop = self.stage(actions).await?;
         self.admit_calls().await?;
-        Ok(end)
+        Ok(stop)
     }
 
     /// Stages actions and saves their entry.
     async fn perform(&mut self, actions: Vec<Action>) -> Result<Option<RunStatus>, RunError> {
-        let end = self.stage(actions).await?;
-        self.save_or_stop(end).await
+        let stop = self.stage(actions).await?;
+        self.save_or_stop(stop).await
     }
 
     /// Saves the pending entry, unless the run stops: its final status belongs to the same entry.
     async fn save_or_stop(
         &mut self,
-        end: Option<RunStatus>,
+        stop: Option<RunStatus>,
     ) -> Result<Option<RunStatus>, RunError> {
-        if end.is_some() {
-            return Ok(end);
+        if stop.is_some() {
+            return Ok(stop);
         }
         self.journal.save().await?;
         Ok(self.interrupted_if_drained())
@@ -336,7 +335,7 @@ impl<'a> Driver<'a> {
     /// Stages actions: results into the next entry, tasks into the queue. Nothing starts here; `start_tasks` runs after
     /// the entry is saved. Returns the status if the run stops.
     async fn stage(&mut self, actions: Vec<Action>) -> Result<Option<RunStatus>, RunError> {
-        let mut end = None;
+        let mut stop = None;
         for action in actions {
             match action {
                 Action::Record(record) => {
@@ -347,13 +346,12 @@ impl<'a> Driver<'a> {
                     self.journal.add_record(record).await?;
                 }
                 Action::Commit(commit) => {
-                    let values =
-                        self.journal.streams_values().then(|| self.machine.state().clone());
+                    let values = self.journal.wants_values().then(|| self.machine.state().clone());
                     self.journal.add_commit(*commit, values).await?;
                     self.budget.reopen();
                 }
-                Action::EndStep(ended) => {
-                    self.journal.end_step(&self.machine, ended.map(|it| *it));
+                Action::EndStep(summary) => {
+                    self.journal.end_step(&self.machine, summary.map(|it| *it));
                     self.budget.reopen();
                 }
                 Action::Emit { task, node, from, name } => {
@@ -370,10 +368,10 @@ impl<'a> Driver<'a> {
                     self.scheduler.push(task);
                 }
                 Action::Sleep { task, wait } => self.scheduler.sleep(task, wait),
-                Action::Stop(status) => end = Some(status),
+                Action::Stop(status) => stop = Some(status),
             }
         }
-        Ok(end)
+        Ok(stop)
     }
 
     /// Handles a message of a node: publishes a report, admits a model call, or saves a memo.
@@ -400,7 +398,7 @@ impl<'a> Driver<'a> {
 
     /// Gives the permits of outer runs back, after they have the usage of the calls that have ended.
     async fn end_calls(&mut self) -> Result<Option<RunStatus>, RunError> {
-        let ended = self.scheduler.driver().take_ended_calls();
+        let ended = self.scheduler.link().take_ended_calls();
         // A call reports its usage before its permit is dropped.
         while let Ok(message) = self.messages.try_recv() {
             self.handle_message(*message).await?;
@@ -421,7 +419,7 @@ impl<'a> Driver<'a> {
     }
 
     async fn admit_planned_calls(&mut self) -> Result<(), RunError> {
-        let driver = Arc::clone(self.scheduler.driver());
+        let link = Arc::clone(self.scheduler.link());
         loop {
             // A call reports its usage before its permit is dropped, so the report of each call that has ended by now is
             // among the messages.
@@ -429,7 +427,7 @@ impl<'a> Driver<'a> {
             while let Ok(message) = self.messages.try_recv() {
                 self.handle_message(*message).await?;
             }
-            let Some(call) = self.budget.admit_next_call(&self.machine, &driver) else {
+            let Some(call) = self.budget.admit_next_call(&self.machine, &link) else {
                 return Ok(());
             };
             match &self.engine.outer {
@@ -507,26 +505,26 @@ impl<'a> Driver<'a> {
         let step = self.machine.committed_step();
         self.budget.refuse_planned_calls();
         self.scheduler.abort_all();
-        let end = self.apply_remaining_events().await?;
+        let stop = self.apply_remaining_events().await?;
         self.scheduler.reopen_after_abort();
         let refused_call = self.budget.refused_call();
         self.budget.reset();
         let mut actions = Vec::new();
         // All open tasks may have finished at this moment.
-        if self.machine.committed_step() == step && end.is_none() {
+        if self.machine.committed_step() == step && stop.is_none() {
             // An item whose predecessor has just finished waits to start in the step that ends here.
             self.scheduler.clear_queue();
             actions = self.machine.end_step_at_limit(refused_call);
         }
-        Ok(self.perform(actions).await?.or(end))
+        Ok(self.perform(actions).await?.or(stop))
     }
 
     /// Stops the run at once: discards the running tasks and keeps the results of the finished ones.
     async fn abort_run(&mut self) -> Result<Option<RunStatus>, RunError> {
         self.budget.refuse_planned_calls();
         self.scheduler.discard_unfinished();
-        let end = self.apply_remaining_events().await?;
-        Ok(end.or_else(|| Some(interrupted())))
+        let stop = self.apply_remaining_events().await?;
+        Ok(stop.or_else(|| Some(interrupted())))
     }
 
     /// Returns `Interrupted` when a stop was requested and no task runs.

@@ -354,7 +354,7 @@ impl Engine {
     ) -> Result<Position, RunError> {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease_duration).await?;
         let updated = revise::update(self, &lease, update, node).await;
-        let (lease, position) = lease.or_release(updated).await?;
+        let position = lease.release_on_error(updated).await?;
         lease.forget();
         Ok(position)
     }
@@ -435,7 +435,7 @@ impl Engine {
     ) -> Result<MigrationResult, RunError> {
         let lease = Lease::acquire(&self.checkpointer, run, self.lease_duration).await?;
         let migrated = migrate::migrate(self, &lease, mapping.clone(), origin).await;
-        let (lease, migrated) = lease.or_release(migrated).await?;
+        let migrated = lease.release_on_error(migrated).await?;
         lease.forget();
         Ok(migrated)
     }

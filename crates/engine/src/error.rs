@@ -165,6 +165,11 @@ impl RunError {
         Self::Broken { run, differences, remedies, first }
     }
 
+    /// Returns the error for a saved run that does not fit the current graph.
+    pub(super) fn changed(run: &RunId, reason: machine::RestoreError) -> Self {
+        Self::Changed { run: run.clone(), reason }
+    }
+
     /// Returns the error for a run that these differences break.
     pub(super) fn no_counterpart(run: RunId, differences: Vec<Difference>) -> Self {
         let first = Difference::first_break(&differences);

@@ -7,7 +7,6 @@ use graphrun_core::{
     id::{ChannelName, RunId, Step},
     state::State,
 };
-use graphrun_guard::redact::redact_value;
 use serde_json::Value;
 
 use super::{
@@ -16,6 +15,7 @@ use super::{
     lease::Lease,
     log::Log,
     machine::{Machine, ReviseError, migrate_position, migrate_values, step_began},
+    redaction::redact_changes,
     stream::Sinks,
 };
 use crate::checkpoint::{
@@ -30,9 +30,7 @@ pub(super) async fn fork(
     from: ForkSource,
     mut changed: BTreeMap<ChannelName, Option<Value>>,
 ) -> Result<(), RunError> {
-    for value in changed.values_mut().flatten() {
-        redact_value(value);
-    }
+    redact_changes(&mut changed);
     RunId::parse(&info.name).map_err(RunError::Name)?;
     let mut saved = engine.checkpointer.checkpoint_at(&from.run, from.step).await?;
     let summary = engine.checkpointer.find(from.run.as_str()).await?;
@@ -42,7 +40,7 @@ pub(super) async fn fork(
         if !is_thread {
             return Err(ReviseError::AtItsEnd.into());
         }
-        saved.position = saved.position.at_end();
+        saved.position = saved.position.for_next_turn();
     }
     let (saved, old) = as_of_now(engine, summary, saved, &changed).await?;
     let settings = engine.run_settings();
@@ -57,8 +55,8 @@ pub(super) async fn fork(
     let changes = state.as_changes().collect();
     let graph = engine.graph.clone();
     let checkpoint = Checkpoint { position: position.clone(), state };
-    Machine::restore(graph, settings, info.id.clone(), checkpoint, Vec::new())
-        .map_err(|reason| RunError::Changed { run: from.run.clone(), reason })?;
+    Machine::restore(graph, settings, info.id.clone(), checkpoint.into())
+        .map_err(|reason| RunError::changed(&from.run, reason))?;
 
     let mut log = Log::begin(&info, Sinks::default(), engine.clock.clone());
     log.add(Event::RunForked {
@@ -113,7 +111,7 @@ fn forked_state(
         if changed.contains_key(error.channel()) {
             RunError::from(ReviseError::State(error))
         } else {
-            RunError::Changed { run: run.clone(), reason: error.into() }
+            RunError::changed(run, error.into())
         }
     })?;
     state.check_size(set.map(|it| it.0)).map_err(ReviseError::State)?;
@@ -134,6 +132,8 @@ async fn as_of_now(
         entry.commit.as_ref().is_some_and(|it| it.position.step > saved.position.step)
     };
     let since = journal.into_iter().map(|it| it.entry).filter(is_later);
+    // A turn keeps all names.
+    let since = since.filter(|it| it.begun_turn().is_none());
     let since: Vec<Migration> = since.filter_map(|it| Some(*it.migration?)).collect();
     let Some(old) = since.first().and_then(|it| it.from.graph.clone()) else {
         return Ok((saved, summary.info.graph));

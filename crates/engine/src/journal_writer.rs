@@ -20,9 +20,11 @@ use super::{
     log::{Log, event_of_message, event_of_record},
     machine::{Machine, ProcessedMessage, StepSummary},
     storage::InMemoryStorage,
-    stream::{Sender, StreamMode},
+    stream::{StreamMode, StreamSender},
 };
-use crate::checkpoint::{CheckpointError, Commit, Entry, RunInfo, RunStatus, TaskRecord};
+use crate::checkpoint::{
+    CheckpointError, Commit, Entry, Migration, RunInfo, RunStatus, TaskRecord,
+};
 
 /// Collects the next entry of the journal, saves it, and then publishes its events.
 ///
@@ -51,8 +53,8 @@ impl JournalWriter {
     }
 
     /// Begins a run of an engine without storage.
-    pub(super) fn in_process(kept: Arc<InMemoryStorage>, info: RunInfo, log: Log) -> Self {
-        Self::at(Target::process(kept, info), log.in_process())
+    pub(super) fn in_process(storage: Arc<InMemoryStorage>, info: RunInfo, log: Log) -> Self {
+        Self::at(Target::process(storage, info), log.in_process())
     }
 
     fn at(target: Target, log: Log) -> Self {
@@ -104,18 +106,18 @@ impl JournalWriter {
     }
 
     /// Ends a step of a run that exists in this process only: this one, or the last one of the machine.
-    pub(super) fn end_step(&mut self, machine: &Machine, ended: Option<StepSummary>) {
+    pub(super) fn end_step(&mut self, machine: &Machine, summary: Option<StepSummary>) {
         self.target.end_step();
-        let step = ended.as_ref().map_or_else(|| machine.committed_step(), |it| it.step);
-        let next = || ended.map_or_else(|| machine.next_nodes(), |it| it.next);
+        let step = summary.as_ref().map_or_else(|| machine.committed_step(), |it| it.step);
+        let next = || summary.map_or_else(|| machine.next_nodes(), |it| it.next);
         self.log.add_with(|| Event::StepCommitted { step, next: next() });
         self.stream_values(machine, step);
     }
 
     /// Streams the state after a step, or at the start of the run.
     pub(super) fn stream_values(&self, machine: &Machine, step: Step) {
-        if let Some(stream) = self.log.stream()
-            && stream.wants(StreamMode::Values)
+        if self.wants_values()
+            && let Some(stream) = self.log.stream()
         {
             stream.send_values(step, machine.state().clone());
         }
@@ -138,6 +140,11 @@ impl JournalWriter {
             self.log.add(event_of_message(message));
         }
         Ok(())
+    }
+
+    /// Sets the migration that the step of the entry makes.
+    pub(super) fn set_migration(&mut self, migration: Option<Box<Migration>>) {
+        self.target.set_migration(migration);
     }
 
     /// Adds a status of the run with its event.
@@ -201,12 +208,12 @@ impl JournalWriter {
     }
 
     /// Returns the stream of the run, if it has the updates of tasks.
-    pub(super) fn updates_stream(&self) -> Option<&Sender> {
+    pub(super) fn updates_stream(&self) -> Option<&StreamSender> {
         self.log.stream().filter(|it| it.wants(StreamMode::Updates))
     }
 
     /// Returns whether the state after each step is streamed.
-    pub(super) fn streams_values(&self) -> bool {
+    pub(super) fn wants_values(&self) -> bool {
         self.log.stream().is_some_and(|it| it.wants(StreamMode::Values))
     }
 

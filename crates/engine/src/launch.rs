@@ -10,15 +10,13 @@ use graphrun_core::{
 use serde::Serialize;
 use serde_json::Value;
 
-use self::acceptance::{Accept, AcceptContext};
 use super::{
     Answers, Engine, Run, RunEnd, RunError, ShutdownHandle,
-    accept::{self, AcceptedRun},
+    accept::{self, Accept, AcceptContext, AcceptedRun},
     lease::Lease,
     resume::Resumption,
-    spans::SpanPlacement,
-    stream::{self, OuterNode, Sinks, StreamMode},
-    turn::{self, Turn},
+    stream::{self, StreamMode},
+    turn::{self, TurnRequest},
 };
 use crate::checkpoint::{Checkpoint, RunInfo};
 
@@ -75,7 +73,7 @@ pub struct Retry {
     only: Option<NodeName>,
 }
 
-/// What a [`Launch`] does.
+/// What a [`Launch`] does. It is sealed: no other crate can name the trait that it requires.
 pub trait LaunchKind: Accept {}
 
 impl<K: Accept> LaunchKind for K {}
@@ -223,8 +221,7 @@ impl<K: LaunchKind> Launch<K> {
         }
         let (sender, chunks) = stream::channel(&self.modes, &self.engine.graph);
         let Self { engine, kind, events, shutdown, .. } = self;
-        let sinks = sinks(&engine, events, Some(sender));
-        let context = AcceptContext { engine: &engine, shutdown: &shutdown, sinks };
+        let context = AcceptContext::new(&engine, &shutdown, events, Some(sender));
         let accepted = Box::pin(kind.accept(context)).await?;
         let id = accepted.run().clone();
         let watched = shutdown.clone();
@@ -234,8 +231,7 @@ impl<K: LaunchKind> Launch<K> {
 
     async fn drive(self) -> Result<RunEnd, RunError> {
         let Self { engine, kind, events, shutdown, .. } = self;
-        let sinks = sinks(&engine, events, None);
-        let context = AcceptContext { engine: &engine, shutdown: &shutdown, sinks };
+        let context = AcceptContext::new(&engine, &shutdown, events, None);
         // The room that this needs is free again while the run is active.
         let accepted = Box::pin(kind.accept(context)).await?;
         accepted.drive(&engine, &shutdown).await
@@ -251,38 +247,16 @@ impl<K: LaunchKind + 'static> IntoFuture for Launch<K> {
     }
 }
 
-mod acceptance {
-    use super::{AcceptedRun, Engine, RunError, ShutdownHandle, Sinks};
-
-    /// What a run needs to be accepted.
-    #[derive(Debug)]
-    pub struct AcceptContext<'a> {
-        pub(super) engine: &'a Engine,
-        /// Ends the wait for other turns.
-        pub(super) shutdown: &'a ShutdownHandle,
-        pub(super) sinks: Sinks,
-    }
-
-    /// Saves that a run begins or continues, and makes it belong to this process.
-    pub trait Accept: Send {
-        fn accept(
-            self,
-            context: AcceptContext<'_>,
-        ) -> impl Future<Output = Result<AcceptedRun, RunError>> + Send;
-    }
-}
-
 impl Accept for NewRun {
     async fn accept(self, context: AcceptContext<'_>) -> Result<AcceptedRun, RunError> {
-        let AcceptContext { engine, sinks, .. } = context;
-        check_name(engine, &self.info.name)?;
+        check_name(context.engine, &self.info.name)?;
         match self.from {
             StartPoint::Input(input) => {
                 let input = input.map_err(RunError::Fields)?;
-                accept::save_new(engine, *self.info, input, sinks).await
+                accept::save_new(context, *self.info, input).await
             }
             StartPoint::Checkpoint(checkpoint) => {
-                accept::save_at(engine, *self.info, *checkpoint, sinks).await
+                accept::save_at(context, *self.info, *checkpoint).await
             }
         }
     }
@@ -290,28 +264,26 @@ impl Accept for NewRun {
 
 impl Accept for NewTurn {
     async fn accept(self, context: AcceptContext<'_>) -> Result<AcceptedRun, RunError> {
-        let AcceptContext { engine, shutdown, sinks } = context;
         let Self { info, thread, input, is_queued } = self;
-        check_name(engine, &thread)?;
+        check_name(context.engine, &thread)?;
         let input = input.map_err(RunError::Fields)?;
-        let turn = Turn { thread, input, is_queued, shutdown: shutdown.clone() };
-        turn::begin_or_continue_thread(engine, turn, *info, sinks).await
+        let origin = info.origin.clone();
+        let turn = TurnRequest { thread, input, is_queued, origin };
+        turn::begin_or_continue_thread(context, turn, *info).await
     }
 }
 
 impl Accept for Resume {
     async fn accept(self, context: AcceptContext<'_>) -> Result<AcceptedRun, RunError> {
-        let AcceptContext { engine, sinks, .. } = context;
-        let load = Resumption::load_with_answers(engine, &self.run, self.answers);
-        resume(engine, &self.run, load, sinks).await
+        let load = Resumption::load_with_answers(context.engine, &self.run, self.answers);
+        resume(context, &self.run, load).await
     }
 }
 
 impl Accept for Retry {
     async fn accept(self, context: AcceptContext<'_>) -> Result<AcceptedRun, RunError> {
-        let AcceptContext { engine, sinks, .. } = context;
-        let load = Resumption::load_for_retry(engine, &self.run, self.only.as_ref());
-        resume(engine, &self.run, load, sinks).await
+        let load = Resumption::load_for_retry(context.engine, &self.run, self.only.as_ref());
+        resume(context, &self.run, load).await
     }
 }
 
@@ -323,27 +295,16 @@ fn check_name(engine: &Engine, name: &str) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Returns what observes a run: its readers of events, its own stream or that of the outer run, and the outer node.
-fn sinks(engine: &Engine, events: EventSink, own_stream: Option<stream::Sender>) -> Sinks {
-    // Only a run in a separate task has its own stream.
-    let span = if own_stream.is_some() { SpanPlacement::Detached } else { SpanPlacement::Current };
-    let stream = own_stream.or_else(|| engine.outer.as_ref()?.stream.clone());
-    let outer = engine.outer.as_ref();
-    let outer =
-        outer.map(|outer| OuterNode { reporter: outer.reporter.clone(), node: outer.node.clone() });
-    Sinks { events, stream, outer, span }
-}
-
 /// Acquires a run, loads it and saves that it continues.
 async fn resume(
-    engine: &Engine,
+    context: AcceptContext<'_>,
     run: &RunId,
     load: impl Future<Output = Result<Resumption, RunError>>,
-    sinks: Sinks,
 ) -> Result<AcceptedRun, RunError> {
+    let AcceptContext { engine, .. } = context;
     let lease = Lease::acquire(&engine.checkpointer, run, engine.lease_duration).await?;
-    let (lease, resumption) = lease.or_release(load.await).await?;
-    resumption.save(engine, lease, sinks).await
+    let resumption = lease.release_on_error(load.await).await?;
+    resumption.save(context, lease).await
 }
 
 fn new_info(engine: &Engine) -> Box<RunInfo> {

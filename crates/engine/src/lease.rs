@@ -155,17 +155,14 @@ impl Lease {
         self.lost.is_cancelled()
     }
 
-    /// Returns the lease with the result; on an error it releases the run first. A process that ends with
-    /// this error would not wait until the lease thread releases the run.
-    pub(super) async fn or_release<T, E>(self, made: Result<T, E>) -> Result<(Self, T), E> {
-        match made {
-            Ok(made) => Ok((self, made)),
-            Err(refused) => {
-                // If this fails, the lease expires and the run is free again.
-                drop(self.release().await);
-                Err(refused)
-            }
+    /// Releases the run if the result is an error, and returns the result. A process that ends with this error would not
+    /// wait until the lease thread releases the run.
+    pub(super) async fn release_on_error<T, E>(&self, result: Result<T, E>) -> Result<T, E> {
+        if result.is_err() {
+            // If this fails, the lease expires and the run is free again.
+            drop(self.release().await);
         }
+        result
     }
 
     /// Releases the run. If this fails, dropping the lease tries it again.

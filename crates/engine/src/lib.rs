@@ -3,7 +3,7 @@
 //! Start with [`machine`], which makes all decisions; then read `driver`, which carries them out.
 //! - [`Engine`] (`engine`): a graph with its storage and settings.
 //! - [`machine`]: the rules, with `budget` for the limits; `driver`: what performs their actions; `task`: one attempt of a
-//!   node; `entrance`: the removal of keys from what nodes and people give to a run.
+//!   node; `redaction`: the removal of keys from what nodes and people give to a run.
 //! - `journal_writer`: which results are saved together; `log`: the numbered events; `lease`: the right to write a run.
 //! - [`checkpoint`]: the journal of a run, and the trait of storage for it; [`results`]: the trait of storage for node results.
 //! - [`storage`]: storage in memory, and the rules that every storage follows.
@@ -54,7 +54,6 @@ mod clock;
 mod compare;
 mod driver;
 mod engine;
-mod entrance;
 mod error;
 mod fork;
 mod journal_writer;
@@ -64,6 +63,7 @@ mod log;
 pub mod machine;
 mod migrate;
 mod nested;
+mod redaction;
 pub mod results;
 mod resume;
 mod retry;

@@ -14,7 +14,7 @@ use graphrun_core::{
 use super::{
     Clock,
     machine::ProcessedMessage,
-    stream::{DeltaPublisher, Sender, Sinks},
+    stream::{DeltaPublisher, Sinks, StreamSender},
 };
 use crate::checkpoint::{CheckpointError, Message, Outcome, RunInfo, TaskRecord};
 
@@ -43,7 +43,7 @@ impl Log {
     }
 
     /// Returns the stream of the run, if it has one.
-    pub(super) fn stream(&self) -> Option<&Sender> {
+    pub(super) fn stream(&self) -> Option<&StreamSender> {
         self.sinks.stream.as_ref()
     }
 

@@ -10,7 +10,7 @@
 //!   wait before a retry.
 //! - `routing`: conditions, updates and routes; `frontier`: what runs next; `rounds`: joins that do not wait for all;
 //!   `limits`: what a reached limit changes.
-//! - `facts`: what nodes may read about the run; `inbox` and `breakpoints`: what happens between two steps.
+//! - `facts`: what nodes may read about the run; `item_order`: items of a map that wait for others; `inbox` and `breakpoints`: what happens between two steps.
 //! - `revise`, `migrate`: steps that people make; `indexed`: the position by index; `fit`: whether it fits the graph.
 
 mod backoff;
@@ -20,6 +20,7 @@ mod fit;
 mod frontier;
 mod inbox;
 mod indexed;
+mod item_order;
 mod limits;
 mod migrate;
 mod open_step;
@@ -43,13 +44,15 @@ use graphrun_core::{
 };
 use jiff::Timestamp;
 
-pub use self::backoff::Wait;
-pub use self::breakpoints::Breakpoints;
-pub use self::inbox::ProcessedMessage;
-pub use self::protocol::{
-    Action, AttemptStats, FirstStep, RestoreError, StepSummary, Task, TaskEvent,
+pub use self::{
+    backoff::Wait,
+    breakpoints::Breakpoints,
+    inbox::ProcessedMessage,
+    protocol::{
+        Action, AttemptStats, FirstStep, RestoreError, SavedStep, StepSummary, Task, TaskEvent,
+    },
+    revise::ReviseError,
 };
-pub use self::revise::ReviseError;
 use self::{
     frontier::{StepResults, is_node_limit, next_frontier},
     inbox::{Inbox, InboxChanges},
@@ -73,12 +76,8 @@ pub struct RunSettings {
     pub limits: Limits,
     /// The breakpoints.
     pub breakpoints: Breakpoints,
-    /// The inbox messages that are not processed yet, in the order of their numbers.
-    pub messages: Vec<InboxMessage>,
     /// Whether the run exists in this process only: [`Action::EndStep`] then takes the place of each commit.
     pub is_in_process: bool,
-    /// The only node whose failed tasks run again when the run is restored; without it, those of all nodes.
-    pub retry_only: Option<NodeName>,
     /// When the machine starts. The rules have no clock; later they learn the time from events.
     pub now: Timestamp,
 }
@@ -174,8 +173,7 @@ impl Machine {
     fn stop_before_step(&self) -> Option<Action> {
         if self.position.frontier.is_empty() {
             let IndexedPosition { failure, used, .. } = &self.position;
-            let RunStatus { status, reason } = RunStatus::at_end(failure.as_ref(), used);
-            return Some(Action::stop(status, reason));
+            return Some(Action::Stop(RunStatus::at_end(failure.as_ref(), used)));
         }
         let nodes = self.position.frontier.iter().map(|it| it.node);
         let may_call_models = || budget::may_call_models(&self.graph, nodes);
@@ -291,13 +289,13 @@ impl Machine {
             return;
         }
         let last = actions.iter_mut().rev().find_map(|action| match action {
-            Action::EndStep(ended) => Some(ended),
+            Action::EndStep(summary) => Some(summary),
             _ => None,
         });
-        if let Some(ended @ None) = last {
+        if let Some(summary @ None) = last {
             let step = self.position.step;
             let next = self.next_nodes();
-            *ended = Some(Box::new(StepSummary { step, next }));
+            *summary = Some(Box::new(StepSummary { step, next }));
         }
     }
 
@@ -316,9 +314,7 @@ impl Machine {
 
     /// Replaces the position and the open step by the next ones. Returns the records of the step.
     fn close_step(&mut self, refused_call: Usage) -> Vec<Arc<TaskRecord>> {
-        let people = &mut self.position.people;
-        people.grants.extend(self.open_step.grants().iter().cloned());
-        people.question_keys.extend(self.open_step.question_keys().cloned());
+        self.open_step.extend_conversation(&mut self.position.people);
         self.position.used.elapsed_ms += self.open_step.elapsed_ms();
         let records = self.open_step.take_records();
         let results = StepResults { records: &records, state: &self.state };
@@ -332,7 +328,8 @@ impl Machine {
     /// Opens the step after the position.
     fn open_next_step(&mut self) {
         self.open_step.reset(&self.graph, &self.position);
-        self.prepare_step();
+        self.note_facts();
+        self.link_items();
     }
 
     /// Reports that the run has reached each node of the frontier that has a name for this and is not skipped. This

@@ -5,24 +5,25 @@ use graphrun_core::{
     event::{Event, Status},
     fault::{self, Point},
     id::{NodeName, RunId},
+    state::State,
 };
 use serde_json::Value;
 
 use super::{
     Difference, Engine, RunError,
     compare::{Comparison, compare},
-    entrance::redact_mapping,
     lease::Lease,
     log::Log,
-    machine::{Machine, RestoreError, ReviseError, migrate_position, migrate_values},
-    resume::new_messages,
+    machine::{Machine, RestoreError, ReviseError, SavedStep, migrate_position, migrate_values},
+    redaction::redact_mapping,
+    resume::{new_messages, saved_checkpoint},
     retry::failed_records,
     revise::changes,
     stream::Sinks,
 };
 use crate::checkpoint::{
-    Basis, Checkpoint, CheckpointError, Commit, Entry, GraphOutline, InboxMessage, Mapping,
-    Migration, OpenQuestion, Position, RunStatus, SavedRun, TaskRecord, open_questions,
+    Basis, CheckpointError, Commit, Entry, GraphOutline, InboxMessage, Mapping, Migration,
+    OpenQuestion, Position, RunStatus, SavedRun, TaskRecord, open_questions, unanswered,
 };
 
 /// The result of a migration.
@@ -58,11 +59,11 @@ pub(super) async fn migrate(
     let before = saved.values.clone();
     let last_seq = saved.last_seq;
     let prior = PriorStatus::of(&saved, &mapping);
-    let (migrated, state) = migrated(engine, saved, &messages, &mapping)?;
+    let (migrated, state) = compute_migration(engine, saved, &messages, &mapping)?;
 
     let position = migrated.position.clone();
     let mut log = Log::after(last_seq, run.clone(), Sinks::default(), engine.clock.clone());
-    log.add(migrated_to(&to.workflow, &position, &mapping));
+    log.add(event_of_migration(&to.workflow, &position, &mapping));
     let records = migrated.records.clone();
     let entry = Entry {
         records: Vec::new(),
@@ -84,20 +85,20 @@ pub(super) async fn try_migration(
 ) -> Result<MigrationResult, RunError> {
     let saved = engine.checkpointer.load(run).await?;
     let messages = new_messages(engine, &saved).await?;
-    Ok(migrated(engine, saved, &messages, mapping)?.0)
+    Ok(compute_migration(engine, saved, &messages, mapping)?.0)
 }
 
-fn migrated(
+fn compute_migration(
     engine: &Engine,
     saved: SavedRun,
     messages: &[InboxMessage],
     mapping: &Mapping,
-) -> Result<(MigrationResult, graphrun_core::state::State), RunError> {
+) -> Result<(MigrationResult, State), RunError> {
     let has_ended = saved.position.frontier.is_empty();
     if has_ended && !saved.summary.info.is_thread {
         return Err(ReviseError::AtItsEnd.into());
     }
-    let position = if has_ended { saved.position.at_end() } else { saved.position };
+    let position = if has_ended { saved.position.for_next_turn() } else { saved.position };
     let saved = SavedRun { position, ..saved };
     let run = saved.summary.info.id.clone();
     let graph = &engine.graph;
@@ -108,7 +109,7 @@ fn migrated(
     if saved.summary.info.graph.is_none() {
         // Without an outline, missing parts cannot be detected, so nothing may be missing.
         fit_by(mapping, graph, &saved.position)
-            .map_err(|reason| RunError::Changed { run: run.clone(), reason })?;
+            .map_err(|reason| RunError::changed(&run, reason))?;
     }
     let mut differences = compare(compared, Some(mapping));
     let moved = migrate_position(graph, mapping, &saved, messages);
@@ -120,17 +121,17 @@ fn migrated(
         return Err(RunError::no_counterpart(run, differences));
     }
     graph.schema().check_set(&mapping.set).map_err(ReviseError::State)?;
-    let changed = |reason| RunError::Changed { run: run.clone(), reason };
-    let values = migrate_values(graph, mapping, saved.values);
-    let state = graph.schema().restore(values).map_err(|it| changed(it.into()))?;
-    state.check_size(mapping.set.keys()).map_err(ReviseError::State)?;
     let position = moved.position;
     let records = moved.records;
-    let checkpoint = Checkpoint { position: position.clone(), state: state.clone() };
+    let values = migrate_values(graph, mapping, saved.values);
+    let checkpoint = saved_checkpoint(engine, &run, position.clone(), values)?;
+    let state = checkpoint.state.clone();
+    state.check_size(mapping.set.keys()).map_err(ReviseError::State)?;
     let settings = engine.run_settings();
-    let machine =
-        Machine::with_records(graph.clone(), settings, run.clone(), checkpoint, records.clone());
-    let questions = machine.map_err(changed)?.open_questions();
+    let saved = SavedStep::new(checkpoint, records.clone());
+    let machine = Machine::with_records(graph.clone(), settings, run.clone(), saved);
+    let machine = machine.map_err(|reason| RunError::changed(&run, reason))?;
+    let questions = machine.open_questions();
     Ok((MigrationResult { position, differences, records, questions }, state))
 }
 
@@ -158,7 +159,7 @@ fn nothing_left(position: &Position) -> Difference {
     }
 }
 
-fn migrated_to(workflow: &str, position: &Position, mapping: &Mapping) -> Event {
+fn event_of_migration(workflow: &str, position: &Position, mapping: &Mapping) -> Event {
     let nodes = mapping.nodes.iter().map(|(old, new)| format!("{old} → {new}"));
     let fields = mapping.fields.iter().map(|(old, new)| format!("{old} → {new}"));
     let dropped = mapping.dropped_nodes.iter().map(ToString::to_string);
@@ -200,13 +201,11 @@ impl PriorStatus {
             // The next turn of the thread continues it.
             return RunStatus { status, reason };
         }
-        let names: Vec<&str> = migrated.questions.iter().map(|it| it.name.as_str()).collect();
+        let unanswered = unanswered(&migrated.questions);
         let failed = failed_records(&migrated.records).into_iter().next();
         let reason = match (status, failed) {
             (Status::Failed, Some(failed)) => failed.failure_reason(),
-            (Status::Paused, _) if !names.is_empty() => {
-                Some(format!("waiting for an answer to {}", names.join(", ")))
-            }
+            (Status::Paused, _) if unanswered.is_some() => unanswered,
             (Status::Paused, _) if !had_asked => reason,
             (Status::Limit | Status::Interrupted, _) => reason,
             _ => {

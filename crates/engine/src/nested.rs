@@ -24,7 +24,7 @@ use super::{
     Answers, Clock, Engine, RunEnd, RunError, ShutdownHandle, failures,
     journal_writer::JournalWriter,
     storage::{InMemoryStorage, TaskJournal},
-    stream::Sender,
+    stream::{OuterReporter, StreamSender},
 };
 use crate::checkpoint::{
     CheckpointError, Entry, OpenQuestion, Outcome, RunInfo, RunJournal, SavedRun, full_name,
@@ -81,7 +81,7 @@ impl NestedGraph {
             (journal, saved) = (journal.next_run(), None);
         }
         let is_begun = saved.is_some();
-        let run = nested_id(ctx, journal.run());
+        let run = nested_id(ctx, journal.number());
         let storage =
             InMemoryStorage::of_task(journal, saved).map_err(|it| node_error(&it.into()))?;
         let nested = NestedRun { ctx, run, storage: Arc::new(storage) };
@@ -99,10 +99,15 @@ pub(super) struct OuterAttempt {
     /// What people have allowed for the rest of the outer run, as memos.
     pub(super) grants: SavedValues,
     /// The stream of the outer run, if it has the updates of tasks.
-    pub(super) stream: Option<Sender>,
+    pub(super) stream: Option<StreamSender>,
 }
 
 impl OuterAttempt {
+    /// Returns what reports to the attempt.
+    pub(super) fn outer_reporter(&self) -> OuterReporter {
+        OuterReporter { reporter: self.reporter.clone(), node: self.node.clone() }
+    }
+
     /// Adds the grants of the outer run to the memos of a task.
     pub(super) fn add_grants(&self, memos: &mut SavedValues) {
         for name in self.grants.names() {
@@ -116,7 +121,7 @@ impl OuterAttempt {
 struct OuterSettings {
     wait_max: Option<Duration>,
     grace: Duration,
-    stream: Option<Sender>,
+    stream: Option<StreamSender>,
     /// The handle of the outer run.
     shutdown: ShutdownHandle,
 }
@@ -180,7 +185,8 @@ impl NestedRun<'_> {
         };
         loop {
             let stopped = end.map_err(|it| node_error(&it))?;
-            let Some(open) = stopped.questions.first().filter(|_| is_paused(&stopped)) else {
+            let is_paused = stopped.status == Status::Paused;
+            let Some(open) = stopped.questions.first().filter(|_| is_paused) else {
                 return self.outcome(stopped).await;
             };
             // Without an answer, the task ends here with the question.
@@ -286,10 +292,6 @@ fn wait(end: TimerEnd, reason: String) -> NodeError {
 fn stopped_failure(reason: &str) -> Failure {
     let what = format!("its workflow stopped: {reason}");
     Failure { transient: true, ..Failure::new(ErrorKind::Other, what) }
-}
-
-fn is_paused(end: &RunEnd) -> bool {
-    end.status == Status::Paused
 }
 
 /// Returns the id of a nested run of a task, which its idempotency keys begin with. Each run of the task has its own:

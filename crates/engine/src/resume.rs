@@ -1,42 +1,75 @@
 //! Continues a saved run from its position, or retries its failed tasks.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use graphrun_core::{
     event::{Event, Status},
     fault::{self, Point},
-    id::{NodeName, RunId},
+    id::{ChannelName, NodeName, RunId},
 };
-use tracing::{Instrument, debug_span};
+use serde_json::Value;
+use tracing::{Instrument, Span, debug_span};
 
 use super::{
     Answers, Engine, RunError,
-    accept::AcceptedRun,
+    accept::{AcceptContext, AcceptedRun},
     answers::{match_answers, replace_answers},
     check_retry,
     compare::{Comparison, compare, suggest},
     journal_writer::JournalWriter,
     lease::Lease,
     log::Log,
-    machine::{self, Action, Machine, RunSettings},
+    machine::{self, Action, Machine, SavedStep},
     spans,
-    stream::Sinks,
 };
 use crate::checkpoint::{
-    Checkpoint, CheckpointError, InboxMessage, RunStatus, SavedRun, TaskRecord,
+    Checkpoint, CheckpointError, InboxMessage, Position, RunStatus, SavedRun, TaskRecord,
 };
 
 /// A saved run that is ready to continue.
 pub(super) struct Resumption {
     machine: Machine,
     actions: Vec<Action>,
-    last_seq: u64,
     /// New answers to questions of failed tasks, to be saved.
     replaced: Vec<TaskRecord>,
+    continuation: Continuation,
+}
+
+/// The continuation of a saved run, by a resume or a turn.
+pub(super) struct Continuation {
+    /// The number of its last event.
+    last_seq: u64,
     /// The changes of its workflow, as text.
     changes: Vec<String>,
     /// The trace of its first process.
     first_trace: Option<String>,
+}
+
+impl Continuation {
+    pub(super) fn of(saved: &SavedRun, changes: Vec<String>) -> Self {
+        let first_trace = saved.summary.info.trace.clone();
+        Self { last_seq: saved.last_seq, changes, first_trace }
+    }
+
+    /// Begins the journal of this process, with its first event. Returns also the span of the run.
+    pub(super) fn begin(
+        self,
+        context: AcceptContext<'_>,
+        lease: Lease,
+        machine: &Machine,
+        first: Event,
+    ) -> (JournalWriter, Span) {
+        let Self { last_seq, changes, first_trace } = self;
+        let AcceptContext { engine, sinks, span, .. } = context;
+        let span = spans::run(machine, span, first_trace.as_deref());
+        let log = Log::after(last_seq, machine.run().clone(), sinks, engine.clock.clone());
+        let mut journal = JournalWriter::new(engine, lease, log);
+        journal.add_event(first);
+        if !changes.is_empty() {
+            journal.add_event(Event::WorkflowChanged { changes });
+        }
+        (journal, span)
+    }
 }
 
 impl Resumption {
@@ -49,7 +82,6 @@ impl Resumption {
         fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
         let span = debug_span!("storage", operation = "load");
         let mut saved = engine.checkpointer.load(run).instrument(span).await?;
-        let last_seq = saved.last_seq;
         // A process may have died after the last step, before the final status was saved.
         if saved.position.frontier.is_empty() && saved.summary.status != Status::Running {
             match_answers(engine, run, &[], answers).await?;
@@ -61,9 +93,8 @@ impl Resumption {
             if engine.graph.definition().inbox.is_empty() { Vec::new() } else { messages };
         let replaced = replace_answers(engine, &saved, &mut answers).await?;
         saved.records.extend(replaced.iter().cloned());
-        let settings = RunSettings { messages, ..engine.run_settings() };
-        let first_trace = saved.summary.info.trace.clone();
-        let (mut machine, mut actions) = restore(engine, saved, settings)?;
+        let continuation = Continuation::of(&saved, changes);
+        let (mut machine, mut actions) = restore(engine, saved, messages, None)?;
         let open = machine.open_questions();
         let answered = match_answers(engine, run, &open, answers).await?;
         let late = machine.expired(engine.clock.now()).into_iter();
@@ -74,7 +105,7 @@ impl Resumption {
             actions.retain(|it| !matches!(it, Action::Stop(_)));
             actions.extend(machine.apply(event));
         }
-        Ok(Self { machine, actions, last_seq, replaced, changes, first_trace })
+        Ok(Self { machine, actions, replaced, continuation })
     }
 
     /// Loads a run that retries its failed tasks: all of them, or those of one node.
@@ -85,30 +116,22 @@ impl Resumption {
     ) -> Result<Self, RunError> {
         let saved = engine.checkpointer.load(run).await?;
         check_retry(&saved, node)?;
-        let last_seq = saved.last_seq;
         let changes = changes_since(engine, &saved, &new_messages(engine, &saved).await?)?;
-        let settings = RunSettings { retry_only: node.cloned(), ..engine.run_settings() };
-        let first_trace = saved.summary.info.trace.clone();
-        let (machine, actions) = restore(engine, saved, settings)?;
-        Ok(Self { machine, actions, last_seq, replaced: Vec::new(), changes, first_trace })
+        let continuation = Continuation::of(&saved, changes);
+        let (machine, actions) = restore(engine, saved, Vec::new(), node.cloned())?;
+        Ok(Self { machine, actions, replaced: Vec::new(), continuation })
     }
 
     /// Saves that the run continues.
     pub(super) async fn save(
         self,
-        engine: &Engine,
+        context: AcceptContext<'_>,
         lease: Lease,
-        sinks: Sinks,
     ) -> Result<AcceptedRun, RunError> {
-        let Self { machine, actions, last_seq, replaced, changes, first_trace } = self;
-        let span = spans::run(&machine, sinks.span, first_trace.as_deref());
-        let log = Log::after(last_seq, machine.run().clone(), sinks, engine.clock.clone());
-        let mut journal = JournalWriter::new(engine, lease, log);
-        let running = RunStatus { status: Status::Running, reason: None };
-        journal.add_status(running, Event::RunResumed { step: machine.committed_step() });
-        if !changes.is_empty() {
-            journal.add_event(Event::WorkflowChanged { changes });
-        }
+        let Self { machine, actions, replaced, continuation } = self;
+        let resumed = Event::RunResumed { step: machine.committed_step() };
+        let (mut journal, span) = continuation.begin(context, lease, &machine, resumed);
+        journal.set_status(RunStatus { status: Status::Running, reason: None });
         for record in replaced {
             journal.add_record(Arc::new(record)).await?;
         }
@@ -127,14 +150,26 @@ pub(super) async fn check_compatibility(engine: &Engine, run: &RunId) -> Result<
 fn restore(
     engine: &Engine,
     saved: SavedRun,
-    settings: RunSettings,
+    messages: Vec<InboxMessage>,
+    retry_only: Option<NodeName>,
 ) -> Result<(Machine, Vec<Action>), RunError> {
     let run = saved.summary.info.id;
-    let changed = |reason| RunError::Changed { run: run.clone(), reason };
-    let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
-    let checkpoint = Checkpoint { position: saved.position, state };
-    let graph = engine.graph.clone();
-    Machine::restore(graph, settings, run.clone(), checkpoint, saved.records).map_err(changed)
+    let checkpoint = saved_checkpoint(engine, &run, saved.position, saved.values)?;
+    let saved = SavedStep { checkpoint, records: saved.records, messages, retry_only };
+    Machine::restore(engine.graph.clone(), engine.run_settings(), run.clone(), saved)
+        .map_err(|reason| RunError::changed(&run, reason))
+}
+
+/// Returns the checkpoint of a saved run, if its values fit the current graph.
+pub(super) fn saved_checkpoint(
+    engine: &Engine,
+    run: &RunId,
+    position: Position,
+    values: BTreeMap<ChannelName, Value>,
+) -> Result<Checkpoint, RunError> {
+    let restored = engine.graph.schema().restore(values);
+    let state = restored.map_err(|reason| RunError::changed(run, reason.into()))?;
+    Ok(Checkpoint { position, state })
 }
 
 /// Returns the inbox messages that are not processed yet, if the run or the graph accepts messages.

@@ -14,13 +14,14 @@ use serde_json::Value;
 
 use super::{
     Engine, RunError,
-    entrance::redact_update,
     lease::Lease,
     log::Log,
-    machine::{self, Machine, Revision},
+    machine::{self, Machine, Revision, SavedStep},
+    redaction::redact_update,
+    resume::saved_checkpoint,
     stream::Sinks,
 };
-use crate::checkpoint::{Checkpoint, Commit, Entry, Position, RunStatus, SavedRun};
+use crate::checkpoint::{Commit, Entry, Position, RunStatus, SavedRun};
 
 /// Updates the state of the run of a lease; see [`Engine::update`].
 pub(super) async fn update(
@@ -61,13 +62,13 @@ fn revise(
 ) -> Result<Revision, RunError> {
     let SavedRun { summary, position, values, records, .. } = saved;
     let run = summary.info.id;
-    let changed = |reason| RunError::Changed { run: run.clone(), reason };
-    let state = engine.graph.schema().restore(values).map_err(|it| changed(it.into()))?;
-    let checkpoint = Checkpoint { position, state };
+    let checkpoint = saved_checkpoint(engine, &run, position, values)?;
     let graph = engine.graph.clone();
     let settings = engine.run_settings();
-    let machine = Machine::with_records(graph, settings, run.clone(), checkpoint, records);
-    Ok(machine::revise(&machine.map_err(changed)?, update, node)?)
+    let machine =
+        Machine::with_records(graph, settings, run.clone(), SavedStep::new(checkpoint, records));
+    let machine = machine.map_err(|reason| RunError::changed(&run, reason))?;
+    Ok(machine::revise(&machine, update, node)?)
 }
 
 /// Returns the entry of a step made by a person, after which the run is stopped.

@@ -10,7 +10,7 @@ use graphrun_core::{event::Status, id::RunId, state::State};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
-use super::{RunError, ShutdownHandle, StreamChunk, stream::Receiver};
+use super::{RunError, ShutdownHandle, StreamChunk, stream::StreamReceiver};
 use crate::checkpoint::{OpenQuestion, Position};
 
 /// The outcome of driving a run until it stopped.
@@ -65,7 +65,7 @@ pub struct RunEnd {
 pub struct Run {
     id: RunId,
     shutdown: ShutdownHandle,
-    chunks: Receiver,
+    stream: StreamReceiver,
     task: JoinHandle<Result<RunEnd, RunError>>,
 }
 
@@ -90,10 +90,10 @@ impl Run {
     pub(super) fn new(
         id: RunId,
         shutdown: ShutdownHandle,
-        chunks: Receiver,
+        stream: StreamReceiver,
         task: JoinHandle<Result<RunEnd, RunError>>,
     ) -> Self {
-        Self { id, shutdown, chunks, task }
+        Self { id, shutdown, stream, task }
     }
 
     /// Returns the id of the run, to resume it or to read its journal.
@@ -119,7 +119,7 @@ impl Run {
     /// Fails when the run cannot be saved. A failing node is not an error here: the run stops as failed.
     pub async fn outcome(self) -> Result<RunEnd, RunError> {
         // Nothing reads the stream any longer.
-        drop(self.chunks);
+        drop(self.stream);
         match self.task.await {
             Ok(end) => end,
             Err(error) => match error.try_into_panic() {
@@ -134,8 +134,8 @@ impl Stream for Run {
     type Item = StreamChunk;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<StreamChunk>> {
-        match self.chunks.chunks.poll_recv(context) {
-            Poll::Ready(None) => Poll::Ready(self.chunks.take_missed()),
+        match self.stream.chunks.poll_recv(context) {
+            Poll::Ready(None) => Poll::Ready(self.stream.take_missed()),
             other => other,
         }
     }

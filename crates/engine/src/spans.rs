@@ -92,7 +92,7 @@ impl StepSpans {
         let node = &task.node;
         let id = task.id;
         let attempt = task.attempt;
-        let visit = task.visits.at(task.node_index.index()).unwrap_or(1);
+        let visit = task.visit();
         let span = info_span!(
             parent: parent,
             "task",

@@ -19,10 +19,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::{Clock, spans::SpanPlacement};
+use super::Clock;
 use crate::checkpoint::{Outcome, TaskRecord};
 
-/// How many chunks wait for a reader; what comes beyond them is counted as missed.
+/// How many chunks wait for a reader; chunks beyond them are counted as missed.
 const CAPACITY: usize = 1024;
 
 /// What a run streams. The names are those of LangGraph.
@@ -89,16 +89,14 @@ impl StreamChunk {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sinks {
     pub(super) events: EventSink,
-    pub(super) stream: Option<Sender>,
+    pub(super) stream: Option<StreamSender>,
     /// The node whose nested run it is.
-    pub(super) outer: Option<OuterNode>,
-    /// The place of the span of the run.
-    pub(super) span: SpanPlacement,
+    pub(super) outer: Option<OuterReporter>,
 }
 
-/// The node that uses the graph of a nested run.
+/// Reports to the node that uses the graph of a nested run.
 #[derive(Clone, Debug)]
-pub(super) struct OuterNode {
+pub(super) struct OuterReporter {
     /// Reports to the attempt of the node.
     pub(super) reporter: Reporter,
     pub(super) node: NodeName,
@@ -114,7 +112,7 @@ impl Sinks {
     /// journal of the nested run.
     pub(super) async fn send(&self, event: &RunEvent) {
         self.events.send(event).await;
-        if let Some(OuterNode { reporter, node }) = &self.outer
+        if let Some(OuterReporter { reporter, node }) = &self.outer
             && let Some(event) = event.event.clone().within(node)
         {
             // Boxed, since hardly any run is nested, and the future is part of that of each step.
@@ -148,8 +146,8 @@ impl DeltaPublisher {
 
 impl DeltaReader for DeltaPublisher {
     fn take(&self, task: TaskId, attempt: u32, piece: MessagePiece) {
-        let Sinks { events, stream, outer, span: _ } = &self.sinks;
-        if let Some(OuterNode { reporter, node }) = outer {
+        let Sinks { events, stream, outer } = &self.sinks;
+        if let Some(OuterReporter { reporter, node }) = outer {
             reporter.send_delta(MessagePiece { node: piece.node.within(node), ..piece.clone() });
         }
         let MessagePiece { node, message, model, part, text } = piece;
@@ -167,7 +165,7 @@ impl DeltaReader for DeltaPublisher {
 
 /// The end of the stream at the run.
 #[derive(Clone, Debug)]
-pub(super) struct Sender {
+pub(super) struct StreamSender {
     modes: Vec<StreamMode>,
     chunks: mpsc::Sender<StreamChunk>,
     missed: Arc<AtomicU64>,
@@ -179,23 +177,26 @@ pub(super) struct Sender {
 
 /// The end of the stream at the reader.
 #[derive(Debug)]
-pub(super) struct Receiver {
+pub(super) struct StreamReceiver {
     pub(super) chunks: mpsc::Receiver<StreamChunk>,
     missed: Arc<AtomicU64>,
 }
 
 /// Makes a stream of these modes for a run of the graph.
-pub(super) fn channel(modes: &[StreamMode], graph: &CompiledGraph) -> (Sender, Receiver) {
+pub(super) fn channel(
+    modes: &[StreamMode],
+    graph: &CompiledGraph,
+) -> (StreamSender, StreamReceiver) {
     let (sender, receiver) = mpsc::channel(CAPACITY);
     let missed = Arc::new(AtomicU64::new(0));
     let modes = modes.to_vec();
     let chunks = sender;
     let private = Arc::new(private_channels(graph));
-    let sender = Sender { modes, chunks, missed: Arc::clone(&missed), outer: None, private };
-    (sender, Receiver { chunks: receiver, missed })
+    let sender = StreamSender { modes, chunks, missed: Arc::clone(&missed), outer: None, private };
+    (sender, StreamReceiver { chunks: receiver, missed })
 }
 
-impl Sender {
+impl StreamSender {
     pub(super) fn wants(&self, mode: StreamMode) -> bool {
         self.modes.contains(&mode)
     }
@@ -280,7 +281,7 @@ fn custom_value<'a>(node: &NodeName, report: &'a Report) -> Option<(NodeName, &'
     }
 }
 
-impl Receiver {
+impl StreamReceiver {
     /// Returns the number of chunks missed at the end of the stream, once.
     pub(super) fn take_missed(&self) -> Option<StreamChunk> {
         let missed = self.missed.swap(0, Ordering::Relaxed);

@@ -16,8 +16,8 @@ use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     fault::{self, Point},
     graph::{
-        Command, DriverLink, ErrorKind, Failure, Node, NodeContext, NodeError, ProvidedValues,
-        Reporter,
+        Attempts, Command, DriverLink, ErrorKind, Failure, Node, NodeContext, NodeError,
+        ProvidedValues, Reporter,
     },
     id::{RunId, TaskId},
     state::panic_text,
@@ -43,8 +43,11 @@ const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 /// gains from another thread, and delays the other nodes of this one.
 const QUICK_POLL_MAX: Duration = Duration::from_micros(50);
 
-/// The result of a node, and when it returned.
-pub(super) type NodeReturn = (Result<Command, NodeError>, Instant);
+/// The end of the work of a node.
+pub(super) struct NodeReturn {
+    result: Result<Command, NodeError>,
+    returned: Instant,
+}
 
 /// The context that a run gives to each attempt.
 #[derive(Debug)]
@@ -52,13 +55,23 @@ pub(super) struct AttemptContext {
     pub(super) run: RunId,
     pub(super) graph: CompiledGraph,
     /// Takes the messages of nodes, and asks them to stop at once.
-    pub(super) driver: Arc<DriverLink>,
-    /// Aborts the attempts because a limit of the run is reached.
-    pub(super) abort: CancellationToken,
-    /// Ends all supervision; unfinished attempts leave no result.
-    pub(super) discard: CancellationToken,
+    pub(super) link: Arc<DriverLink>,
     pub(super) clock: Clock,
     pub(super) provided: ProvidedValues,
+}
+
+/// The timeouts of an attempt.
+#[derive(Clone, Copy, Debug)]
+struct Timeouts {
+    total: Option<Duration>,
+    /// The longest time without a sign of progress.
+    idle: Option<Duration>,
+}
+
+impl Timeouts {
+    fn is_any(self) -> bool {
+        self.total.is_some() || self.idle.is_some()
+    }
 }
 
 /// An attempt that has no Tokio task yet.
@@ -67,7 +80,7 @@ pub(super) struct NewAttempt {
     number: u32,
     node: NodeIndex,
     started: Instant,
-    timeout: Option<Duration>,
+    timeouts: Timeouts,
     reporter: Reporter,
     work: BoxFuture<'static, Result<Command, NodeError>>,
 }
@@ -77,8 +90,7 @@ pub(super) struct NewAttempt {
 pub(super) struct Watch {
     task: TaskId,
     number: u32,
-    total: Option<Duration>,
-    idle: Option<Duration>,
+    timeouts: Timeouts,
     started: Instant,
     reporter: Reporter,
     abort: CancellationToken,
@@ -91,32 +103,30 @@ impl NewAttempt {
         let id = task.id;
         let number = task.attempt;
         let node = task.node_index;
-        let reporter = Reporter::new(id, number, Arc::clone(&context.driver));
+        let reporter = Reporter::new(id, number, Arc::clone(&context.link));
         let started = reporter.started().unwrap_or_else(Instant::now);
         let spec = context.graph.spec_at(node);
-        let timeout = task.timeout.or(spec.policies.attempts.timeout);
+        let Attempts { timeout, idle_timeout, .. } = spec.policies.attempts;
+        let timeouts = Timeouts { total: task.timeout.or(timeout), idle: idle_timeout };
         let parts = ContextParts {
             max_visits: spec.policies.bounds.max_visits_in(&task.state),
             task,
             run: context.run.clone(),
-            timeout,
-            idle_timeout: spec.policies.attempts.idle_timeout,
+            timeouts,
             reporter: reporter.clone(),
             provided: context.provided.clone(),
         };
         // The call is inside a future, so that a panic before the node returns its future is caught, too.
         let work = run_node(Arc::clone(spec.node()), parts);
         let work = if span.is_none() { work.boxed() } else { work.instrument(span).boxed() };
-        Self { task: id, number, node, started, timeout, reporter, work }
+        Self { task: id, number, node, started, timeouts, reporter, work }
     }
 
     /// Returns whether the attempt may be polled where it was started.
     ///
     /// A timeout must be able to abandon a node that blocks its thread.
     pub(super) fn may_poll_inline(&self, graph: &CompiledGraph) -> bool {
-        let policies = graph.policies_at(self.node);
-        let has_timeout = self.timeout.is_some() || policies.attempts.idle_timeout.is_some();
-        !has_timeout && graph.pace(self.node).is_quick()
+        !self.timeouts.is_any() && graph.pace(self.node).is_quick()
     }
 
     /// Polls the node once. Returns its event if it is ready, or the attempt, which then needs a task.
@@ -145,9 +155,7 @@ impl NewAttempt {
         };
         let elapsed = started.elapsed();
         context.graph.pace(node).note(elapsed <= QUICK_POLL_MAX);
-        let usage = reporter.usage();
-        let ended = context.clock.now();
-        let attempt = AttemptStats { number, ms: millis(elapsed), usage, ended };
+        let attempt = attempt_stats(number, elapsed, &reporter, &context.clock);
         Ok(Box::new(task_event(task, result, attempt)))
     }
 
@@ -156,20 +164,11 @@ impl NewAttempt {
         self,
         context: &AttemptContext,
         abort: CancellationToken,
+        discard: CancellationToken,
     ) -> (impl Future<Output = NodeReturn> + Send + 'static, Watch) {
-        let Self { task, number, node, started, timeout, reporter, mut work } = self;
-        let policies = context.graph.policies_at(node);
-        let watch = Watch {
-            task,
-            number,
-            total: timeout,
-            idle: policies.attempts.idle_timeout,
-            started,
-            reporter,
-            abort,
-            discard: context.discard.clone(),
-            clock: context.clock.clone(),
-        };
+        let Self { task, number, node, started, timeouts, reporter, mut work } = self;
+        let clock = context.clock.clone();
+        let watch = Watch { task, number, timeouts, started, reporter, abort, discard, clock };
         let graph = context.graph.clone();
         let work = async move {
             let begun = Instant::now();
@@ -179,7 +178,7 @@ impl NewAttempt {
                 Poll::Ready(result) => result,
                 Poll::Pending => work.await,
             };
-            (result, Instant::now())
+            NodeReturn { result, returned: Instant::now() }
         };
         (work, watch)
     }
@@ -196,16 +195,13 @@ impl Watch {
         self,
         mut work: AbortOnDropHandle<NodeReturn>,
     ) -> Option<TaskEvent> {
-        let (result, ended) = tokio::select! {
+        let returned = tokio::select! {
             // A finished result counts even if the abort arrives at the same time.
             biased;
             ended = &mut work => match ended {
                 Ok(returned) => returned,
-                Err(error) => {
-                    // A task that the runtime cancelled, because it shuts down, has no event.
-                    let panic = panicked(error)?;
-                    (Err(panic.into()), Instant::now())
-                }
+                // A task that the runtime cancelled, because it shuts down, has no event.
+                Err(error) => NodeReturn::failed(panicked(error)?),
             },
             () = self.discard.cancelled() => {
                 self.abort_and_wait(work).await;
@@ -213,7 +209,7 @@ impl Watch {
             }
             () = self.abort.cancelled() => {
                 self.abort_and_wait(work).await;
-                return Some(TaskEvent::Aborted { task: self.task, attempt: self.attempt_until(Instant::now()) });
+                return Some(TaskEvent::Aborted { task: self.task, attempt: self.stats_until(Instant::now()) });
             }
             message = self.wait_for_timeout() => {
                 let message = match self.abort_and_wait(work).await {
@@ -221,28 +217,27 @@ impl Watch {
                     None => message,
                 };
                 let failure = Failure::new(ErrorKind::Timeout, message);
-                (Err(Failure { transient: true, ..failure }.into()), Instant::now())
+                NodeReturn::failed(Failure { transient: true, ..failure })
             }
         };
-        Some(task_event(self.task, result, self.attempt_until(ended)))
+        Some(task_event(self.task, returned.result, self.stats_until(returned.returned)))
     }
 
     /// Returns whether a timeout may end the attempt.
     pub(super) fn has_timeout(&self) -> bool {
-        self.total.is_some() || self.idle.is_some()
+        self.timeouts.is_any()
     }
 
-    /// Returns the duration and the usage until this moment. The time of its end is read from the clock now.
-    fn attempt_until(&self, ended: Instant) -> AttemptStats {
-        let ms = millis(ended.saturating_duration_since(self.started));
-        let usage = self.reporter.usage();
-        AttemptStats { number: self.number, ms, usage, ended: self.clock.now() }
+    /// Returns the duration and the usage until this moment.
+    fn stats_until(&self, moment: Instant) -> AttemptStats {
+        let elapsed = moment.saturating_duration_since(self.started);
+        attempt_stats(self.number, elapsed, &self.reporter, &self.clock)
     }
 
     /// Waits until a timeout expires and returns its description.
     async fn wait_for_timeout(&self) -> String {
         let total = async {
-            let Some(total) = self.total else { return std::future::pending().await };
+            let Some(total) = self.timeouts.total else { return std::future::pending().await };
             // A clock cannot count to the end of a very long timeout.
             let Some(end) = self.started.checked_add(total) else {
                 return std::future::pending().await;
@@ -251,7 +246,7 @@ impl Watch {
             format!("not finished within {}", duration(total))
         };
         let idle = async {
-            let Some(idle) = self.idle else { return std::future::pending().await };
+            let Some(idle) = self.timeouts.idle else { return std::future::pending().await };
             loop {
                 let last_sign = self.reporter.last_report().unwrap_or(self.started);
                 let Some(idle_end) = last_sign.checked_add(idle) else {
@@ -278,6 +273,22 @@ impl Watch {
             Ok(Ok(_)) | Err(_) => None,
         }
     }
+}
+
+impl NodeReturn {
+    fn failed(failure: Failure) -> Self {
+        Self { result: Err(failure.into()), returned: Instant::now() }
+    }
+}
+
+/// Returns the figures of an attempt that took this long. Its end is read from the clock now.
+fn attempt_stats(
+    number: u32,
+    elapsed: Duration,
+    reporter: &Reporter,
+    clock: &Clock,
+) -> AttemptStats {
+    AttemptStats { number, ms: millis(elapsed), usage: reporter.usage(), ended: clock.now() }
 }
 
 /// Returns the event of an attempt that ended.
@@ -313,15 +324,14 @@ struct ContextParts {
     task: Box<Task>,
     run: RunId,
     max_visits: Option<u32>,
-    timeout: Option<Duration>,
-    idle_timeout: Option<Duration>,
+    timeouts: Timeouts,
     reporter: Reporter,
     provided: ProvidedValues,
 }
 
 impl ContextParts {
     fn into_context(self) -> NodeContext {
-        let Self { task, run, max_visits, timeout, idle_timeout, reporter, provided } = self;
+        let Self { task, run, max_visits, timeouts, reporter, provided } = self;
         let task = *task;
         NodeContext {
             run,
@@ -332,8 +342,8 @@ impl ContextParts {
             visits: task.visits,
             max_visits,
             began: task.began,
-            timeout,
-            idle_timeout,
+            timeout: timeouts.total,
+            idle_timeout: timeouts.idle,
             state: task.state,
             input: task.input,
             trigger: task.trigger,

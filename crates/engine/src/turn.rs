@@ -7,23 +7,22 @@ use graphrun_core::{
     id::RunId,
     state::Update,
 };
+use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{
     Engine, RunError, ShutdownHandle,
-    accept::{AcceptedRun, check_input, immediate_stop, save_new, take_emissions},
+    accept::{AcceptContext, AcceptedRun, check_input, immediate_stop, save_new, take_emissions},
     driver::run_finished,
-    entrance::redact_update,
-    journal_writer::JournalWriter,
     lease::Lease,
-    log::Log,
     machine::{FirstStep, Machine},
-    resume::{changes_since, new_messages},
-    spans,
-    stream::Sinks,
+    redaction::redact_update,
+    resume::{Continuation, changes_since, new_messages, saved_checkpoint},
     turn_queue::wait_for_others,
 };
-use crate::checkpoint::{Checkpoint, CheckpointError, RunInfo, RunStatus, RunSummary, SavedRun};
+use crate::checkpoint::{
+    Basis, CheckpointError, Mapping, Migration, RunInfo, RunStatus, RunSummary, SavedRun,
+};
 
 /// The time after which a queued turn looks again whether the thread is free.
 const QUEUE_POLL: Duration = Duration::from_millis(50);
@@ -47,22 +46,26 @@ async fn find_run(engine: &Engine, thread: &str) -> Result<Option<RunId>, RunErr
     }
 }
 
-/// What a caller asks for: a turn of a thread.
-pub(super) struct Turn {
+/// The turn of a thread that a caller asks for.
+pub(super) struct TurnRequest {
     pub(super) thread: String,
     pub(super) input: Update,
     /// Whether it waits for other turns of the thread.
     pub(super) is_queued: bool,
-    /// Ends the wait.
-    pub(super) shutdown: ShutdownHandle,
+    /// The origin of the process, which later ones continue the turn with; null for that of the turn before.
+    pub(super) origin: Value,
 }
 
-impl Turn {
+impl TurnRequest {
     /// Waits for a part of the queue, unless the turn is stopped from outside.
-    async fn wait<T>(&self, wait: impl Future<Output = T>) -> Result<T, RunError> {
+    async fn wait<T>(
+        &self,
+        shutdown: &ShutdownHandle,
+        wait: impl Future<Output = T>,
+    ) -> Result<T, RunError> {
         tokio::select! {
             biased;
-            () = self.shutdown.drain.cancelled() => {
+            () = shutdown.drain.cancelled() => {
                 Err(RunError::NotBegun { thread: self.thread.clone() })
             }
             waited = wait => Ok(waited),
@@ -72,26 +75,26 @@ impl Turn {
 
 /// Saves that a turn of a thread begins, with a new run of this id and origin if it is the first one.
 pub(super) async fn begin_or_continue_thread(
-    engine: &Engine,
-    turn: Turn,
+    context: AcceptContext<'_>,
+    turn: TurnRequest,
     info: RunInfo,
-    sinks: Sinks,
 ) -> Result<AcceptedRun, RunError> {
+    let AcceptContext { engine, shutdown, .. } = context;
     // Held until the turn has begun, or has failed to.
     let _next = if turn.is_queued {
-        Some(turn.wait(wait_for_others(&engine.checkpointer, &turn.thread)).await?)
+        Some(turn.wait(shutdown, wait_for_others(&engine.checkpointer, &turn.thread)).await?)
     } else {
         None
     };
     if let Some(run) = find_run(engine, &turn.thread).await? {
-        return save_turn(engine, turn, run, sinks).await;
+        return save_turn(context, turn, run).await;
     }
     let info = RunInfo { name: turn.thread.clone(), is_thread: true, ..info };
-    match save_new(engine, info, turn.input.clone(), sinks.clone()).await {
+    match save_new(context.clone(), info, turn.input.clone()).await {
         Err(RunError::Checkpoint(error @ CheckpointError::Exists(_))) => {
             // Another turn has begun the thread meanwhile.
             let run = find_run(engine, &turn.thread).await?;
-            save_turn(engine, turn, run.ok_or(error)?, sinks).await
+            save_turn(context, turn, run.ok_or(error)?).await
         }
         accepted => accepted,
     }
@@ -99,36 +102,31 @@ pub(super) async fn begin_or_continue_thread(
 
 /// Saves that the next turn of the run of a thread begins. The turn may stop before its first task.
 async fn save_turn(
-    engine: &Engine,
-    mut turn: Turn,
+    context: AcceptContext<'_>,
+    mut turn: TurnRequest,
     run: RunId,
-    sinks: Sinks,
 ) -> Result<AcceptedRun, RunError> {
+    let AcceptContext { engine, shutdown, .. } = context;
     check_input(engine, &turn.input)?;
     redact_update(&mut turn.input);
     let lease = loop {
         match Lease::acquire(&engine.checkpointer, &run, engine.lease_duration).await {
             Err(CheckpointError::Owned { .. }) if turn.is_queued => {
-                turn.wait(sleep(QUEUE_POLL)).await?;
+                turn.wait(shutdown, sleep(QUEUE_POLL)).await?;
             }
             lease => break lease?,
         }
     };
-    let turn = prepare(engine, &turn.thread, &lease, &turn.input).await;
-    let (lease, PreparedTurn { first_step, last_seq, changes, first_trace }) =
-        lease.or_release(turn).await?;
+    let prepared = prepare(engine, &turn, &lease).await;
+    let PreparedTurn { first_step, continuation, migration } =
+        lease.release_on_error(prepared).await?;
     let FirstStep { machine, commit, mut actions } = first_step;
-    let span = spans::run(&machine, sinks.span, first_trace.as_deref());
-    let log = Log::after(last_seq, run, sinks, engine.clock.clone());
-    let mut journal = JournalWriter::new(engine, lease, log);
     let position = &commit.position;
     let started = Event::TurnStarted { turn: position.earlier.turns + 1, step: position.step };
-    journal.add_event(started);
-    if !changes.is_empty() {
-        journal.add_event(Event::WorkflowChanged { changes });
-    }
+    let (mut journal, span) = continuation.begin(context, lease, &machine, started);
     // The driver streams the state with the input.
     journal.add_commit(commit, None).await?;
+    journal.set_migration(migration);
     for event in take_emissions(&mut actions) {
         journal.add_event(event);
     }
@@ -145,19 +143,15 @@ async fn save_turn(
 /// A turn that is ready to begin.
 struct PreparedTurn {
     first_step: FirstStep,
-    /// The number of the last event of the turns before.
-    last_seq: u64,
-    /// The changes of the workflow, as text.
-    changes: Vec<String>,
-    /// The trace of the first process of the run.
-    first_trace: Option<String>,
+    continuation: Continuation,
+    /// To another version of the workflow, or to other options of the program.
+    migration: Option<Box<Migration>>,
 }
 
 async fn prepare(
     engine: &Engine,
-    thread: &str,
+    TurnRequest { thread, input, origin, .. }: &TurnRequest,
     lease: &Lease,
-    input: &Update,
 ) -> Result<PreparedTurn, RunError> {
     let run = &lease.token().run;
     let saved = engine.checkpointer.load(run).await?;
@@ -165,19 +159,27 @@ async fn prepare(
         // A turn that cannot keep them is only slower.
         drop(engine.checkpointer.keep_values(lease.token(), &saved).await);
     }
-    let first_trace = saved.summary.info.trace.clone();
     let status = saved.summary.status;
     if !saved.position.frontier.is_empty() || status == Status::Running {
-        return Err(RunError::TurnOpen { thread: thread.to_owned(), status });
+        return Err(RunError::TurnOpen { thread: thread.clone(), status });
     }
-    // What else the last turn has left has no part in the next one.
-    let saved = SavedRun { position: saved.position.at_end(), ..saved };
+    // The next turn takes over nothing else of the last one.
+    let saved = SavedRun { position: saved.position.for_next_turn(), ..saved };
     let changes = changes_since(engine, &saved, &new_messages(engine, &saved).await?)?;
-    let changed = |reason| RunError::Changed { run: run.clone(), reason };
-    let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
-    let ended = Checkpoint { position: saved.position, state };
+    let continuation = Continuation::of(&saved, changes);
+    let migration = migration_of(engine, saved.summary.info.basis(), origin);
+    let ended = saved_checkpoint(engine, run, saved.position, saved.values)?;
     let first_step =
         Machine::turn(engine.graph.clone(), engine.run_settings(), run.clone(), ended, input)
             .map_err(RunError::Input)?;
-    Ok(PreparedTurn { first_step, last_seq: saved.last_seq, changes, first_trace })
+    Ok(PreparedTurn { first_step, continuation, migration })
+}
+
+/// Returns the migration of a turn that has another basis than the one before. All names stay.
+fn migration_of(engine: &Engine, from: Basis, origin: &Value) -> Option<Box<Migration>> {
+    let origin = if origin.is_null() { &from.origin } else { origin }.clone();
+    let workflow = engine.graph.definition().name.clone();
+    let to = Basis { workflow, origin, graph: Some(engine.outline()) };
+    let mapping = Mapping::default();
+    (to != from).then(|| Box::new(Migration { from, to, mapping, records: Vec::new() }))
 }

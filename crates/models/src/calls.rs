@@ -4,16 +4,17 @@
 //! names are replaced in requests and restored in replies. A call in a reply needs only a name: ids
 //! may be missing, and arguments may be a text, an object or nothing.
 
-use std::collections::BTreeSet;
-use std::iter;
+use std::{collections::BTreeSet, iter};
 
 use serde_json::{Value, json};
 
-use super::chat::{ChatReply, ChatRequest, Finish, OutputSchema};
-use super::error::ModelError;
 #[cfg(feature = "openai")]
 use super::structured::tool_schema;
-use super::tools::{ToolCall, ToolSpec};
+use super::{
+    chat::{ChatReply, ChatRequest, Finish, OutputSchema},
+    error::ModelError,
+    tools::{ToolCall, ToolSpec},
+};
 
 /// The longest name on the wire, in characters.
 const NAME_CHARS_MAX: usize = 64;

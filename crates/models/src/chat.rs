@@ -4,8 +4,7 @@
 //! [`Replay`](super::Replay) translate. A model makes one attempt and no retries; [`ModelError::is_retryable`] says
 //! whether another attempt makes sense.
 
-use std::fmt;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,7 @@
 //! Start at [`ModelError::is_retryable`] and [`ModelError::kind`]. The messages of providers are
 //! kept, truncated to a readable length and without secrets.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use graphrun_core::graph;
 use serde::{Deserialize, Serialize};

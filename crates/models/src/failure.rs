@@ -10,9 +10,10 @@ use std::time::Duration;
 use graphrun_guard::redact::{redact, redact_value};
 use serde_json::Value;
 
-use super::reader::text_of;
-use super::retry_after::read_retry_delay;
-use super::{ChatReply, Finish, ModelError, Protocol, TokenUsage};
+use super::{
+    ChatReply, Finish, ModelError, Protocol, TokenUsage, reader::text_of,
+    retry_after::read_retry_delay,
+};
 
 /// The longest message: an HTML page has no more information after its first lines.
 const MESSAGE_CHARS_MAX: usize = 500;

@@ -4,30 +4,32 @@
 //! rejects is replaced by the next simpler one, and a parameter that it rejects by name is left out.
 //! The process remembers both. Retries are the engine's. All clients of a process send their requests through one gate for each model.
 
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
-use async_openai::Client;
-use async_openai::config::{Config as _, OpenAIConfig};
-use async_openai::error::OpenAIError;
-use async_openai::traits::RequestOptionsBuilder;
+use async_openai::{
+    Client,
+    config::{Config as _, OpenAIConfig},
+    error::OpenAIError,
+    traits::RequestOptionsBuilder,
+};
 use async_trait::async_trait;
 use graphrun_guard::redact::redact;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::calls::settle;
-use super::chat::{ChatModel, ChatReply, ChatRequest};
-use super::error::ModelError;
-use super::failure::readable;
-use super::gate::Gate;
-use super::protocol::Wire;
-use super::provider::{OutputMode, Profile, Protocol};
-use super::refused::RefusedParameters;
-use super::secret::Secret;
-use super::shape::{Shape, unwrap_answer};
-use super::transport::Transport;
+use super::{
+    calls::settle,
+    chat::{ChatModel, ChatReply, ChatRequest},
+    error::ModelError,
+    failure::readable,
+    gate::Gate,
+    protocol::Wire,
+    provider::{OutputMode, Profile, Protocol},
+    refused::RefusedParameters,
+    secret::Secret,
+    shape::{Shape, unwrap_answer},
+    transport::Transport,
+};
 use graphrun_core::usage::TokenUsage;
 
 /// The address of a model and the settings of its requests.

@@ -7,12 +7,14 @@
 use graphrun_core::state::plain_text;
 use serde_json::Value;
 
-use super::calls::read_calls;
-use super::chat::characters;
-use super::failure::{self, readable};
-use super::stated::StatedUsage;
-use super::thoughts::{TextParts, part_text};
-use super::{ChatReply, Finish, ModelError, Protocol, TokenUsage, ToolCall};
+use super::{
+    ChatReply, Finish, ModelError, Protocol, TokenUsage, ToolCall,
+    calls::read_calls,
+    chat::characters,
+    failure::{self, readable},
+    stated::StatedUsage,
+    thoughts::{TextParts, part_text},
+};
 
 /// Reads the body of a successful reply. Calls are those that the provider names, offered or not.
 ///

@@ -1,13 +1,17 @@
 //! Parameters that a provider has rejected by name, and rejected forms of structured output. The process remembers them
 //! for each account and model, so that each costs one request.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{LazyLock, Mutex, PoisonError},
+};
 
 use serde_json::Value;
 
-use super::error::ModelError;
-use super::provider::{OutputMode, Parameter, Profile, Protocol, SystemRole, TokenLimit};
+use super::{
+    error::ModelError,
+    provider::{OutputMode, Parameter, Profile, Protocol, SystemRole, TokenLimit},
+};
 
 /// The most models whose rejections are remembered. Beyond it, all are forgotten, and learnt again.
 const MODELS_MAX: usize = 1024;

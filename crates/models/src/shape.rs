@@ -4,13 +4,15 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::attachment::{Attachment, AttachmentKind};
-use super::calls::{OfferedTools, wire_name};
-use super::chat::{ChatRequest, Message, OutputSchema, Role};
-use super::provider::{OutputMode, Parameter, Profile, SystemRole};
-use super::refused::RefusedParameters;
-use super::structured::{answer_instruction, answer_schema, strict_schema};
-use super::tools::{ToolCall, ToolChoice, ToolSpec};
+use super::{
+    attachment::{Attachment, AttachmentKind},
+    calls::{OfferedTools, wire_name},
+    chat::{ChatRequest, Message, OutputSchema, Role},
+    provider::{OutputMode, Parameter, Profile, SystemRole},
+    refused::RefusedParameters,
+    structured::{answer_instruction, answer_schema, strict_schema},
+    tools::{ToolCall, ToolChoice, ToolSpec},
+};
 
 /// The key for an answer that is no object: providers force objects only.
 const WRAPPER: &str = "answer";

@@ -4,34 +4,39 @@
 //! Everything else becomes a [`ModelError`]. So async-openai neither retries, nor reads without a limit, nor logs a body.
 //! The requests of protocols that async-openai does not have use the same transport.
 
-use std::error::Error;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::{
+    error::Error,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use async_openai::error::OpenAIError;
-use async_openai::middleware::HttpRequestFactory;
+use async_openai::{error::OpenAIError, middleware::HttpRequestFactory};
 use jiff::Timestamp;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Client, Response};
+use reqwest::{
+    Client, Response,
+    header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION},
+};
 use rustls::{ClientConfig, crypto::ring};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
-use super::chat::Patience;
-use super::deltas::AnswerSink;
-use super::error::{ModelError, Phase};
-use super::failure::{ErrorReply, readable};
-use super::gate::Gate;
-use super::protocol::{IncomingReply, Pace, completion};
-use super::provider::{Profile, Protocol, is_local};
-use super::provider_client::ExchangeLimits;
-use super::rates::Rates;
-use super::retry_after::read_retry_after;
-use super::secret::Secret;
+use super::{
+    chat::Patience,
+    deltas::AnswerSink,
+    error::{ModelError, Phase},
+    failure::{ErrorReply, readable},
+    gate::Gate,
+    protocol::{IncomingReply, Pace, completion},
+    provider::{Profile, Protocol, is_local},
+    provider_client::ExchangeLimits,
+    rates::Rates,
+    retry_after::read_retry_after,
+    secret::Secret,
+};
 
 /// TLS with the authorities that this system trusts.
 pub(super) fn tls() -> Result<ClientConfig, rustls::Error> {

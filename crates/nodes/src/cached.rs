@@ -185,7 +185,7 @@ impl CachedNode {
             return None;
         }
         let mut result = CachedResult { update: command.update.clone(), at: Timestamp::now() };
-        // The entrance of a run removes keys from all other values, but cached results do not pass
+        // The engine removes keys from all other values, but cached results do not pass
         // it.
         for (_, value) in &mut result.update.writes {
             redact_value(Arc::make_mut(value));

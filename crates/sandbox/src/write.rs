@@ -105,9 +105,13 @@ pub fn write_files(
     }
     let outer = Folder::create(root)
         .map_err(|error| WriteError::Root { path: root.to_owned(), source: error.into() })?;
-    let (root, folder) = descend(root, &outer, below)?;
+    // A file is written under one temporary name, from whichever folder above it the delivery starts.
     // On a file system without locks, the caller must prevent concurrent deliveries.
-    let _ = folder.lock();
+    let _ = outer.lock();
+    let (root, folder) = descend(root, &outer, below)?;
+    if !below.is_empty() {
+        let _ = folder.lock();
+    }
     let mut list = DeliveredFiles::parse(&known(&folder).unwrap_or_default());
     let mut places = Vec::new();
     let mut foreign = Vec::new();

@@ -11,10 +11,12 @@ use opentelemetry::{
 use opentelemetry_sdk::trace::SpanData;
 use serde_json::json;
 
-use crate::caller::read_trace_context;
-use crate::names::{
-    FieldName, Form, OPERATION, OTHER_ERROR, SPANS, SpanNames, TARGET_PREFIX, content,
-    model_operation, split_model,
+use crate::{
+    caller::read_trace_context,
+    names::{
+        FieldName, Form, OPERATION, OTHER_ERROR, SPANS, SpanNames, TARGET_PREFIX, content,
+        model_operation, split_model,
+    },
 };
 
 /// The attributes that `tracing-opentelemetry` adds to spans and events.

@@ -73,7 +73,9 @@ pub use self::{
     definition::{
         Caching, Defaults, LockFileUse, NodeDefinition, NodeFactory, SandboxSettings, Workflow,
     },
-    expression::{EvaluateError, Expression, ExpressionView, Function, facts::Fact},
+    expression::{
+        EvaluateError, Expression, ExpressionError, ExpressionView, Function, facts::Fact,
+    },
     format::{cases_json_schema, json_schema},
     layout::{FileKind, format_text},
     node::structure::{

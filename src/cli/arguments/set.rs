@@ -134,8 +134,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::output::terminal::Paint;
-    use crate::state::Reducer;
+    use crate::{cli::output::terminal::Paint, state::Reducer};
 
     fn schema() -> Schema {
         let channel = |name: &str, schema: Value, reducer| {

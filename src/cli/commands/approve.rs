@@ -150,7 +150,8 @@ fn find<'a>(
                 (Some(closed), Some(last)) => {
                     refused.with_help(format!("the last one was `{}`: {closed}", last.full_name()))
                 }
-                _ => refused,
+                // An update or a migration lets the node ask again.
+                _ => refused.with_help("`graphrun resume RUN` continues a run that has not ended"),
             })
         }
         (several, _) => {

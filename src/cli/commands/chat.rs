@@ -62,6 +62,7 @@ impl Args {
         let database = globals.database()?.with_permissions(Permission::of(&self.options));
         let loaded = loaded::load(&self.workflow)?.with(globals.settings(&self.options)?)?;
         let field = field(self.field.as_deref(), &loaded.workflow)?;
+        check_other_input(&self.input, &field, &loaded.workflow)?;
         let models = loaded.connect()?;
         block_on(async {
             let workflow = loaded.workflow.clone();
@@ -122,7 +123,13 @@ impl Chat<'_> {
             }
             let mut flags = self.given.clone();
             flags.push(InputFlag::Text { key: self.field.clone(), text: line });
-            let input = input::read(&flags, &self.workflow.schema, &self.workflow.input)?;
+            let input = match input::read(&flags, &self.workflow.schema, &self.workflow.input) {
+                Ok(input) => input,
+                Err(error) => {
+                    print_message(&format!("not sent: {}", error.problems().join("; ")));
+                    continue;
+                }
+            };
             let info = Box::new(self.info.clone());
             let turn = Begin::Turn { info, input, is_queued: self.is_queued };
             match self.run.drive_and_ask(turn, &mut lines, &mut signals).await? {
@@ -179,6 +186,16 @@ impl Chat<'_> {
 /// Returns a value as a person reads it: the content of a message, a text as it is, and anything else as JSON.
 fn text(value: &Value) -> String {
     plain_text(value.get("content").filter(|it| it.is_string()).unwrap_or(value))
+}
+
+/// Checks the input beside the lines, so that each turn has it.
+fn check_other_input(
+    given: &[InputFlag],
+    field: &str,
+    workflow: &Workflow,
+) -> Result<(), CliError> {
+    let other = workflow.input.iter().filter(|it| it.as_str() != field).cloned();
+    input::read(given, &workflow.schema, &other.collect::<Vec<_>>()).map(drop)
 }
 
 /// Returns the field of the input that takes the lines.

@@ -17,7 +17,11 @@ use crate::{
         },
         error::CliError,
         exit::Exit,
-        output::{json::to_json, terminal::print_result, words::count},
+        output::{
+            json::to_json,
+            terminal::{print_result, print_unchanged},
+            words::count,
+        },
     },
     data_limit::DataLimit,
     workflow::format_text,
@@ -85,7 +89,7 @@ impl Args {
         if self.check {
             return Ok(if laid_out == text { Exit::Done } else { Exit::Failed });
         }
-        print_result(&laid_out).map_err(CliError::write)?;
+        print_unchanged(&laid_out).map_err(CliError::write)?;
         Ok(Exit::Done)
     }
 

@@ -99,7 +99,9 @@ impl Args {
                 }
                 return Ok(Exit::Done);
             }
-            let run = Run { globals, database: &database, checkpointer, engine, id, name, reports };
+            let database = &database;
+            let workflow = origin.workflow;
+            let run = Run { globals, database, checkpointer, engine, id, name, workflow, reports };
             let begin = Begin::Resume(Answers::default());
             run.drive_and_report(begin, &mut StdinLines::default()).await?.print(globals)
         })

@@ -102,6 +102,11 @@ impl Args {
         }
         let at = |step| RunAt { run: run.to_owned(), step: Some(Step(step)) };
         let mut found = match self.step {
+            Some(step) if step > summary.step.0 + 1 => {
+                let message = format!("`{}` has no step {step}", info.name);
+                let help = format!("the next one is {}", summary.step.next());
+                return Err(CliError::usage(message).with_help(help));
+            }
             Some(step) => at(step - 1).find(checkpointer.as_ref()).await?,
             None => at(summary.step.0).find(checkpointer.as_ref()).await?,
         };
@@ -164,13 +169,8 @@ impl Args {
             return Err(CliError::usage(message).with_help("name one of them with `--item`"));
         };
         // The rules alone know the facts, the visits and the trigger of a task.
-        let machine = Machine::restore(
-            graph.clone(),
-            RunSettings::default(),
-            run.clone(),
-            checkpoint,
-            Vec::new(),
-        );
+        let machine =
+            Machine::restore(graph.clone(), RunSettings::default(), run.clone(), checkpoint.into());
         let (machine, _) = machine.map_err(|error| {
             CliError::new(Exit::NotResumable, "the run does not fit the workflow").because(error)
         })?;

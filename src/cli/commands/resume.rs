@@ -161,8 +161,10 @@ impl ResumedRun<'_> {
             let engine = engine.provide(run_folders::homes(&database, &info.id));
             let id = info.id;
             let name = info.name;
+            let database = &database;
+            let workflow = origin.workflow.clone();
             let mut run =
-                Run { globals, database: &database, checkpointer, engine, id, name, reports };
+                Run { globals, database, checkpointer, engine, id, name, workflow, reports };
             if pauses.is_err() {
                 // The new version may have renamed the nodes of breakpoints, among others.
                 run.check_compatibility().await?;

@@ -4,7 +4,7 @@
 //! error: the remaining output is dropped.
 
 use std::{
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, IsTerminal as _, Write},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -109,6 +109,19 @@ pub(crate) fn print_result(text: &str) -> io::Result<()> {
     print_while_read(text).map(drop)
 }
 
+/// Writes a text of the user to stdout as it is. At a terminal, its control characters are made visible.
+///
+/// # Errors
+///
+/// Same as [`print_result`].
+pub(crate) fn print_unchanged(text: &str) -> io::Result<()> {
+    if io::stdout().is_terminal() {
+        return print_result(text);
+    }
+    let mut stdout = io::stdout().lock();
+    unless_closed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())).map(drop)
+}
+
 /// Writes a part of a result to stdout, and returns whether the pipe is still open.
 ///
 /// # Errors
@@ -120,7 +133,11 @@ pub(crate) fn print_while_read(text: &str) -> io::Result<bool> {
     let text = redact_known(text);
     let text = visible(&text, STDOUT_IS_COLOURED.load(Ordering::Relaxed));
     let mut stdout = io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    unless_closed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Returns whether the pipe is still open. A reader that has closed it wants no more, which is no error.
+fn unless_closed(written: io::Result<()>) -> io::Result<bool> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         other => other.map(|()| true),

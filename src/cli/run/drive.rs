@@ -1,13 +1,12 @@
 //! A run at a terminal, from its begin to its stop, with the questions that it asks meanwhile.
 
-use std::{panic, sync::Arc, time::Duration};
+use std::{panic, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{task::JoinError, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     follow::{EngineTask, Follower},
-    origin::Origin,
     report_files::{ReportFiles, WriteOccasion},
     stopped::StoppedRun,
 };
@@ -52,6 +51,8 @@ pub(crate) struct Run<'a> {
     pub(crate) engine: Engine,
     pub(crate) id: RunId,
     pub(crate) name: String,
+    /// The file of its workflow.
+    pub(crate) workflow: PathBuf,
     pub(crate) reports: ReportFiles,
 }
 
@@ -167,7 +168,7 @@ impl Run<'_> {
     pub(crate) async fn check_compatibility(&self) -> Result<(), CliError> {
         match self.engine.check_compatibility(&self.id).await {
             Ok(()) => Ok(()),
-            Err(error) => Err(self.refusal(error).await),
+            Err(error) => Err(self.refusal(error)),
         }
     }
 
@@ -219,7 +220,7 @@ impl Run<'_> {
                 let status = if is_full { self.last_status().await } else { Status::Running };
                 Err(self.leave(self.failure(error), status))
             }
-            Err(error) => Err(self.refusal(error).await),
+            Err(error) => Err(self.refusal(error)),
         }
     }
 
@@ -325,15 +326,11 @@ impl Run<'_> {
 
     /// Returns the error of an engine that did nothing. For a changed workflow, it contains the
     /// command to migrate the run.
-    async fn refusal(&self, error: RunError) -> CliError {
+    fn refusal(&self, error: RunError) -> CliError {
         let RunError::Broken { remedies, .. } = &error else {
             return explain_refusal(error, &self.name, self.database);
         };
-        let info = self.checkpointer.find(self.id.as_str()).await.map(|it| it.info);
-        let origin = info.ok().and_then(|it| Origin::of(&it).ok());
-        let command = origin.and_then(|origin| {
-            migrate_command(self.database, &self.name, &origin.workflow, remedies)
-        });
+        let command = migrate_command(self.database, &self.name, &self.workflow, remedies);
         let help = command.map(|it| format!("to migrate it: {it}"));
         help.into_iter().fold(CliError::from(error), CliError::with_help)
     }

@@ -110,10 +110,11 @@ impl NewRunArgs {
         let engine = engine.provide(run_folders::homes(database, &info.id));
         let id = info.id.clone();
         let name = info.name.clone();
-        Ok((Run { globals, database, checkpointer, engine, id, name, reports }, info))
+        let workflow = origin.workflow;
+        Ok((Run { globals, database, checkpointer, engine, id, name, workflow, reports }, info))
     }
 
-    /// Gives the run a name and an id, and saves how it was started. A thread that exists already keeps these.
+    /// Gives the run a name and an id, and saves how it was started. A thread that exists already keeps its name and id.
     pub(crate) async fn create_origin(
         self,
         new: NewOrigin<'_>,
@@ -126,7 +127,10 @@ impl NewRunArgs {
         }
         let name = match thread {
             Some(thread) => match checkpointer.find(thread).await {
-                Ok(found) => return known(found.info, workflow, options),
+                Ok(found) => {
+                    let next = NextTurn { path, workflow, out: self.out, options };
+                    return next.of(found.info);
+                }
                 Err(CheckpointError::UnknownRun(_)) => thread.to_owned(),
                 Err(error) => return Err(error.into()),
             },
@@ -164,20 +168,32 @@ fn without_input(workflow: &Workflow) -> CliError {
     CliError::usage(message).with_help("start a run with `graphrun execute`")
 }
 
-/// Returns how a thread was started, for its next turn.
-fn known(
-    info: RunInfo,
-    workflow: &Workflow,
+/// How the next turn of a thread starts: with its own options, like a new run.
+struct NextTurn<'a> {
+    path: &'a Path,
+    workflow: &'a Workflow,
+    /// The output folder, if it is not that of the turn before.
+    out: Option<PathBuf>,
     options: RunOptions,
-) -> Result<(Origin, RunInfo), CliError> {
-    if info.workflow != workflow.name {
-        return Err(CliError::usage(format!(
-            "`{}` is a run of the workflow `{}`, not of `{}`",
-            info.name, info.workflow, workflow.name
-        ))
-        .with_help("name another thread"));
+}
+
+impl NextTurn<'_> {
+    /// Returns the origin of the turn, and the properties of the thread with it.
+    fn of(self, info: RunInfo) -> Result<(Origin, RunInfo), CliError> {
+        let Self { path, workflow, out, options } = self;
+        if info.workflow != workflow.name {
+            return Err(CliError::usage(format!(
+                "`{}` is a run of the workflow `{}`, not of `{}`",
+                info.name, info.workflow, workflow.name
+            ))
+            .with_help("name another thread"));
+        }
+        let Origin { out: before, folders, .. } = Origin::of(&info)?;
+        let origin = Origin::new(path, &out.unwrap_or(before), options)?.with_fields_of(workflow);
+        let origin = Origin { folders, ..origin };
+        let info = RunInfo { origin: origin.to_json()?, ..info };
+        Ok((origin, info))
     }
-    Ok((Origin::of(&info)?.with_options(options), info))
 }
 
 /// Returns the default output folder of a run. A symbolic link of this name may have come with the

@@ -10,15 +10,15 @@ use std::{
 
 use nix::unistd::{AccessFlags, access};
 
-use crate::cli::{
-    allow::{known_databases::remember_new, permission::Permission},
-    error::CliError,
-    exit::Exit,
-    output::words::shell_word,
-    run::origin::Origin,
-};
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
+    cli::{
+        allow::{known_databases::remember_new, permission::Permission},
+        error::CliError,
+        exit::Exit,
+        output::words::shell_word,
+        run::origin::Origin,
+    },
     memory::{InMemoryStore, SqliteStore, Store, StoreError},
     redact::{self, names_a_secret},
     results::ResultStore,

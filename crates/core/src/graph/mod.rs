@@ -29,14 +29,17 @@ pub use self::{
     access::{Access, AccessSet, Fraction},
     command::{Command, Dispatch, Goto, IntoCommand, Target, Transition},
     condition::{Condition, condition_fn},
-    context::{CallPermit, Cancel, Input, NodeContext, OriginalTask, OuterNode, Reporter},
+    context::{
+        AttemptMessage, CallPermit, Cancel, DeltaReader, DriverLink, Input, MessageContent,
+        MessagePiece, NodeContext, OriginalTask, OuterNode, PlannedCall, Reporter,
+    },
     definition::{Edge, Graph, NodeSpec, UncheckedGraph},
     facts::{FactNeeds, Remaining, RunFacts},
     failure::{ErrorKind, Failure, FailureClass, NodeError, with_causes, with_hint},
     function::{Argument, Item, NodeFn, NodeFunction, WithContext, describe_types, node_fn},
     go::{DispatchOf, END, FAIL, Go, Next, START, clear, dispatch, goto},
     item_order::{ItemNeeds, ItemOrder, ItemReads},
-    memo::{GRANT_MEMO, NESTED_MEMO},
+    memo::{GRANT_MEMO, Memo, NESTED_MEMO},
     node::{
         Contract, FunctionId, NESTED_LEVELS_MAX, Node, NodeDescription, NodeFault, NodeTypes, Read,
         SideEffects,
@@ -57,8 +60,4 @@ pub use self::{
     timer::{TIMER_MEMO, Timer, TimerEnd},
     trigger::{Trigger, TriggerKind, with_cause},
     visits::Visits,
-};
-pub use self::{
-    context::{AttemptMessage, DeltaReader, DriverLink, MessageContent, MessagePiece, PlannedCall},
-    memo::Memo,
 };

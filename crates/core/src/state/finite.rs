@@ -206,8 +206,8 @@ impl<S: SerializeMap> SerializeMap for Finite<S> {
     }
 }
 
-/// Returns a value with its numbers without a fraction as integers.
-pub(crate) fn with_whole_numbers(value: &Value) -> Value {
+/// Returns a value with its numbers without a fraction as integers: `1.0` as `1`.
+pub fn with_whole_numbers(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(with_whole_numbers).collect(),
         Value::Object(fields) => {

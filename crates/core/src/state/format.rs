@@ -66,7 +66,8 @@ pub fn moment_of(text: &str) -> Option<Timestamp> {
         return text.parse().ok();
     }
     let day: jiff::civil::Date = text.parse().ok()?;
-    day.to_zoned(TimeZone::UTC).ok().map(|it| it.timestamp())
+    // Times end shortly before the last day.
+    Some(day.to_zoned(TimeZone::UTC).map_or(Timestamp::MAX, |it| it.timestamp()))
 }
 
 #[cfg(test)]
@@ -74,6 +75,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn every_date_is_a_moment() {
+        let of = |text: &str| moment_of(text).unwrap();
+        assert!(of("0001-01-01") < of("2026-01-31") && of("2026-01-31") < of("9999-12-30"));
+        assert!(of("9999-12-30") < of("9999-12-31"));
+        assert_eq!(moment_of("2026-02-30"), None);
+    }
 
     #[test]
     fn a_date_is_a_day_that_exists_in_one_spelling() {

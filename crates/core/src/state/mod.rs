@@ -27,30 +27,26 @@ mod types;
 mod update;
 mod value;
 
-pub use self::compact::Compact;
-pub(crate) use self::finite::{to_json, with_whole_numbers};
-pub use self::json::read_json_fields;
-pub(crate) use self::measure::measure_entry;
 pub use self::{
     channel::{Channel, ReadAnswer},
+    compact::Compact,
+    contained::{contained, panic_text},
+    finite::with_whole_numbers,
+    format::{duration_of, is_date, is_duration, moment_of, schema_problem, validator_for},
+    json::{plain_text, read_json, read_json_bytes, read_json_fields},
     lenient::{
         Choice, LENIENT, LenientFields, LenientValue, ReadError, ReadLeniently, Reader, read_as,
         read_by_schema,
     },
+    measure::{FIELD_MEMORY, PART_MEMORY, RECORD_MEMORY, measure, text_memory},
     messages::RemovedMessages,
     range::NumberRange,
-    reducer::{Fold, ReduceError, Reducer, UpdateForm},
+    reducer::{Fold, ReduceError, Reducer, UpdateForm, reserve},
     sample::{complete, smallest},
     schema::{Schema, SchemaError, StateError},
+    schema_size::{always_matches, pattern_size, schema_size},
     types::{Field, OutOfRange, Record, Type},
     update::{Change, ChangeKind, NotFields, Update},
     value::{State, ViewError},
 };
-pub use self::{
-    contained::{contained, panic_text},
-    format::{duration_of, is_date, is_duration, moment_of, schema_problem, validator_for},
-    json::{plain_text, read_json, read_json_bytes},
-    measure::{FIELD_MEMORY, PART_MEMORY, RECORD_MEMORY, measure, text_memory},
-    reducer::reserve,
-    schema_size::{always_matches, pattern_size, schema_size},
-};
+pub(crate) use self::{finite::to_json, measure::measure_entry};

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Commit, Migration, Outcome, TaskRecord, UsedBudget};
+use super::{Commit, EarlierTurns, Migration, Outcome, TaskRecord, UsedBudget};
 
 /// An entry of the journal of a run. It is saved as a whole or not at all.
 ///
@@ -131,6 +131,13 @@ impl Entry {
             && self.migration.is_none()
             && self.run_status.is_none()
             && self.events.is_empty()
+    }
+
+    /// Returns the number of the turn that begins with the entry, after the first one of a thread.
+    pub fn begun_turn(&self) -> Option<u64> {
+        let position = &self.commit.as_ref()?.position;
+        let EarlierTurns { turns, steps, .. } = position.earlier;
+        (turns > 0 && steps == position.step.0).then_some(turns + 1)
     }
 
     /// Returns the records that a migration carries into the open step; empty without a migration.

@@ -16,9 +16,6 @@ mod questions;
 mod record;
 mod run;
 
-pub(crate) use self::migration::Fate;
-pub use self::questions::AskedQuestions;
-pub(crate) use self::questions::{full_name, name_of};
 pub use self::{
     checkpointer::{
         Checkpointer, Detail, ENTRIES_AT_ONCE, RunHistory, RunInbox, RunJournal, RunLeases,
@@ -35,11 +32,15 @@ pub use self::{
         Position, Round, UsedBudget,
     },
     questions::{
-        AskedQuestion, OpenQuestion, QuestionOutcome, asked_questions, open_questions,
-        replaceable_questions,
+        AskedQuestion, AskedQuestions, OpenQuestion, QuestionOutcome, asked_questions,
+        open_questions, replaceable_questions,
     },
     record::{Outcome, TaskRecord, is_followed, next_due},
     run::{ForkSource, RunInfo, RunListItem, RunSummary, SavedCheckpoint, SavedRun, Turns},
+};
+pub(crate) use self::{
+    migration::Fate,
+    questions::{QuestionNames, full_name, unanswered},
 };
 
 /// The version of the storage format of runs.

@@ -133,7 +133,7 @@ impl EarlierTurns {
 
 impl Position {
     /// Returns what the end of a turn keeps for the next one.
-    pub(crate) fn at_end(&self) -> Self {
+    pub(crate) fn for_next_turn(&self) -> Self {
         let Self { step, failure, used, earlier, people, removed_messages, .. } = self.clone();
         let used = UsedBudget { node_usage: BTreeMap::new(), ..used };
         Self { step, failure, used, earlier, people, removed_messages, ..Self::default() }

@@ -12,7 +12,7 @@ use graphrun_core::{
     id::{NodeName, TaskId},
 };
 
-use super::{Entry, EntryHash, JournalEntry, Outcome, Position, TaskRecord};
+use super::{Conversation, Entry, EntryHash, JournalEntry, Outcome, Position, TaskRecord};
 
 /// A question without an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,21 +84,20 @@ impl AskedQuestion {
 /// Returns the open questions in task order. `records` are those of the step after the position,
 /// oldest first.
 pub fn open_questions(position: &Position, records: &[TaskRecord]) -> Vec<OpenQuestion> {
-    let mut askers: BTreeMap<&str, BTreeSet<TaskId>> = BTreeMap::new();
+    let mut asked: Vec<(&str, TaskId)> = Vec::new();
     let mut open: BTreeMap<TaskId, (&NodeName, &Question)> = BTreeMap::new();
     for record in records {
         if let Outcome::Asked { question } = &record.outcome {
-            askers.entry(&question.key).or_default().insert(record.task);
+            asked.push((&question.key, record.task));
             open.insert(record.task, (&record.node, question));
         } else {
             open.remove(&record.task);
         }
     }
+    let names = QuestionNames::new(&position.people, asked);
     let open = open.into_iter().map(|(task, (node, question))| {
-        let key = question.key.as_str();
-        let is_known = position.people.question_keys.contains(key) || askers[key].len() > 1;
         let original_task = position.original_task(task);
-        let name = name_of(key, original_task, is_known);
+        let name = names.of(&question.key, original_task);
         let node = node.clone();
         let question = question.clone();
         OpenQuestion { task, original_task, node, name, question }
@@ -119,12 +118,11 @@ pub fn replaceable_questions(
         record.is_some_and(|it| matches!(it.outcome, Outcome::Failed { .. }))
             && matches!(question.outcome, QuestionOutcome::Answered { .. })
     };
+    let names = asked.iter().map(|it| (it.question.key.as_str(), it.task));
+    let names = QuestionNames::new(&position.people, names);
     let replaceable = asked.iter().filter(failed).map(|question| {
-        let is_other = |other: &&AskedQuestion| other.question.key == question.question.key;
-        let is_known = asked.iter().filter(is_other).count() > 1
-            || position.people.question_keys.contains(&question.question.key);
-        let AskedQuestion { task, original_task, node, question, .. } = (*question).clone();
-        let name = name_of(&question.key, original_task, is_known);
+        let AskedQuestion { task, original_task, node, question, .. } = question.clone();
+        let name = names.of(&question.key, original_task);
         OpenQuestion { task, original_task, node, name, question }
     });
     replaceable.collect()
@@ -246,9 +244,38 @@ fn time_of<'a>(
     found.map(|it| it.ts.clone()).unwrap_or_default()
 }
 
-/// Returns the name of a question whose task has this original id. `is_known`: another question of the run had its key.
-pub(crate) fn name_of(key: &str, task: TaskId, is_known: bool) -> String {
-    if is_known { full_name(key, task) } else { key.to_owned() }
+/// The names of the questions of a step. A question is named by its key, unless an earlier step or another task has
+/// asked with that key.
+pub(crate) struct QuestionNames<'a> {
+    earlier: &'a BTreeSet<String>,
+    askers: BTreeMap<&'a str, BTreeSet<TaskId>>,
+}
+
+impl<'a> QuestionNames<'a> {
+    /// `asked` has the key and the task of each question of the step, also of those that are answered.
+    pub(crate) fn new(
+        people: &'a Conversation,
+        asked: impl IntoIterator<Item = (&'a str, TaskId)>,
+    ) -> Self {
+        let mut askers: BTreeMap<&str, BTreeSet<TaskId>> = BTreeMap::new();
+        for (key, task) in asked {
+            askers.entry(key).or_default().insert(task);
+        }
+        Self { earlier: &people.question_keys, askers }
+    }
+
+    /// Returns the name of a question whose task has this original id.
+    pub(crate) fn of(&self, key: &str, original_task: TaskId) -> String {
+        let is_reused =
+            self.earlier.contains(key) || self.askers.get(key).is_some_and(|tasks| tasks.len() > 1);
+        if is_reused { full_name(key, original_task) } else { key.to_owned() }
+    }
+}
+
+/// Returns the reason of a run that waits for people; `None` without an open question.
+pub(crate) fn unanswered(open: &[OpenQuestion]) -> Option<String> {
+    let names: Vec<&str> = open.iter().map(|it| it.name.as_str()).collect();
+    (!names.is_empty()).then(|| format!("waiting for an answer to {}", names.join(", ")))
 }
 
 /// Returns the full name of a question, which is unique in the run.
@@ -259,7 +286,6 @@ pub(crate) fn full_name(key: &str, original_task: TaskId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::Conversation;
     use graphrun_core::{event::Usage, id::Step};
     fn record(index: u32, outcome: Outcome) -> TaskRecord {
         TaskRecord {

@@ -104,7 +104,7 @@ impl BudgetGate {
     pub(super) fn admit_next_call(
         &mut self,
         machine: &Machine,
-        driver: &Arc<DriverLink>,
+        link: &Arc<DriverLink>,
     ) -> Option<PlannedCall> {
         while let Some((task, mut call)) = self.planned.pop_front() {
             if call.is_dropped() {
@@ -129,7 +129,7 @@ impl BudgetGate {
                     return None;
                 }
             }
-            let permit = call.admit(driver);
+            let permit = call.admit(link);
             if call.usage_min != Usage::default() {
                 self.reserved.push((call.usage_min, permit));
             }

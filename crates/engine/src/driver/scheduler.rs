@@ -39,6 +39,10 @@ pub(super) struct Scheduler {
     running_max: usize,
     /// The context of every attempt.
     context: AttemptContext,
+    /// Aborts the attempts because a limit of the run is reached.
+    abort: CancellationToken,
+    /// Ends all supervision; unfinished attempts leave no result.
+    discard: CancellationToken,
     /// When the grace period of running attempts ends, once a drain was requested. No task starts any more.
     grace_end: Option<Instant>,
     pub(super) spans: StepSpans,
@@ -61,19 +65,22 @@ impl Scheduler {
     pub(super) fn new(running_max: usize, context: AttemptContext) -> Self {
         let queue = Queue::default();
         let futures = EventFutures::default();
+        let discard = CancellationToken::new();
         Self {
             queue,
             futures,
             running_max: running_max.max(1),
             context,
+            abort: discard.child_token(),
+            discard,
             grace_end: None,
             spans: StepSpans::default(),
         }
     }
 
     /// Returns the link through which attempts reach the driver.
-    pub(super) fn driver(&self) -> &Arc<DriverLink> {
-        &self.context.driver
+    pub(super) fn link(&self) -> &Arc<DriverLink> {
+        &self.context.link
     }
 
     /// Adds a task that waits for a slot.
@@ -86,7 +93,7 @@ impl Scheduler {
     /// Waits until the next attempt of a task; an aborted wait produces no event.
     pub(super) fn sleep(&mut self, task: TaskId, wait: Wait) {
         let left = wait.left(self.context.clock.now());
-        let abort = self.context.abort.clone();
+        let abort = self.abort.clone();
         self.futures.add(async move {
             let woke = abort.run_until_cancelled_owned(time::sleep(left)).await;
             woke.map(|()| TaskEvent::Woke { task, wake: wait.wake })
@@ -119,8 +126,8 @@ impl Scheduler {
         } else {
             attempt
         };
-        let abort = self.context.abort.child_token();
-        let (work, watch) = attempt.into_task(&self.context, abort.clone());
+        let abort = self.abort.child_token();
+        let (work, watch) = attempt.into_task(&self.context, abort.clone(), self.discard.clone());
         self.futures.start(work, watch);
         Some(abort)
     }
@@ -182,7 +189,7 @@ impl Scheduler {
     /// Aborts the running attempts; each produces an event. Waiting tasks and waits produce none.
     pub(super) fn abort_all(&mut self) {
         self.queue.clear();
-        self.context.abort.cancel();
+        self.abort.cancel();
     }
 
     /// Removes the waiting tasks.
@@ -192,12 +199,12 @@ impl Scheduler {
 
     /// Makes the scheduler usable again after `abort_all`, when all attempts have ended.
     pub(super) fn reopen_after_abort(&mut self) {
-        self.context.abort = self.context.discard.child_token();
+        self.abort = self.discard.child_token();
     }
 
     /// Ends the running attempts without an event. Attempts that have finished still produce theirs.
     pub(super) fn discard_unfinished(&self) {
-        self.context.discard.cancel();
+        self.discard.cancel();
     }
 
     /// Aborts the running attempts, discards their results, and waits until none runs.

@@ -8,13 +8,14 @@ use tracing::{Instrument, debug_span};
 use crate::{
     RunError,
     checkpoint::{
-        CheckpointError, Checkpointer, Commit, Entry, GraphOutline, RunInfo, RunStatus, TaskRecord,
+        CheckpointError, Checkpointer, Commit, Entry, GraphOutline, Migration, RunInfo, RunStatus,
+        TaskRecord,
     },
     lease::Lease,
     log::Log,
     machine::Machine,
     storage::{InMemoryStorage, rules::stops_run},
-    stream::Sender,
+    stream::StreamSender,
 };
 
 /// Where a run is kept.
@@ -38,7 +39,7 @@ pub(super) struct StoredRun {
 /// A run that exists in this process only. It is kept once, when it stops before its end.
 #[derive(Debug)]
 pub(super) struct ProcessRun {
-    kept: Arc<InMemoryStorage>,
+    storage: Arc<InMemoryStorage>,
     info: Box<RunInfo>,
     /// The records of the open step.
     records: Vec<Arc<TaskRecord>>,
@@ -49,8 +50,8 @@ impl Target {
         Self::Storage(Box::new(StoredRun { storage, lease, entry: Entry::default(), state: None }))
     }
 
-    pub(super) fn process(kept: Arc<InMemoryStorage>, info: RunInfo) -> Self {
-        Self::Process(ProcessRun { kept, info: Box::new(info), records: Vec::new() })
+    pub(super) fn process(storage: Arc<InMemoryStorage>, info: RunInfo) -> Self {
+        Self::Process(ProcessRun { storage, info: Box::new(info), records: Vec::new() })
     }
 
     /// Waits until another process owns the run.
@@ -67,7 +68,7 @@ impl Target {
     }
 
     /// Adds a record to the open step. A record in this process is streamed at once: nothing saves it.
-    pub(super) fn add_record(&mut self, record: Arc<TaskRecord>, stream: Option<&Sender>) {
+    pub(super) fn add_record(&mut self, record: Arc<TaskRecord>, stream: Option<&StreamSender>) {
         match self {
             Self::Storage(it) => it.entry.records.push(Arc::unwrap_or_clone(record)),
             Self::Process(it) => {
@@ -82,6 +83,13 @@ impl Target {
         if let Self::Storage(it) = self {
             it.entry.commit = Some(commit);
             it.state = state;
+        }
+    }
+
+    /// Sets the migration that the step of the entry makes.
+    pub(super) fn set_migration(&mut self, migration: Option<Box<Migration>>) {
+        if let Self::Storage(it) = self {
+            it.entry.migration = migration;
         }
     }
 
@@ -165,6 +173,6 @@ impl ProcessRun {
         let graph = Some(Arc::new(GraphOutline::of(machine.graph())));
         let info = RunInfo { graph, ..RunInfo::clone(&self.info) };
         let entry = Entry { records, run_status: Some(run_status.clone()), ..Entry::default() };
-        self.kept.keep(info, commit, entry, log.last_seq(), log.now());
+        self.storage.keep(info, commit, entry, log.last_seq(), log.now());
     }
 }

@@ -76,11 +76,11 @@ pub(super) fn next_frontier(
     let staying = before.split_off(records.len().min(before.len()));
     let mut next = FrontierBuilder::new(graph, Some(state), position, staying);
     let open_maps = next.open_maps();
-    let is_leading = is_followed(records.iter().map(|it| &**it));
+    let is_followed = is_followed(records.iter().map(|it| &**it));
     for (record, active) in records.iter().zip(before.drain(..)) {
         // A task that an edge started follows its transitions as usual, even if items of its node run in this step.
         let is_of_open_map = || open_maps.contains(&active.node);
-        if !active.is_dispatched() || (is_leading(record) && !is_of_open_map()) {
+        if !active.is_dispatched() || (is_followed(record) && !is_of_open_map()) {
             next.follow(record, active);
         }
     }
@@ -108,19 +108,29 @@ fn count_records<'a>(
     finished: impl Iterator<Item = (&'a Arc<TaskRecord>, &'a IndexedActivation)>,
 ) {
     for (record, active) in finished {
-        position.used.usage.add(&record.usage);
-        let policies = graph.policies_at(active.node);
-        let is_read = || graph.definition().facts.usage_of.contains(&record.node);
-        if policies.bounds.limits.is_some() || is_read() {
-            let node_usage = position.used.node_usage.entry(record.node.clone()).or_default();
-            node_usage.add(NodeUsage { usage: record.usage, elapsed_ms: record.ms });
-        }
+        let used = NodeUsage { usage: record.usage, elapsed_ms: record.ms };
+        count_usage(graph, position, active.node, used);
         if let Outcome::Finished { .. } = record.outcome {
             position.caught.remove(&active.node);
-            for reset in policies.on_finish.resets.iter().filter_map(|it| graph.index(it)) {
+            let on_finish = &graph.policies_at(active.node).on_finish;
+            for reset in on_finish.resets.iter().filter_map(|it| graph.index(it)) {
                 position.visits_mut().set(reset.index(), None);
             }
         }
+    }
+}
+
+/// Adds the usage of a task of a node to the budget.
+pub(super) fn count_usage(
+    graph: &CompiledGraph,
+    position: &mut IndexedPosition,
+    node: NodeIndex,
+    used: NodeUsage,
+) {
+    position.used.usage.add(&used.usage);
+    let (name, spec) = graph.at(node);
+    if spec.policies.bounds.limits.is_some() || graph.definition().facts.usage_of.contains(name) {
+        position.used.node_usage.entry(name.clone()).or_default().add(used);
     }
 }
 
@@ -180,7 +190,7 @@ impl<'a> FrontierBuilder<'a> {
     ) -> Self {
         let mut rounds = Rounds::before(graph, position);
         for active in &staying {
-            rounds.stay(active.node);
+            rounds.note_staying(active.node);
         }
         Self {
             graph,
@@ -225,7 +235,7 @@ impl<'a> FrontierBuilder<'a> {
             // A limit of the run is reached: the task stays in the frontier, unless the run is routed
             // elsewhere.
             Outcome::Aborted => {
-                self.rounds.stay(active.node);
+                self.rounds.note_staying(active.node);
                 return self.staying.push(active);
             }
             _ => unreachable!("a step is committed when every record of it is final"),
@@ -236,7 +246,7 @@ impl<'a> FrontierBuilder<'a> {
                 Transition::To(Target::Fail) => self.fail_run(&record.node, &active, &trigger),
                 Transition::To(Target::Node(name)) => {
                     let to = self.index(name);
-                    self.rounds.lead(to, active.node);
+                    self.rounds.note_source(to, active.node);
                     let trigger = self.trigger_at_target(&active, to, &trigger);
                     if let Some(activated) = self.activate(to, trigger) {
                         let abandoned = self.scopes_abandoned_by(active.node, activated);
@@ -259,7 +269,7 @@ impl<'a> FrontierBuilder<'a> {
 
     /// Activates a node in place of the one that was meant, which may be the same.
     fn push_activated(&mut self, node: NodeIndex, meant: NodeIndex, trigger: Trigger) {
-        self.rounds.replace(meant, node);
+        self.rounds.note_activated(node, meant);
         self.activated.push((node, trigger));
     }
 
@@ -403,7 +413,7 @@ impl<'a> FrontierBuilder<'a> {
 
     fn dispatch(&mut self, dispatch: &Dispatch, from: NodeIndex, trigger: &Trigger) {
         let node = self.index(&dispatch.node);
-        self.rounds.lead(node, from);
+        self.rounds.note_source(node, from);
         let input = Input::Value(dispatch.input.clone());
         let trigger = trigger.clone();
         let timeout_ms = dispatch.timeout_ms;
@@ -431,7 +441,7 @@ impl<'a> FrontierBuilder<'a> {
         if self.position.rounds.get(&to).is_some_and(|it| it.absorbs(&from)) {
             return;
         }
-        self.rounds.lead(to, from);
+        self.rounds.note_source(to, from);
         self.position.joins.entry(to).or_default().insert(from);
         self.arrived.insert(to, trigger.clone());
     }
@@ -448,7 +458,7 @@ impl<'a> FrontierBuilder<'a> {
             let arrived = self.position.joins.get(&node).map_or(0, BTreeSet::len);
             if arrived >= self.graph.arrivals_needed_at(node) {
                 let arrived = self.position.joins.remove(&node).unwrap_or_default();
-                self.rounds.complete(self.graph, node, &arrived);
+                self.rounds.note_completed(self.graph, node, &arrived);
                 let _ = self.activate(node, trigger);
             }
         }
@@ -480,8 +490,7 @@ impl<'a> FrontierBuilder<'a> {
         loop {
             let name = self.graph.name_at(node);
             let policies = self.policies(node);
-            let visits = self.position.visits.at(node.index()).unwrap_or(0);
-            let visits = visits.saturating_add(reserved);
+            let visits = self.position.visits_of(node).saturating_add(reserved);
             reserved = 0;
             let node_usage = self.position.used.node_usage.get(name).copied().unwrap_or_default();
             let max_visits = match self.state {

@@ -198,10 +198,20 @@ impl IndexedPosition {
         self.step.0.saturating_sub(self.earlier.steps)
     }
 
+    /// Returns how often a node has run.
+    pub(super) fn visits_of(&self, node: NodeIndex) -> u32 {
+        self.visits.at(node.index()).unwrap_or(0)
+    }
+
     /// Counts a visit of a node.
     pub(super) fn count_visit(&mut self, node: NodeIndex) {
-        let visits = self.visits_mut();
-        let count = visits.at(node.index()).unwrap_or(0);
-        visits.set(node.index(), Some(count.saturating_add(1)));
+        let count = self.visits_of(node).saturating_add(1);
+        self.visits_mut().set(node.index(), Some(count));
+    }
+
+    /// Takes back that a visit of a node was counted.
+    pub(super) fn uncount_visit(&mut self, node: NodeIndex) {
+        let count = self.visits_of(node).saturating_sub(1);
+        self.visits_mut().set(node.index(), Some(count));
     }
 }

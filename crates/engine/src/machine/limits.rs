@@ -35,6 +35,7 @@ impl Machine {
                 actions.push(self.open_step.abort(index).into());
             }
         }
+        // It finds the limit reached again, with the refused call, and routes the run.
         if self.commit(&mut actions, refused_call) {
             self.advance(&mut actions);
         }
@@ -99,9 +100,7 @@ fn route_to_exhausted(
     let dropped = std::mem::take(&mut position.frontier).into_iter().map(|it| it.node);
     for node in dropped.collect::<BTreeSet<_>>() {
         // The dropped task was counted at activation, but does not run.
-        let visits = position.visits_mut();
-        let count = visits.at(node.index()).unwrap_or(0);
-        visits.set(node.index(), Some(count.saturating_sub(1)));
+        position.uncount_visit(node);
     }
     match target {
         Target::Node(node) => {

@@ -23,7 +23,7 @@ use super::{
     indexed::{IndexedActivation, IndexedPosition},
     task_state::{Phase, TaskState, TaskUsage},
 };
-use crate::checkpoint::{EntryHash, NodeUsage, Outcome, TaskRecord};
+use crate::checkpoint::{Conversation, EntryHash, NodeUsage, Outcome, TaskRecord};
 
 /// The tasks of a step, by their index in the frontier.
 #[derive(Clone, Debug)]
@@ -186,14 +186,10 @@ impl OpenStep {
         })
     }
 
-    /// Returns the keys of all questions that the tasks have asked.
-    pub(super) fn question_keys(&self) -> impl Iterator<Item = &String> {
-        self.tasks.iter().flat_map(|it| &it.question_keys)
-    }
-
-    /// Returns what people have allowed in this step for the rest of the run.
-    pub(super) fn grants(&self) -> &BTreeSet<String> {
-        &self.grants
+    /// Adds the keys of all questions that the tasks have asked, and what people have allowed for the rest of the run.
+    pub(super) fn extend_conversation(&self, people: &mut Conversation) {
+        people.question_keys.extend(self.tasks.iter().flat_map(|it| &it.question_keys).cloned());
+        people.grants.extend(self.grants.iter().cloned());
     }
 
     /// Returns the memos of a task, with the grants of the run.
@@ -225,7 +221,7 @@ impl OpenStep {
             match &task.phase {
                 Phase::Running | Phase::Aborted => return None,
                 Phase::Sleeping { wait, .. } => next = next.into_iter().chain([*wait]).min(),
-                Phase::Blocked | Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => {}
+                Phase::Blocked | Phase::AwaitingAnswer(_) | Phase::Failed(_) | Phase::Settled => {}
             }
         }
         next
@@ -245,17 +241,14 @@ impl OpenStep {
                 matches!(phase, Phase::Sleeping { wait, .. } if wait.wake == *wake)
             }
             (TaskEvent::Expired { .. }, _) => task.deadline().is_some(),
-            (TaskEvent::Answered { key, .. }, Phase::Waiting(question)) => question.key == *key,
+            (TaskEvent::Answered { key, .. }, Phase::AwaitingAnswer(question)) => {
+                question.key == *key
+            }
             (TaskEvent::Answered { .. }, _) => false,
-            (
-                TaskEvent::Finished { attempt, .. }
-                | TaskEvent::Failed { attempt, .. }
-                | TaskEvent::Aborted { attempt, .. }
-                | TaskEvent::MemoSaved { attempt, .. }
-                | TaskEvent::Asked { attempt, .. }
-                | TaskEvent::TimerSet { attempt, .. },
-                phase,
-            ) => *phase == Phase::Running && attempt.number == task.attempt,
+            (event, phase) => {
+                let is_current = |it: &AttemptStats| it.number == task.attempt;
+                *phase == Phase::Running && event.attempt().is_some_and(is_current)
+            }
         }
     }
 
@@ -324,25 +317,25 @@ impl OpenStep {
             Ok(needs) => needs,
             Err(failure) => {
                 for &item in items {
-                    self.tasks[item].order_mut().failure = Some(Box::new(failure.clone()));
+                    self.tasks[item].dependencies_mut().failure = Some(Box::new(failure.clone()));
                 }
                 return;
             }
         };
         for (&item, key) in items.iter().zip(keys) {
-            self.tasks[item].order_mut().key = key;
+            self.tasks[item].dependencies_mut().key = key;
         }
         for (&item, needs) in items.iter().zip(needs) {
-            self.tasks[item].order_mut().unmet = needs.len();
+            self.tasks[item].dependencies_mut().unmet = needs.len();
             for need in needs {
-                self.tasks[items[need]].order_mut().dependents.push(item);
+                self.tasks[items[need]].dependencies_mut().dependents.push(item);
             }
         }
     }
 
     /// Blocks a task that needs others which are not settled. Returns whether it is blocked.
     pub(super) fn block(&mut self, index: usize) -> bool {
-        let is_blocked = self.tasks[index].order.as_ref().is_some_and(|it| it.unmet > 0);
+        let is_blocked = self.tasks[index].dependencies.as_ref().is_some_and(|it| it.unmet > 0);
         if is_blocked {
             self.set_phase(index, Phase::Blocked);
         }
@@ -358,35 +351,36 @@ impl OpenStep {
 
     /// Returns the failure of a task that does not run because of the other items of its map, and the failed item.
     pub(super) fn failed_need(&self, index: usize) -> Option<(Failure, Option<&TaskRecord>)> {
-        let order = self.tasks[index].order.as_ref()?;
-        if let Some(failure) = &order.failure {
+        let item = self.tasks[index].dependencies.as_ref()?;
+        if let Some(failure) = &item.failure {
             return Some((failure.as_ref().clone(), None));
         }
-        let need = &self.tasks[order.failed_need?];
+        let need = &self.tasks[item.failed_need?];
         let message = format!("the item {} that it needs failed", need.item_key());
         Some((Failure::new(ErrorKind::Dependency, message), need.record.as_deref()))
     }
 
     /// Informs the dependents of a settled task, and readies those that need no other.
     fn release(&mut self, index: usize) {
-        let Some(order) = &mut self.tasks[index].order else { return };
-        let dependents = std::mem::take(&mut order.dependents);
+        let Some(settled) = &mut self.tasks[index].dependencies else { return };
+        let dependents = std::mem::take(&mut settled.dependents);
         let task = &self.tasks[index];
         let end = task.end_ms();
         let record = &task.record;
         let is_failed =
             record.as_ref().is_some_and(|it| matches!(it.outcome, Outcome::Caught { .. }));
         for dependent in dependents {
-            let TaskState { order: Some(order), phase, .. } = &mut self.tasks[dependent] else {
+            let TaskState { dependencies: Some(waiting), phase, .. } = &mut self.tasks[dependent]
+            else {
                 continue;
             };
-            order.unmet -= 1;
-            order.before_ms = order.before_ms.max(end);
+            waiting.unmet -= 1;
+            waiting.before_ms = waiting.before_ms.max(end);
             if is_failed {
-                let first = order.failed_need.map_or(index, |it| it.min(index));
-                order.failed_need = Some(first);
+                let first = waiting.failed_need.map_or(index, |it| it.min(index));
+                waiting.failed_need = Some(first);
             }
-            if order.unmet == 0 && *phase == Phase::Blocked {
+            if waiting.unmet == 0 && *phase == Phase::Blocked {
                 self.ready.insert(dependent);
             }
         }
@@ -473,7 +467,7 @@ impl OpenStep {
 
     /// Lets a task wait for the answer to its question.
     pub(super) fn ask(&mut self, index: usize, question: Question) -> TaskRecord {
-        self.set_phase(index, Phase::Waiting(Box::new(question.clone())));
+        self.set_phase(index, Phase::AwaitingAnswer(Box::new(question.clone())));
         self.tasks[index].question_keys.push(question.key.clone());
         self.make_record(index, Outcome::Asked { question })
     }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{Machine, backoff::Wait, inbox::ProcessedMessage};
-use crate::checkpoint::{Commit, EntryHash, RunStatus, TaskRecord};
+use crate::checkpoint::{Checkpoint, Commit, EntryHash, InboxMessage, RunStatus, TaskRecord};
 
 /// A run at its first step, or at the first step of a turn.
 #[derive(Clone, Debug)]
@@ -205,6 +205,39 @@ pub struct Task {
     pub began: Timestamp,
 }
 
+impl Task {
+    /// Returns the visit of its node, from one.
+    pub(crate) fn visit(&self) -> u32 {
+        self.visits.at(self.node_index.index()).unwrap_or(1)
+    }
+}
+
+/// Where a run was saved: its last commit, and what is known of the step after it.
+#[derive(Clone, Debug)]
+pub struct SavedStep {
+    /// The last commit.
+    pub checkpoint: Checkpoint,
+    /// The records of the step after it, oldest first.
+    pub records: Vec<TaskRecord>,
+    /// The inbox messages that are not processed yet, in the order of their numbers.
+    pub messages: Vec<InboxMessage>,
+    /// The only node whose failed tasks run again; without it, those of all nodes.
+    pub retry_only: Option<NodeName>,
+}
+
+impl SavedStep {
+    /// A step without messages, in which all failed tasks run again.
+    pub fn new(checkpoint: Checkpoint, records: Vec<TaskRecord>) -> Self {
+        Self { checkpoint, records, messages: Vec::new(), retry_only: None }
+    }
+}
+
+impl From<Checkpoint> for SavedStep {
+    fn from(checkpoint: Checkpoint) -> Self {
+        Self::new(checkpoint, Vec::new())
+    }
+}
+
 /// The saved run does not fit the graph.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RestoreError {
@@ -246,17 +279,24 @@ impl From<Arc<TaskRecord>> for Action {
 }
 
 impl TaskEvent {
-    /// Returns its time, if it has one.
-    pub(super) fn time(&self) -> Option<Timestamp> {
+    /// Returns the attempt that it is from.
+    pub(crate) fn attempt(&self) -> Option<&AttemptStats> {
         match self {
             Self::Finished { attempt, .. }
             | Self::Failed { attempt, .. }
             | Self::Aborted { attempt, .. }
             | Self::MemoSaved { attempt, .. }
             | Self::Asked { attempt, .. }
-            | Self::TimerSet { attempt, .. } => Some(attempt.ended),
+            | Self::TimerSet { attempt, .. } => Some(attempt),
+            Self::Answered { .. } | Self::Expired { .. } | Self::Woke { .. } => None,
+        }
+    }
+
+    /// Returns its time, if it has one.
+    pub(super) fn time(&self) -> Option<Timestamp> {
+        match self {
             Self::Woke { wake, .. } => Some(*wake),
-            Self::Answered { .. } | Self::Expired { .. } => None,
+            _ => self.attempt().map(|it| it.ended),
         }
     }
 

@@ -13,12 +13,12 @@ use thiserror::Error;
 
 use super::{
     Machine,
-    frontier::{StepResults, next_frontier},
+    frontier::{StepResults, count_usage, next_frontier},
     indexed::{IndexedActivation, IndexedPosition},
     start::step_began,
-    task_state::{Phase, TaskState},
+    task_state::{Phase, TaskState, TaskUsage},
 };
-use crate::checkpoint::{Outcome, Position, TaskRecord};
+use crate::checkpoint::{NodeUsage, Outcome, Position, TaskRecord};
 
 /// A step that a person made.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,37 +161,41 @@ fn finish_tasks(
 /// Checks that no item of a map stays whose other item has led all of them elsewhere.
 fn check_open_maps(machine: &Machine, finished: &[FinishedTask]) -> Result<(), ReviseError> {
     let is_open_item =
-        |node| unfinished(machine, finished).any(|it| it.node == node && it.is_dispatched());
+        |node| unfinished(machine, finished).any(|it| it.1.node == node && it.1.is_dispatched());
     let leads_all =
         |record: &TaskRecord| matches!(record.outcome, Outcome::Caught { for_all_items: true, .. });
     let leading = finished.iter().find(|it| leads_all(&it.record) && is_open_item(it.active.node));
     leading.map_or(Ok(()), |it| Err(ReviseError::OpenMap { node: it.record.node.clone() }))
 }
 
-/// Returns the tasks of the frontier that stay.
+/// Returns the tasks of the frontier that stay, with their indexes.
 fn unfinished<'a>(
     machine: &'a Machine,
-    finished: &'a [FinishedTask],
-) -> impl Iterator<Item = &'a IndexedActivation> {
+    finished: &[FinishedTask],
+) -> impl Iterator<Item = (usize, &'a IndexedActivation)> {
     let stays = |index: &usize| !finished.iter().any(|it| it.index == *index);
-    machine.position.frontier.iter().enumerate().filter(move |it| stays(&it.0)).map(|it| it.1)
+    machine.position.frontier.iter().enumerate().filter(move |it| stays(&it.0))
 }
 
 /// Returns the position after the step of a person, in this state.
 fn position_after(machine: &Machine, finished: Vec<FinishedTask>, state: &State) -> Position {
     let Machine { graph, limits, position, open_step, .. } = machine;
+    let staying: Vec<(usize, &IndexedActivation)> = unfinished(machine, &finished).collect();
     // The tasks without a record come after those with one, and stay.
-    let staying = unfinished(machine, &finished);
-    let frontier = finished.iter().map(|it| &it.active).chain(staying).cloned().collect();
-    let mut position = IndexedPosition { frontier, ..position.clone() };
+    let active = finished.iter().map(|it| &it.active).chain(staying.iter().map(|it| it.1));
+    let mut position = IndexedPosition { frontier: active.cloned().collect(), ..position.clone() };
+    // They begin anew in the next step. What they have used by now counts.
+    for (index, active) in staying {
+        let TaskUsage { ms: elapsed_ms, usage } = open_step.tasks()[index].total;
+        count_usage(graph, &mut position, active.node, NodeUsage { usage, elapsed_ms });
+    }
+    position.used.elapsed_ms += open_step.elapsed_ms();
     let records: Vec<Arc<TaskRecord>> = finished.into_iter().map(|it| it.record).collect();
-    position.used.elapsed_ms += records.iter().map(|it| it.ms).max().unwrap_or(0);
     let results = StepResults { records: &records, state };
     next_frontier(graph, limits.into(), &mut position, results);
     position.began = step_began(&machine.graph, machine.now);
     // An answer to the old question must not be used for the question that is asked again.
-    position.people.question_keys.extend(open_step.question_keys().cloned());
-    position.people.grants.extend(open_step.grants().iter().cloned());
+    open_step.extend_conversation(&mut position.people);
     position.named(graph, state.removed_messages())
 }
 

@@ -47,26 +47,26 @@ impl Rounds {
     }
 
     /// Notes that a task stays as it is.
-    pub(super) fn stay(&mut self, node: NodeIndex) {
-        self.lead(node, node);
+    pub(super) fn note_staying(&mut self, node: NodeIndex) {
+        self.note_source(node, node);
     }
 
     /// Notes that a task of one node leads to another one.
-    pub(super) fn lead(&mut self, to: NodeIndex, from: NodeIndex) {
+    pub(super) fn note_source(&mut self, to: NodeIndex, from: NodeIndex) {
         if self.is_needed {
             self.sources.push((to, from));
         }
     }
 
     /// Notes that a node is activated in place of the one that was meant, which may be the same.
-    pub(super) fn replace(&mut self, meant: NodeIndex, by: NodeIndex) {
+    pub(super) fn note_activated(&mut self, node: NodeIndex, meant: NodeIndex) {
         if self.is_needed {
-            self.entered.push((by, meant));
+            self.entered.push((node, meant));
         }
     }
 
     /// Notes that a join runs after the arrivals of some of its nodes.
-    pub(super) fn complete(
+    pub(super) fn note_completed(
         &mut self,
         graph: &CompiledGraph,
         join: NodeIndex,

@@ -211,8 +211,8 @@ impl Routing<'_> {
         let state = changed.as_ref().unwrap_or(self.state);
         let view = self.view(state, &active.input, &active.trigger);
         let decided = without_panic("route", || as_declared(route, route.decide(&view)?))?;
-        let lacks_item = |it: &&NodeName| self.graph.takes_item(it);
-        match decided.iter().filter_map(by_name).find(lacks_item) {
+        let takes_item = |it: &&NodeName| self.graph.takes_item(it);
+        match decided.iter().filter_map(node_without_item).find(takes_item) {
             Some(node) => Err(RouteError::WithoutItem(node.to_string())),
             None => Ok(decided),
         }
@@ -247,7 +247,7 @@ fn update_failure(error: &StateError) -> Failure {
 }
 
 /// Returns the node that a transition leads to by its name alone, without an item.
-fn by_name(transition: &Transition) -> Option<&NodeName> {
+fn node_without_item(transition: &Transition) -> Option<&NodeName> {
     match transition {
         Transition::To(target) => target.node(),
         Transition::Dispatch(_) | Transition::Join(_) => None,

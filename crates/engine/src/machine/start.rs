@@ -3,21 +3,22 @@
 use std::sync::Arc;
 
 use graphrun_analysis::CompiledGraph;
-use graphrun_core::graph::RunFacts;
-use graphrun_core::id::RunId;
-use graphrun_core::state::{Change, State, StateError, Update};
+use graphrun_core::{
+    graph::RunFacts,
+    id::RunId,
+    state::{Change, State, StateError, Update},
+};
 use jiff::Timestamp;
 
-use super::frontier::first_frontier;
-use super::inbox::Inbox;
-use super::indexed::IndexedPosition;
-use super::open_step::OpenStep;
-use super::{Action, FirstStep, Machine, RestoreError, RunSettings};
 use super::{
-    fit,
+    Action, FirstStep, Machine, RestoreError, RunSettings, SavedStep, fit,
+    frontier::first_frontier,
+    inbox::Inbox,
+    indexed::IndexedPosition,
+    open_step::OpenStep,
     task_state::{Phase, TaskState},
 };
-use crate::checkpoint::{Checkpoint, Commit, EarlierTurns, Position, TaskRecord};
+use crate::checkpoint::{Checkpoint, Commit, EarlierTurns, InboxMessage, Position};
 
 impl Machine {
     /// Starts a run.
@@ -37,7 +38,7 @@ impl Machine {
         let changes = state.as_changes().collect();
         let began = step_began(&graph, settings.now);
         let position = at_entry(&graph, Position { began, ..Position::default() });
-        Ok(Self::at(graph, settings, run, position, state).enter(changes))
+        Ok(Self::at(graph, settings, run, position, state, Vec::new()).enter(changes))
     }
 
     /// Starts a run at a position of its graph, in the state that it would have there. Without next tasks it starts at
@@ -60,7 +61,7 @@ impl Machine {
         if position.frontier.is_empty() {
             first_frontier(&graph, &mut position);
         }
-        Ok(Self::at(graph, settings, run, position, state).enter(changes))
+        Ok(Self::at(graph, settings, run, position, state, Vec::new()).enter(changes))
     }
 
     /// Begins a new turn of a run that has ended, with its input as an update. The limits and the visit counts begin
@@ -94,7 +95,7 @@ impl Machine {
             ..Position::default()
         };
         let position = at_entry(&graph, position);
-        Ok(Self::at(graph, settings, run, position, state).enter(changes))
+        Ok(Self::at(graph, settings, run, position, state, Vec::new()).enter(changes))
     }
 
     /// Enters the graph at the next nodes of the position, with the changes that led to the state there.
@@ -120,11 +121,10 @@ impl Machine {
         graph: CompiledGraph,
         settings: RunSettings,
         run: RunId,
-        checkpoint: Checkpoint,
-        records: Vec<TaskRecord>,
+        saved: SavedStep,
     ) -> Result<(Self, Vec<Action>), RestoreError> {
-        let has_no_records = records.is_empty();
-        let mut machine = Self::with_records(graph, settings, run, checkpoint, records)?;
+        let has_no_records = saved.records.is_empty();
+        let mut machine = Self::with_records(graph, settings, run, saved)?;
         let mut actions = Vec::new();
         if machine.open_step.tasks().iter().all(TaskState::is_at_beginning) {
             // A record shows that the step has begun. Messages then wait for its end, so that all of its tasks read one
@@ -154,7 +154,7 @@ impl Machine {
             }
             Phase::Blocked
             | Phase::Aborted
-            | Phase::Waiting(_)
+            | Phase::AwaitingAnswer(_)
             | Phase::Failed(_)
             | Phase::Settled => (),
         }
@@ -163,22 +163,21 @@ impl Machine {
     /// Returns the machine with the saved records, before any task starts.
     pub(crate) fn with_records(
         graph: CompiledGraph,
-        mut settings: RunSettings,
+        settings: RunSettings,
         run: RunId,
-        checkpoint: Checkpoint,
-        records: Vec<TaskRecord>,
+        saved: SavedStep,
     ) -> Result<Self, RestoreError> {
-        let only = settings.retry_only.take();
+        let SavedStep { checkpoint, records, messages, retry_only } = saved;
         fit::check(&graph, &checkpoint.position, &records)?;
-        // Messages from before a migration to this graph come first.
-        settings.messages.splice(0..0, checkpoint.position.people.pending_messages.iter().cloned());
         let (position, state) = checkpoint.into_parts();
+        // Messages from before a migration to this graph come first.
+        let messages = [position.people.pending_messages.clone(), messages].concat();
         let position = IndexedPosition::of(&graph, position)?;
-        let mut machine = Self::at(graph, settings, run, position, state);
+        let mut machine = Self::at(graph, settings, run, position, state, messages);
         for record in records {
             let index = machine.open_step.index(record.task);
             let index = index.ok_or(RestoreError::Record(record.task))?;
-            machine.open_step.restore_task(index, record, only.as_ref());
+            machine.open_step.restore_task(index, record, retry_only.as_ref());
         }
         machine.open_step.count_limited_usage();
         Ok(machine)
@@ -190,8 +189,9 @@ impl Machine {
         run: RunId,
         position: IndexedPosition,
         state: State,
+        messages: Vec<InboxMessage>,
     ) -> Self {
-        let RunSettings { limits, breakpoints, messages, is_in_process, now, .. } = settings;
+        let RunSettings { limits, breakpoints, is_in_process, now } = settings;
         let open_step = OpenStep::after(&graph, &position);
         let inbox = Inbox::new(position.people.last_message, messages);
         let state = Arc::new(state);
@@ -211,7 +211,8 @@ impl Machine {
             now,
             facts,
         };
-        machine.prepare_step();
+        machine.note_facts();
+        machine.link_items();
         machine
     }
 }

@@ -1,18 +1,18 @@
 //! What a driver reads from a machine between two events: its position, its usage, its deadlines.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
-use graphrun_core::event::{Status, Usage};
-use graphrun_core::graph::{ErrorKind, Failure};
-use graphrun_core::id::{NodeName, RunId, Step, TaskId};
-use graphrun_core::state::State;
+use graphrun_core::{
+    event::{Status, Usage},
+    graph::{ErrorKind, Failure},
+    id::{NodeName, RunId, Step, TaskId},
+    state::State,
+};
 use jiff::Timestamp;
 
 use super::{Machine, Task, Wait};
-use crate::checkpoint::{OpenQuestion, Position, RunStatus, name_of};
+use crate::checkpoint::{OpenQuestion, Position, QuestionNames, RunStatus, unanswered};
 
 impl Machine {
     /// Returns the id of the run.
@@ -106,25 +106,20 @@ impl Machine {
     /// Returns the questions that wait for an answer, in task order.
     pub fn open_questions(&self) -> Vec<OpenQuestion> {
         let tasks = self.open_step.tasks();
-        let mut askers: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
-        for (index, task) in tasks.iter().enumerate() {
-            for key in &task.question_keys {
-                askers.entry(key).or_default().insert(index);
-            }
-        }
-        let asked = tasks.iter().enumerate().filter_map(|(at, it)| Some((at, it.question()?)));
-        asked
-            .map(|(index, question)| {
-                let key = question.key.as_str();
-                let task = self.open_step.id(index);
-                let is_known =
-                    self.position.people.question_keys.contains(key) || askers[key].len() > 1;
-                let original_task = self.original_task(index).map_or(task, |it| it.task);
-                let node = self.name_of_task(index).clone();
-                let name = name_of(key, original_task, is_known);
-                OpenQuestion { task, original_task, node, name, question: question.clone() }
-            })
-            .collect()
+        let asked = tasks.iter().enumerate().flat_map(|(index, task)| {
+            let id = self.open_step.id(index);
+            task.question_keys.iter().map(move |key| (key.as_str(), id))
+        });
+        let names = QuestionNames::new(&self.position.people, asked);
+        let open = tasks.iter().enumerate().filter_map(|(index, it)| {
+            let question = it.question()?.clone();
+            let task = self.open_step.id(index);
+            let original_task = self.original_task(index).map_or(task, |it| it.task);
+            let node = self.name_of_task(index).clone();
+            let name = names.of(&question.key, original_task);
+            Some(OpenQuestion { task, original_task, node, name, question })
+        });
+        open.collect()
     }
 
     /// Returns the next deadline of an open question.
@@ -147,7 +142,8 @@ impl Machine {
             let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
             format!("`{}` waits until {:.0}{reason}", task.node, wait.wake)
         });
-        let reasons: Vec<String> = first.into_iter().chain(self.unanswered()).collect();
+        let unanswered = unanswered(&self.open_questions());
+        let reasons: Vec<String> = first.into_iter().chain(unanswered).collect();
         let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
         RunStatus { status: Status::Paused, reason }
     }
@@ -165,11 +161,5 @@ impl Machine {
     /// Returns whether the step ends with the next finished task.
     pub fn is_at_last_task(&self) -> bool {
         self.open_step.is_at_last_task()
-    }
-
-    pub(super) fn unanswered(&self) -> Option<String> {
-        let open = self.open_questions().into_iter().map(|it| it.name);
-        let names: Vec<String> = open.collect();
-        (!names.is_empty()).then(|| format!("waiting for an answer to {}", names.join(", ")))
     }
 }

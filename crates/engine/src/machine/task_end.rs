@@ -1,16 +1,18 @@
 //! What follows when a task has finished, failed or asked.
 
-use graphrun_core::graph::{Command, ErrorKind, Failure, Goto, Question, Timer, Transition};
-use graphrun_core::id::ChannelName;
-use graphrun_core::state::Update;
+use graphrun_core::{
+    graph::{Command, ErrorKind, Failure, Goto, Question, Timer, Transition},
+    id::ChannelName,
+    state::Update,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Action, Machine};
-use super::{Wait, backoff};
-use super::{frontier::is_node_limit, open_step::check_question, task_state::is_uncounted};
-use crate::budget;
-use crate::checkpoint::Outcome;
+use super::{
+    Action, Machine, Wait, backoff, frontier::is_node_limit, open_step::check_question,
+    task_state::is_uncounted,
+};
+use crate::{budget, checkpoint::Outcome};
 
 impl Machine {
     /// Handles the result of a node: checks it, evaluates the routes of the node and puts both into one

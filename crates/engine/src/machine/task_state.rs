@@ -20,7 +20,7 @@ pub(super) struct TaskState {
     /// Its position among the tasks that are dispatched to its node, from zero.
     pub(super) item: Option<u64>,
     /// Its place among the items of a map, if they depend on each other.
-    pub(super) order: Option<Box<ItemDependencies>>,
+    pub(super) dependencies: Option<Box<ItemDependencies>>,
     pub(super) phase: Phase,
     pub(super) attempt: u32,
     pub(super) total: TaskUsage,
@@ -61,7 +61,7 @@ pub(super) enum Phase {
     /// It waits for its next attempt, after a failure, or for a time. The reason is the failure, or that of a nested run.
     Sleeping { wait: Wait, reason: Option<String> },
     /// It waits for a person.
-    Waiting(Box<Question>),
+    AwaitingAnswer(Box<Question>),
     /// It was aborted because a limit of the run is reached.
     Aborted,
     /// It failed, and no route caught the failure; or its node finished, and a route failed.
@@ -97,7 +97,7 @@ impl TaskState {
         Self {
             node,
             item: None,
-            order: None,
+            dependencies: None,
             phase: Phase::Running,
             attempt: 1,
             total: TaskUsage::default(),
@@ -164,7 +164,7 @@ impl TaskState {
             Outcome::Aborted | Outcome::MemoSaved { .. } => Phase::Running,
             Outcome::Asked { question } => {
                 self.question_keys.push(question.key.clone());
-                Phase::Waiting(Box::new(question.clone()))
+                Phase::AwaitingAnswer(Box::new(question.clone()))
             }
             Outcome::Answered { key, answer, .. } => {
                 self.answers.insert(key.clone(), answer.clone());
@@ -174,18 +174,18 @@ impl TaskState {
         (phase, result_bytes)
     }
 
-    pub(super) fn order_mut(&mut self) -> &mut ItemDependencies {
-        self.order.get_or_insert_default()
+    pub(super) fn dependencies_mut(&mut self) -> &mut ItemDependencies {
+        self.dependencies.get_or_insert_default()
     }
 
     /// Returns the key of the item, if it is one whose order counts.
     pub(super) fn item_key(&self) -> &str {
-        self.order.as_ref().map_or("", |it| &it.key)
+        self.dependencies.as_ref().map_or("", |it| &it.key)
     }
 
     /// Returns the elapsed time of the step until the end of its last attempt.
     pub(super) fn end_ms(&self) -> u64 {
-        let before_ms = self.order.as_ref().map_or(0, |it| it.before_ms);
+        let before_ms = self.dependencies.as_ref().map_or(0, |it| it.before_ms);
         before_ms.saturating_add(self.total.ms)
     }
 
@@ -229,7 +229,7 @@ impl TaskState {
     /// Returns the open question.
     pub(super) fn question(&self) -> Option<&Question> {
         match &self.phase {
-            Phase::Waiting(question) => Some(question),
+            Phase::AwaitingAnswer(question) => Some(question),
             _ => None,
         }
     }

@@ -29,7 +29,7 @@ use crate::checkpoint::{
 pub(crate) struct TaskJournal {
     ctx: NodeContext,
     /// The number of the run among those of the task.
-    run: u64,
+    number: u64,
     /// The number of its next entry.
     next: AtomicU64,
 }
@@ -67,33 +67,35 @@ impl TaskJournal {
     ///
     /// Fails if the saved entries cannot be read.
     pub(crate) fn find(ctx: &NodeContext) -> Result<(Self, Option<SavedNestedRun>), NodeError> {
-        let mut run = 0;
-        while memo(ctx, run + 1, 0).is_some() {
-            run += 1;
+        let mut number = 0;
+        while memo(ctx, number + 1, 0).is_some() {
+            number += 1;
         }
-        let Some(beginning) = memo(ctx, run, 0) else { return Ok((Self::of(ctx, run, 0), None)) };
+        let Some(beginning) = memo(ctx, number, 0) else {
+            return Ok((Self::of(ctx, number, 0), None));
+        };
         let SavedBeginning { info, first } = read(beginning)?;
         let mut entries = vec![Entry::from(first)];
         let mut next = 1;
-        while let Some(saved) = memo(ctx, run, next) {
+        while let Some(saved) = memo(ctx, number, next) {
             entries.push(read_entry(saved)?.into());
             next += 1;
         }
-        Ok((Self::of(ctx, run, next), Some(SavedNestedRun { info, entries })))
+        Ok((Self::of(ctx, number, next), Some(SavedNestedRun { info, entries })))
     }
 
     /// Returns the journal of the next nested run of the task.
     pub(crate) fn next_run(&self) -> Self {
-        Self::of(&self.ctx, self.run + 1, 0)
+        Self::of(&self.ctx, self.number + 1, 0)
     }
 
     /// Returns the number of the run among those of the task.
-    pub(crate) fn run(&self) -> u64 {
-        self.run
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
-    fn of(ctx: &NodeContext, run: u64, next: u64) -> Self {
-        Self { ctx: ctx.clone(), run, next: AtomicU64::new(next) }
+    fn of(ctx: &NodeContext, number: u64, next: u64) -> Self {
+        Self { ctx: ctx.clone(), number, next: AtomicU64::new(next) }
     }
 
     /// Saves the first entry.
@@ -124,7 +126,7 @@ impl TaskJournal {
         value: &(impl Serialize + Sync),
         parts: Vec<Value>,
     ) -> Result<(), CheckpointError> {
-        let Self { ctx, run, next } = self;
+        let Self { ctx, number: run, next } = self;
         let action = || format!("save the nested run of task {} of run `{}`", ctx.task, ctx.run);
         let json = serde_json::to_value(value);
         let value = json

@@ -17,9 +17,8 @@ use std::{
 
 use serde_json::{Map, Value};
 
-pub use self::known::Cut;
 use self::known::KnownSecrets;
-pub use self::{forms::find_form, names::names_a_secret};
+pub use self::{forms::find_form, known::Cut, names::names_a_secret};
 
 /// Replaces a key in a text.
 pub const REDACTED: &str = "[redacted]";

@@ -2,8 +2,10 @@
 //! environment.
 
 use super::{Provider, Providers};
-use crate::provider_client::{ClientConfig, ConfigError, ProviderClient};
-use crate::secret::Secret;
+use crate::{
+    provider_client::{ClientConfig, ConfigError, ProviderClient},
+    secret::Secret,
+};
 
 /// Makes the client for a model named as in `openai/gpt-5-mini`, `ollama/llama3.2` or
 /// `openrouter/anthropic/claude-sonnet-4.5`.

@@ -11,15 +11,16 @@ mod settings;
 #[cfg(feature = "openai")]
 mod connect;
 
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use toml_edit::Document;
 
-pub use self::models::{KnownModel, full_name};
-pub use self::profile::{OutputMode, Parameter, Profile, Protocol, SystemRole, TokenLimit};
 pub(crate) use self::settings::TableReader;
-pub use self::settings::{ProviderSettings, TableProblem, header_problem};
+pub use self::{
+    models::{KnownModel, full_name},
+    profile::{OutputMode, Parameter, Profile, Protocol, SystemRole, TokenLimit},
+    settings::{ProviderSettings, TableProblem, header_problem},
+};
 
 #[cfg(feature = "openai")]
 pub use self::connect::from_env;

@@ -1,14 +1,18 @@
 //! The settings of a provider as a table of TOML, in the built-in table and in configurations.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use graphrun_core::diagnostic::did_you_mean;
 use graphrun_guard::redact::{names_a_secret, redact};
 use toml_edit::{Item, TableLike};
 
-use super::Provider;
-use super::profile::{OutputMode, Parameter, Protocol, SystemRole, TokenLimit};
+use super::{
+    Provider,
+    profile::{OutputMode, Parameter, Protocol, SystemRole, TokenLimit},
+};
 use crate::RequestSettings;
 
 /// The settings of a provider that are given.

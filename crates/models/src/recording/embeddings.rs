@@ -1,8 +1,7 @@
 //! Embeddings in a recording. They have the same lines as chats: the texts are messages, and the reply is a JSON object with
 //! `vectors`.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};

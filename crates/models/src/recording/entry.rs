@@ -11,9 +11,11 @@ use std::path::PathBuf;
 use graphrun_guard::redact::redact_value;
 use serde_json::Value;
 
-use super::lines::{CallLine, EntryLine, ReplyLine, RequestLine};
-use super::normalise::normalise;
-use super::replay::Replay;
+use super::{
+    lines::{CallLine, EntryLine, ReplyLine, RequestLine},
+    normalise::normalise,
+    replay::Replay,
+};
 use crate::{ChatReply, ChatRequest, Message, ModelError, StatedUsage, TokenUsage};
 
 /// The version that is written, and the only one so far.

@@ -1,20 +1,22 @@
 //! Answers from a recording.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
 
 use async_trait::async_trait;
-use graphrun_guard::beneath::read_named;
-use graphrun_guard::data_limit::DataLimit;
+use graphrun_guard::{beneath::read_named, data_limit::DataLimit};
 use serde_json::Value;
 
-use super::embeddings::RecordedVectors;
-use super::entry::{BadLine, Entry, Matcher, RecordingError, joined, request_key};
-use crate::calls::settle;
-use crate::embeddings::problem_of;
+use super::{
+    embeddings::RecordedVectors,
+    entry::{BadLine, Entry, Matcher, RecordingError, joined, request_key},
+};
 use crate::{
     ChatModel, ChatReply, ChatRequest, EmbeddingReply, EmbeddingRequest, ModelError, Nearest,
+    calls::settle, embeddings::problem_of,
 };
 
 /// The most characters of a quoted line in a difference.

@@ -4,8 +4,10 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::extract::{ExpectedKind, ExtractedValue, extract_candidates};
-use super::schema::{SchemaCheck, answer_schema};
+use super::{
+    extract::{ExpectedKind, ExtractedValue, extract_candidates},
+    schema::{SchemaCheck, answer_schema},
+};
 use crate::{ChatModel, ChatRequest, Message, ModelError, OutputSchema, TokenUsage};
 
 /// Longer answers are truncated when they are sent back: a model needs no full copy of pages of prose.

@@ -3,8 +3,7 @@
 //!
 //! Truncated JSON is never completed: half an action is no action.
 
-use std::iter::Peekable;
-use std::str::CharIndices;
+use std::{iter::Peekable, str::CharIndices};
 
 use graphrun_core::state::read_json;
 use serde_json::Value;

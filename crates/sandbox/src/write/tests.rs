@@ -50,6 +50,23 @@ fn delivering_twice_replaces_files_and_leaves_others_alone() {
 }
 
 #[test]
+fn deliveries_of_one_file_from_two_folders_wait_for_each_other() {
+    let root = tempfile::tempdir().unwrap();
+    thread::scope(|scope| {
+        for (below, path) in [("", "r/a.txt"), ("r", "a.txt")].repeat(2) {
+            let root = root.path();
+            scope.spawn(move || {
+                for turn in 0..100 {
+                    let files = [file(path, &turn.to_string())];
+                    write_files(root, below, &files, Replace::Anything).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(fs::read_to_string(root.path().join("r/a.txt")).unwrap(), "99");
+}
+
+#[test]
 fn the_next_delivery_removes_rests_of_a_killed_one() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("src")).unwrap();

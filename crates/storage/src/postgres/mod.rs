@@ -26,12 +26,14 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use graphrun_core::id::{RunId, Step};
-use graphrun_engine::checkpoint::{
-    CheckpointError, Detail, Entry, InboxMessage, JournalEntry, LeaseRequest, LeaseToken, Message,
-    RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem, RunMaintenance,
-    RunSummary, SavedCheckpoint, SavedRun,
+use graphrun_engine::{
+    checkpoint::{
+        CheckpointError, Detail, Entry, InboxMessage, JournalEntry, LeaseRequest, LeaseToken,
+        Message, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem,
+        RunMaintenance, RunSummary, SavedCheckpoint, SavedRun,
+    },
+    storage::rules::check_post,
 };
-use graphrun_engine::storage::rules::check_post;
 
 pub use self::{
     fault::Fault,

@@ -1,7 +1,6 @@
 //! Where the run of a case starts and stops, and the facts that it is given.
 
-use std::collections::BTreeMap;
-use std::num::NonZeroU32;
+use std::{collections::BTreeMap, num::NonZeroU32};
 
 use graphrun_core::{
     diagnostic::Diagnostic,

@@ -18,7 +18,7 @@ use graphrun_guard::data_limit::DataLimit;
 use serde_json::Value;
 
 use super::draft::{case_choices, match_choices};
-use crate::{EvaluateError, Expression, ExpressionView, expression::exclude_each_other};
+use crate::{Expression, ExpressionView, expression::exclude_each_other};
 
 /// Cases that are tried in order.
 #[derive(Debug)]
@@ -344,8 +344,7 @@ fn evaluated_with(
 ) -> Result<Arc<Value>, RouteError> {
     let RouteView { state, visits, trigger, facts, .. } = *view;
     let view = ExpressionView { state, visits, item, output_dir: None, trigger, facts };
-    let failed = |error: EvaluateError| failed(expression, error.to_string());
-    expression.evaluate(&view).map_err(failed)
+    expression.evaluate(&view).map_err(|it| failed(expression, it.reason.to_string()))
 }
 
 pub(crate) fn failed(expression: &Expression, reason: String) -> RouteError {

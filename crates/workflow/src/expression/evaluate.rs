@@ -10,7 +10,7 @@ use super::{
     facts::{Fact, FactsView},
     functions::{Function, FunctionValue},
     meter::ExpressionMeter,
-    numbers::{Numeric, arithmetic, float, numeric, order_of},
+    numbers::{Numeric, arithmetic, float, numeric, order_of, whole},
     syntax::{Node, NodeKind, Operator, Pattern, RecordField},
     values,
 };
@@ -138,7 +138,7 @@ impl<'a> Evaluation<'a> {
             }
             NodeKind::Not(of) => Value::Bool(!self.condition(of, "!")?),
             NodeKind::Negate(of) => match self.number(of, "-")? {
-                Numeric::Int(it) => it.checked_neg().ok_or(EvaluateError::Range("-"))?.into(),
+                Numeric::Int(it) => whole(it.checked_neg(), "-")?,
                 Numeric::Float(it) => float(-it, "-")?,
             },
             NodeKind::Binary(operator, left, right) => self.binary(*operator, left, right)?,

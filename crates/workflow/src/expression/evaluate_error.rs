@@ -31,6 +31,16 @@ pub enum EvaluateError {
     Limit(DataLimitReached),
 }
 
+/// An expression failed in a state.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{reason} (in `{expression}`)")]
+pub struct ExpressionError {
+    /// The expression, or its first characters.
+    pub expression: String,
+    /// The reason.
+    pub reason: EvaluateError,
+}
+
 impl From<DataLimitReached> for EvaluateError {
     fn from(reached: DataLimitReached) -> Self {
         Self::Limit(reached)
@@ -40,6 +50,17 @@ impl From<DataLimitReached> for EvaluateError {
 /// Returns the error for a value of the wrong kind.
 pub(super) fn kind(operator: &'static str, needed: &'static str, got: &Value) -> EvaluateError {
     EvaluateError::Kind { operator, needed, got: start_of(got) }
+}
+
+impl ExpressionError {
+    pub(super) fn new(source: &str, reason: EvaluateError) -> Self {
+        const CHARACTERS_MAX: usize = 60;
+        let mut expression: String = source.chars().take(CHARACTERS_MAX).collect();
+        if expression.len() < source.len() {
+            expression.push('…');
+        }
+        Self { expression, reason }
+    }
 }
 
 /// Returns the first characters of a value as JSON; the whole may have millions.

@@ -45,7 +45,10 @@ use graphrun_core::{
 use serde_json::Value;
 
 use self::evaluate::{Absent, NumberPlaces, Settings};
-pub use self::{evaluate_error::EvaluateError, functions::Function};
+pub use self::{
+    evaluate_error::{EvaluateError, ExpressionError},
+    functions::Function,
+};
 pub(crate) use self::{
     known::{ByOutcome, FieldGuarantee, PresentValue, guarantees_after, present_after},
     operators::joined,
@@ -176,8 +179,8 @@ impl Expression {
     ///
     /// Fails when a value is absent or differs from the type that the check assumed, and when a
     /// number leaves its range.
-    pub fn evaluate(&self, view: &ExpressionView<'_>) -> Result<Arc<Value>, EvaluateError> {
-        evaluate::evaluate(&self.root, view, self.settings(view))
+    pub fn evaluate(&self, view: &ExpressionView<'_>) -> Result<Arc<Value>, ExpressionError> {
+        evaluate::evaluate(&self.root, view, self.settings(view)).map_err(|it| self.failed(it))
     }
 
     /// Returns a copy of the value in a state.
@@ -186,8 +189,9 @@ impl Expression {
     ///
     /// Fails as [`evaluate`](Self::evaluate) does, and when the copy of a field takes too much
     /// memory.
-    pub fn evaluate_owned(&self, view: &ExpressionView<'_>) -> Result<Value, EvaluateError> {
-        evaluate::evaluate_owned(&self.root, view, self.settings(view))
+    pub fn evaluate_owned(&self, view: &ExpressionView<'_>) -> Result<Value, ExpressionError> {
+        let value = evaluate::evaluate_owned(&self.root, view, self.settings(view));
+        value.map_err(|it| self.failed(it))
     }
 
     /// Returns the value in a state, with a value for the variable that the expression was read with.
@@ -199,10 +203,14 @@ impl Expression {
         &self,
         view: &ExpressionView<'_>,
         value: &Value,
-    ) -> Result<Value, EvaluateError> {
+    ) -> Result<Value, ExpressionError> {
         let variable = self.variable.as_deref().map(|it| (it, value));
         let settings = Settings { variable, ..self.settings(view) };
-        evaluate::evaluate_owned(&self.root, view, settings)
+        evaluate::evaluate_owned(&self.root, view, settings).map_err(|it| self.failed(it))
+    }
+
+    fn failed(&self, reason: EvaluateError) -> ExpressionError {
+        ExpressionError::new(&self.source, reason)
     }
 
     fn settings<'a>(&'a self, view: &ExpressionView<'a>) -> Settings<'a> {

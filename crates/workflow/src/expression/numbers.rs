@@ -8,7 +8,9 @@ use super::{evaluate::Evaluated, evaluate_error::EvaluateError, syntax::Operator
 
 #[derive(Clone, Copy)]
 pub(super) enum Numeric {
-    Int(i64),
+    /// JSON has whole numbers up to 2⁶⁴; those beyond 64 bits with a sign are compared and shown, and results are never
+    /// that large.
+    Int(i128),
     Float(f64),
 }
 
@@ -30,7 +32,7 @@ pub(super) fn arithmetic(operator: Operator, left: Numeric, right: Numeric) -> E
             Operator::Remainder => left.checked_rem(right),
             _ => None,
         };
-        return result.map(Value::from).ok_or(EvaluateError::Range(symbol));
+        return whole(result, symbol);
     }
     let left = left.as_float();
     let right = right.as_float();
@@ -57,7 +59,7 @@ impl Numeric {
 
 pub(super) fn numeric(value: &Value) -> Option<Numeric> {
     let Value::Number(number) = value else { return None };
-    number.as_i64().map(Numeric::Int).or_else(|| number.as_f64().map(Numeric::Float))
+    number.as_i128().map(Numeric::Int).or_else(|| number.as_f64().map(Numeric::Float))
 }
 
 pub(super) fn order_of(left: Numeric, right: Numeric) -> Option<Ordering> {
@@ -65,6 +67,12 @@ pub(super) fn order_of(left: Numeric, right: Numeric) -> Option<Ordering> {
         (Numeric::Int(left), Numeric::Int(right)) => Some(left.cmp(&right)),
         _ => left.as_float().partial_cmp(&right.as_float()),
     }
+}
+
+/// Returns a whole number that an operator has computed, if it is in the range of numbers.
+pub(super) fn whole(number: Option<i128>, operator: &'static str) -> Evaluated<Value> {
+    let number = number.and_then(|it| i64::try_from(it).ok());
+    number.map(Value::from).ok_or(EvaluateError::Range(operator))
 }
 
 pub(super) fn float(number: f64, operator: &'static str) -> Evaluated<Value> {

@@ -62,15 +62,18 @@ impl ExpressionChecker<'_> {
 
     /// Reports a division of whole numbers where its value meets a float: it has dropped the fraction that the float may have.
     pub(super) fn keep_fractions(&mut self, parts: [(&Node, &Type); 2]) {
-        if parts.iter().any(|it| matches!(it.1.required(), Type::Float(_))) {
+        if parts.iter().any(|it| matches!(within_lists(it.1), Type::Float(_))) {
             for (node, ty) in parts {
                 self.keep_fraction(node, ty);
             }
         }
     }
 
-    /// Reports the divisions of whole numbers that make a value which stands for a float.
+    /// Reports the divisions of whole numbers that make a value which stands for a float, or an item of a list of floats.
     pub(super) fn keep_fraction(&mut self, node: &Node, ty: &Type) {
+        if let (NodeKind::List(items), Type::List(item)) = (&node.kind, ty.required()) {
+            return items.iter().for_each(|it| self.keep_fraction(it, item));
+        }
         if !matches!(ty.required(), Type::Int(_)) {
             return;
         }
@@ -169,6 +172,7 @@ impl ExpressionChecker<'_> {
     fn contained(&mut self, left: &Node, right: &Node) {
         let item = self.value(left);
         let list = self.value(right);
+        self.keep_fractions([(left, &item), (right, &list)]);
         let of = match list.required() {
             Type::List(of) => Type::clone(of),
             Type::Record(record) => {
@@ -325,5 +329,13 @@ fn unquoted(ty: &Type, literal: &Node) -> Option<String> {
             Some(format!("leave out the quotes: {text}"))
         }
         _ => None,
+    }
+}
+
+/// Returns the type of the items of a list, at any depth; of another value, its own type.
+fn within_lists(ty: &Type) -> &Type {
+    match ty.required() {
+        Type::List(item) => within_lists(item),
+        other => other,
     }
 }

@@ -28,6 +28,7 @@ fn state() -> State {
     let fields = [
         ("n", json!({"type": "integer"}), json!(7)),
         ("big", json!({"type": "integer"}), json!(i64::MAX)),
+        ("huge", json!({"type": "integer"}), json!(u64::MAX)),
         ("x", json!({"type": "number"}), json!(2.5)),
         ("yes", json!({"type": "boolean"}), json!(true)),
         ("text", json!({"type": "string"}), json!("größer")),
@@ -152,7 +153,7 @@ fn evaluated(state: &State, expression: &Expression) -> Result<Value, EvaluateEr
         trigger: &Trigger::Start,
         facts: &facts(),
     };
-    expression.evaluate(&view).map(Arc::unwrap_or_clone)
+    expression.evaluate(&view).map(Arc::unwrap_or_clone).map_err(|it| it.reason)
 }
 
 #[test]
@@ -261,6 +262,39 @@ fn expressions_have_types_and_values() {
         ("text.contains(level) || level.contains('ig')", "bool", json!(true)),
         ("text.matches('^gr.*r$') && text.matches('(?i)GRÖSS|ße')", "bool", json!(true)),
         ("text.matches('^r')", "bool", json!(false)),
+    ]);
+}
+
+#[test]
+fn a_quotient_of_whole_numbers_in_a_list_of_floats_drops_its_fraction() {
+    let state = state();
+    for source in [
+        "[n / 2, x]",
+        "[x] + [n / 2]",
+        "x in [n / 2]",
+        "n / 2 in [x]",
+        "[[x]] + [[n / 2]]",
+        "[x] == [-(n / 2)]",
+    ] {
+        let problems = compiled(&state, source).unwrap_err();
+        let [problem] = problems.as_slice() else { panic!("{source}: {problems:?}") };
+        assert!(problem.message.contains("`n / 2` drops the fraction"), "{problem:?}");
+    }
+    for source in ["[n / 2, 1]", "[int(n / 2), x]", "n in [n / 2]", "[float(n) / 2, x]"] {
+        assert!(compiled(&state, source).is_ok(), "{source}");
+    }
+}
+
+#[test]
+fn whole_numbers_beyond_the_range_of_results_are_exact() {
+    check_values(&[
+        ("string(huge)", "string", json!("18446744073709551615")),
+        ("huge % 2", "int", json!(1)),
+        ("huge / 2", "int", json!(i64::MAX)),
+        ("huge == big", "bool", json!(false)),
+        ("huge > big", "bool", json!(true)),
+        ("[huge, big, huge].distinct().size()", "int", json!(2)),
+        ("(-big - 1) % -1", "int", json!(0)),
     ]);
 }
 
@@ -445,7 +479,11 @@ fn a_missing_value_has_a_reason() {
         ("big * 2", "`*` leaves the range of numbers"),
         ("-(-big - 1)", "`-` leaves the range of numbers"),
         ("(-big - 1) / -1", "`/` leaves the range of numbers"),
-        ("(-big - 1) % -1", "`%` leaves the range of numbers"),
+        ("huge + 0", "`+` leaves the range of numbers"),
+        ("huge - 1", "`-` leaves the range of numbers"),
+        ("huge * huge", "`*` leaves the range of numbers"),
+        ("-huge", "`-` leaves the range of numbers"),
+        ("int(huge)", "`int` leaves the range of numbers"),
         ("n / 0", "division by zero"),
         ("n % 0", "division by zero"),
         ("x / 0.0", "division by zero"),

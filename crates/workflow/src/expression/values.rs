@@ -363,7 +363,7 @@ pub(super) fn int(value: &Value) -> Evaluated<Value> {
             let number = is_whole.then(|| text.parse::<i64>().ok()).flatten();
             Ok(number.map(Value::from).unwrap_or_default())
         }
-        (_, Some(Numeric::Int(it))) => Ok(it.into()),
+        (_, Some(Numeric::Int(it))) => numbers::whole(Some(it), "int"),
         #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
         #[expect(
             clippy::cast_precision_loss,

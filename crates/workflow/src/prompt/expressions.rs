@@ -14,7 +14,9 @@ use super::{
     guards::{asks_presence, number_of, outside_of_chain},
     names::TESTS,
     operations::{TestedOperand, TypedExpression},
-    shapes::{alternatives, any_of, as_list, either, is_shape, tuple, tuple_items, values_of_map},
+    shapes::{
+        alternatives, any_of, as_list, either, is_shape, present, tuple, tuple_items, values_of_map,
+    },
     tried::{OPERANDS, type_of},
 };
 use crate::{
@@ -249,12 +251,18 @@ impl<'t> PromptChecker<'_, 't> {
     ) -> Type {
         let is_and = matches!(it.op, BinOpKind::ScAnd);
         let left = if is_and {
-            type_of(self, &it.left)
+            Some(type_of(self, &it.left))
         } else {
-            self.condition(&it.left).required().clone()
+            present(&self.condition(&it.left)).cloned()
         };
-        let mut ty = left.clone();
-        self.knowing(&it.left, is_and, |checker| ty = either(left, type_of(checker, &it.right)));
+        let mut ty = Type::Any;
+        self.knowing(&it.left, is_and, |checker| {
+            let right = type_of(checker, &it.right);
+            ty = match left {
+                Some(left) => either(left, right),
+                None => right,
+            };
+        });
         ty
     }
 

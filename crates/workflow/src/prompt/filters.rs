@@ -13,7 +13,7 @@ use super::{
     names::FILTERS,
     operations::{TestedOperand, TypedExpression},
     shapes::{
-        alternatives, any_of, as_list, either, is_shape, items_of, tuple, tuple_items,
+        alternatives, any_of, as_list, either, is_shape, items_of, present, tuple, tuple_items,
         values_of_map, with_part,
     },
     tried::OPERANDS,
@@ -212,7 +212,10 @@ impl PromptChecker<'_, '_> {
             return of.input.clone();
         }
         let default = of.types.first().cloned().unwrap_or(Type::String);
-        either(of.input.required().clone(), default)
+        match present(&of.input) {
+            Some(input) => either(input.clone(), default),
+            None => default,
+        }
     }
 
     /// Returns the path of a part of the items, which a filter takes as a text.

@@ -51,9 +51,7 @@ pub use self::files::LoadedPrompt;
 pub(super) use self::{checker::PromptScope, files::PromptFiles};
 use self::{facts::add_facts, metered::metered};
 use super::{
-    expression::facts::FactsView,
-    node::structure::INDEX,
-    sections::types::{holds_files, without_contents},
+    expression::facts::FactsView, node::structure::INDEX, sections::types::as_shown,
     source::report::Problem,
 };
 
@@ -79,7 +77,7 @@ pub struct Prompt {
     /// The name of the item of a dispatched task, besides `item`.
     item: Option<Arc<str>>,
     /// The type of the item, if it contains files.
-    item_with_files: Option<Arc<Type>>,
+    item_type: Option<Arc<Type>>,
 }
 
 /// The values that a prompt can read.
@@ -137,16 +135,15 @@ impl Prompt {
             text: text.into(),
             variables: Arc::new(variables),
             item: None,
-            item_with_files: None,
+            item_type: None,
         })
     }
 
     /// The same prompt for a dispatched task, with the name and the type of its item.
     #[must_use]
     pub(crate) fn for_item(self, item: Option<(&str, &Type)>) -> Self {
-        let files = item.map(|(_, ty)| ty).filter(|it| holds_files(it));
-        let item_with_files = files.cloned().map(Arc::new);
-        Self { item: item.map(|(name, _)| name.into()), item_with_files, ..self }
+        let item_type = item.map(|(_, ty)| Arc::new(ty.clone()));
+        Self { item: item.map(|(name, _)| name.into()), item_type, ..self }
     }
 
     /// Checks every name in the prompt against the scope. Returns also the facts that a run must save for it.
@@ -212,7 +209,7 @@ impl Prompt {
             .filter(|(name, _)| self.variables.contains(*name))
             .map(|(name, value)| {
                 let channel = view.state.schema().channel(name);
-                let shown = channel.map(|it| without_contents(value, it.ty()));
+                let shown = channel.map(|it| as_shown(value, it.ty()));
                 (name, Value::from(Serde(shown.as_deref().unwrap_or(value))))
             })
             .collect();
@@ -222,7 +219,7 @@ impl Prompt {
         }
         if let Some(item) = view.input.item() {
             let name = self.item.as_deref().unwrap_or("item");
-            let shown = self.item_with_files.as_deref().map(|it| without_contents(item, it));
+            let shown = self.item_type.as_deref().map(|it| as_shown(item, it));
             context.insert(name, Value::from(Serde(shown.as_deref().unwrap_or(item))));
             if let Some(index) = view.facts.item_index {
                 context.entry(INDEX).or_insert_with(|| Value::from(index));

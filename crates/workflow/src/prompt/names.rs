@@ -92,8 +92,12 @@ pub(super) const TESTS: &[&str] = &[
     "upper",
 ];
 
-/// The functions of a prompt.
-pub(super) const FUNCTIONS: &[&str] = &["dict", "range"];
+/// The functions of a prompt that every template has.
+#[cfg(test)]
+const FUNCTIONS: &[&str] = &["dict", "range"];
+
+/// All of them, with those for facts of the run.
+pub(super) const ALL_FUNCTIONS: &[&str] = &["dict", "now", "range", "usage", "visits"];
 
 /// The functions of a prompt for facts of the run.
 #[derive(Clone, Copy, Debug)]
@@ -140,5 +144,7 @@ mod tests {
         }
         let globals: Vec<&str> = environment.globals().map(|(name, _)| name).collect();
         assert_eq!(globals, FUNCTIONS);
+        let facts = ALL_FUNCTIONS.iter().filter(|it| FactFunction::find(it).is_some());
+        assert_eq!(facts.count() + FUNCTIONS.len(), ALL_FUNCTIONS.len());
     }
 }

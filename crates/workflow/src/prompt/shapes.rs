@@ -52,11 +52,18 @@ pub(super) fn alternatives(ty: &Type) -> Vec<&Type> {
 pub(super) fn either(a: Type, b: Type) -> Type {
     match (a, b) {
         (Type::Optional(inner), other) | (other, Type::Optional(inner)) => {
-            match (*inner, other) {
-                // The type of `none`.
+            let other_inner = match other {
+                // Only `none` has no type but an optional one, so the other type counts.
+                Type::Optional(other) if *other == Type::Any => {
+                    return Type::Optional(inner);
+                }
+                Type::Optional(other) => *other,
+                other => other,
+            };
+            match (*inner, other_inner) {
                 (Type::Any, Type::Any) => Type::Optional(Type::Any.into()),
                 (Type::Any, other) => other.optional(),
-                (inner, other) => either(inner, other.required().clone()).optional(),
+                (inner, other) => either(inner, other).optional(),
             }
         }
         (Type::Any, _) | (_, Type::Any) => Type::Any,
@@ -71,6 +78,12 @@ pub(super) fn either(a: Type, b: Type) -> Type {
             if let [single] = types.as_slice() { single.clone() } else { one_of(types) }
         }
     }
+}
+
+/// Returns the type of a value where it is there; `None` for `none`, which never is.
+pub(super) fn present(ty: &Type) -> Option<&Type> {
+    let is_none = matches!(ty, Type::Optional(inner) if **inner == Type::Any);
+    (!is_none).then(|| ty.required())
 }
 
 /// Returns the type of any of these values; nothing is known of none.

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use super::hosts::check_used_host;
 use crate::{
-    EvaluateError, Expression, ExpressionView, Workflow,
+    Expression, ExpressionError, ExpressionView, Workflow,
     expression::typing::describe,
     format::FolderKeys,
     lower::environment::{Environment, ExpressionUse, NodeScope},
@@ -59,7 +59,7 @@ pub enum FolderRequestError {
         /// The name of the folder.
         name: String,
         /// The reason.
-        source: EvaluateError,
+        source: ExpressionError,
     },
 }
 

@@ -67,11 +67,12 @@ impl ItemWriters {
     }
 
     fn add(&mut self, entry: Entry) {
+        let is_turn = entry.begun_turn().is_some();
         self.open.extend(entry.records);
         let Some(commit) = entry.commit else { return };
         let mut records = std::mem::take(&mut self.open);
         records.sort_by_key(|it| it.task);
-        let is_migration = entry.migration.is_some();
+        let is_migration = entry.migration.is_some() && !is_turn;
         if let Some(migration) = entry.migration {
             // The next step takes in the results that tasks had before the migration.
             records.clear();

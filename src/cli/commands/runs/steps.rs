@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    checkpoint::{EarlierTurns, EntryHash, JournalEntry, Outcome, Position, TaskRecord},
+    checkpoint::{EntryHash, JournalEntry, Outcome, TaskRecord},
     id::{NodeName, Step, TaskId},
     state::ChangeKind,
 };
@@ -69,10 +69,13 @@ pub(crate) fn steps(journal: Vec<JournalEntry>) -> Vec<HistoryStep> {
     for JournalEntry { number, hash, entry } in journal {
         tasks.append(&mut still_open);
         tasks.extend(entry.records.iter().filter_map(HistoryTask::of));
+        let turn = entry.begun_turn();
         let Some(commit) = entry.commit else { continue };
         let mut tasks = std::mem::take(&mut tasks);
         tasks.sort_by_key(|it: &HistoryTask| it.task);
-        let migrated_to = entry.migration.map(|migration| {
+        // A turn with other options of the program is no step of its own.
+        let migration = entry.migration.filter(|_| turn.is_none());
+        let migrated_to = migration.map(|migration| {
             // The next step takes in the results that tasks had before the migration.
             still_open = migration.records.iter().filter_map(HistoryTask::of).collect();
             tasks.clear();
@@ -93,18 +96,12 @@ pub(crate) fn steps(journal: Vec<JournalEntry>) -> Vec<HistoryStep> {
             ts: entry.events.last().map(|it| it.ts.clone()),
             tasks,
             changes: changes.collect(),
-            turn: begun_turn(&commit.position),
+            turn,
             next: commit.position.frontier.into_iter().map(|it| it.node).collect(),
             migrated_to,
         });
     }
     steps
-}
-
-/// Returns the number of the turn whose input the step of this position has taken in, after the first turn.
-fn begun_turn(position: &Position) -> Option<u64> {
-    let EarlierTurns { turns, steps, .. } = position.earlier;
-    (turns > 0 && steps == position.step.0).then_some(turns + 1)
 }
 
 impl HistoryTask {

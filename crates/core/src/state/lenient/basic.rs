@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::super::measure::FLOAT_INT_END;
-use super::{ReadLeniently, Reader, kind, quoted, shown, unique_word};
+use super::{
+    super::measure::FLOAT_INT_END, ReadLeniently, Reader, kind, quoted, shown, unique_word,
+};
 
 /// A single element in place of a list becomes a list of one.
 impl<T: ReadLeniently> ReadLeniently for Vec<T> {

@@ -424,7 +424,7 @@ fn ours(schema: &Schema, expression: &Expression, fields: &Value) -> Result<Valu
         trigger: &Trigger::Start,
         facts: &RunFacts::default(),
     };
-    expression.evaluate(&view).map(Arc::unwrap_or_clone)
+    expression.evaluate(&view).map(Arc::unwrap_or_clone).map_err(|it| it.reason)
 }
 
 fn theirs(source: &str, fields: &Value) -> Result<Value, String> {

@@ -338,6 +338,24 @@ const OF_NUMBERS: &[&str] = &[
 
 /// Templates that do not load, each with the code and the place of its problem, and a part of the message or the help.
 const WRONG: &[(&str, &str, &str)] = &[
+    // A name that may be absent for two reasons.
+    ("{% if flag %}{% set v = story.note %}{% endif %}{{ v }}", "GR026 `v`", "guard it"),
+    ("{% if flag %}{% set v = texts[9] %}{% endif %}{{ v | upper }}", "GR026 `v`", "guard it"),
+    (
+        "{% if flag %}{% set v = stories[5] %}{% endif %}{% if v %}{{ v.no_such }}{% endif %}",
+        "GR041 `v.no_such`",
+        "has no field",
+    ),
+    ("{% set v = story.note if flag else none %}{{ v | upper }}", "GR026 `v`", "guard it"),
+    (
+        "{% macro m(x) %}{{ x | upper }}{% endmacro %}{{ m(story.note if flag) }}",
+        "GR026 `x`",
+        "guard it",
+    ),
+    // `none` is never the value of an `or`.
+    ("{{ (none or brief) | abs }}", "GR022 `abs`", "does not work on"),
+    ("{% set x = none %}{{ (x or brief) | abs }}", "GR022 `abs`", "does not work on"),
+    ("{{ (none | default(count)) | length }}", "GR022 `length`", "does not work on"),
     // Macros.
     ("{% macro m(x='-') %}{{ x | length }}{% endmacro %}{{ m(none) }}", "GR026 `x`", "guard it"),
     (

@@ -1,8 +1,8 @@
-//! The contents of files, which no text shows.
+//! How a text shows values of a type: files without their contents, and whole numbers without a point.
 
 use std::borrow::Cow;
 
-use graphrun_core::state::Type;
+use graphrun_core::state::{Type, with_whole_numbers};
 use serde_json::Value;
 
 use super::file_type;
@@ -24,14 +24,45 @@ pub(crate) fn holds_files(ty: &Type) -> bool {
     }
 }
 
-/// Returns a value of a type with the names and media types of its files, and without their contents.
-pub(crate) fn without_contents<'v>(value: &'v Value, ty: &Type) -> Cow<'v, Value> {
-    if holds_files(ty) { Cow::Owned(shown(value, ty)) } else { Cow::Borrowed(value) }
+/// Returns a value of a type as a text shows it.
+///
+/// Of files, there are the names and media types. JSON may write a whole number as `1.0`, and a template would take that
+/// for a float.
+pub(crate) fn as_shown<'v>(value: &'v Value, ty: &Type) -> Cow<'v, Value> {
+    let is_other = holds_files(ty) || has_pointed_integer(value, ty);
+    if is_other { Cow::Owned(shown(value, ty)) } else { Cow::Borrowed(value) }
+}
+
+/// Returns whether a whole number of the type is written with a point.
+fn has_pointed_integer(value: &Value, ty: &Type) -> bool {
+    match (ty.required(), value) {
+        (Type::Int(_), Value::Number(number)) => number.is_f64(),
+        (Type::List(item), Value::Array(items)) if may_hold_integers(item) => {
+            items.iter().any(|it| has_pointed_integer(it, item))
+        }
+        (Type::Map(item), Value::Object(items)) if may_hold_integers(item) => {
+            items.values().any(|it| has_pointed_integer(it, item))
+        }
+        (Type::Record(record), Value::Object(fields)) => record.fields.iter().any(|field| {
+            fields.get(&field.name).is_some_and(|it| has_pointed_integer(it, &field.ty))
+        }),
+        _ => false,
+    }
+}
+
+fn may_hold_integers(ty: &Type) -> bool {
+    match ty.required() {
+        Type::Int(_) => true,
+        Type::List(item) | Type::Map(item) => may_hold_integers(item),
+        Type::Record(record) => record.fields.iter().any(|it| may_hold_integers(&it.ty)),
+        _ => false,
+    }
 }
 
 fn shown(value: &Value, ty: &Type) -> Value {
     let ty = ty.required();
     match (ty, value) {
+        (Type::Int(_), Value::Number(_)) => with_whole_numbers(value),
         (Type::List(item), Value::Array(items)) => items.iter().map(|it| shown(it, item)).collect(),
         (Type::Map(item), Value::Object(items)) => {
             items.iter().map(|(key, it)| (key.clone(), shown(it, item))).collect()
@@ -48,5 +79,32 @@ fn shown(value: &Value, ty: &Type) -> Value {
             fields.iter().map(of).collect()
         }
         _ => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphrun_core::state::NumberRange;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_whole_number_is_shown_without_a_point() {
+        let list = |item: Type| Type::List(item.into());
+        let map = |item: Type| Type::Map(item.into());
+        let float = Type::Float(NumberRange::default());
+        for (ty, value, expected) in [
+            (Type::INT, json!(1.0), json!(1)),
+            (Type::INT.optional(), json!(-0.0), json!(0)),
+            (list(Type::INT), json!([1, 2.0]), json!([1, 2])),
+            (map(list(Type::INT)), json!({"a": [3.0]}), json!({"a": [3]})),
+            (list(float), json!([1.0]), json!([1.0])),
+            (Type::Any, json!(1.0), json!(1.0)),
+        ] {
+            assert_eq!(*as_shown(&value, &ty), expected, "{ty}");
+        }
+        let value = json!([1, 2]);
+        assert!(matches!(as_shown(&value, &list(Type::INT)), Cow::Borrowed(_)));
     }
 }

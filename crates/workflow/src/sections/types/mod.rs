@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 pub use self::notation::file_type;
 use self::notation::{FILE, is_lenience};
 pub(crate) use self::{
-    contents::{CONTENT, holds_files, is_file, without_contents},
+    contents::{CONTENT, as_shown, is_file},
     defaults::warn_of_placeholders,
     notation::{LENIENCE, TYPES},
     reducers::reducer_names,

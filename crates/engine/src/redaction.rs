@@ -1,17 +1,20 @@
-//! The entrance of a run: removes API keys from everything that comes from outside.
+//! Removes API keys from everything that enters a run.
 //!
 //! Everything that a run saves, publishes and sends to models comes from its input, from the results and
 //! reports of its nodes, and from people's messages. Keys are removed here, before the rules see a value. The
-//! state in memory, the journal, the events and a resumed run then agree.
+//! state in memory, the journal, the events and a resumed run then agree. A message to a run has no keys when it is made
+//! (`Message::new`).
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use graphrun_core::{
     event::Report,
     graph::{Command, Failure, Goto, Question, Transition},
+    id::ChannelName,
     state::Update,
 };
 use graphrun_guard::redact::{redact_text, redact_value};
+use serde_json::Value;
 
 use crate::checkpoint::Mapping;
 
@@ -36,6 +39,13 @@ fn redacted_channels(update: &mut Update) -> Vec<String> {
 /// Removes keys from the field values of a migration.
 pub(super) fn redact_mapping(mapping: &mut Mapping) {
     for value in mapping.set.values_mut() {
+        redact_value(value);
+    }
+}
+
+/// Removes keys from the values that a person gives to channels.
+pub(super) fn redact_changes(changes: &mut BTreeMap<ChannelName, Option<Value>>) {
+    for value in changes.values_mut().flatten() {
         redact_value(value);
     }
 }
