@@ -105,7 +105,7 @@ pub fn write_files(
     }
     let outer = Folder::create(root)
         .map_err(|error| WriteError::Root { path: root.to_owned(), source: error.into() })?;
-    // A file is written under one temporary name, from whichever folder above it the delivery starts.
+    // Deliveries from two folders above a file use the same temporary name.
     // On a file system without locks, the caller must prevent concurrent deliveries.
     let _ = outer.lock();
     let (root, folder) = descend(root, &outer, below)?;

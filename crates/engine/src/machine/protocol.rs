@@ -212,7 +212,7 @@ impl Task {
     }
 }
 
-/// Where a run was saved: its last commit, and what is known of the step after it.
+/// A saved run: its last commit, and the records and messages of the step after it.
 #[derive(Clone, Debug)]
 pub struct SavedStep {
     /// The last commit.

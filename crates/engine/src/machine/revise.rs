@@ -184,7 +184,7 @@ fn position_after(machine: &Machine, finished: Vec<FinishedTask>, state: &State)
     // The tasks without a record come after those with one, and stay.
     let active = finished.iter().map(|it| &it.active).chain(staying.iter().map(|it| it.1));
     let mut position = IndexedPosition { frontier: active.cloned().collect(), ..position.clone() };
-    // They begin anew in the next step. What they have used by now counts.
+    // They begin anew in the next step, and their usage so far counts.
     for (index, active) in staying {
         let TaskUsage { ms: elapsed_ms, usage } = open_step.tasks()[index].total;
         count_usage(graph, &mut position, active.node, NodeUsage { usage, elapsed_ms });

@@ -294,7 +294,9 @@ impl ExpressionChecker<'_> {
             types.push((item, ty));
         }
         if types.iter().any(|(_, ty)| matches!(ty.required(), Type::Float(_))) {
-            types.iter().for_each(|(item, ty)| self.keep_fraction(item, ty));
+            for (item, ty) in &types {
+                self.keep_fraction(item, ty);
+            }
         }
         // An empty list is a list of any type, so the others decide.
         types.sort_by_key(|(item, _)| item.is_empty_list());

@@ -212,7 +212,7 @@ impl PromptChecker<'_, '_> {
             return of.input.clone();
         }
         let default = of.types.first().cloned().unwrap_or(Type::String);
-        match present(&of.input) {
+        match present(of.input) {
             Some(input) => either(input.clone(), default),
             None => default,
         }

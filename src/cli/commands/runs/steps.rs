@@ -73,7 +73,7 @@ pub(crate) fn steps(journal: Vec<JournalEntry>) -> Vec<HistoryStep> {
         let Some(commit) = entry.commit else { continue };
         let mut tasks = std::mem::take(&mut tasks);
         tasks.sort_by_key(|it: &HistoryTask| it.task);
-        // A turn with other options of the program is no step of its own.
+        // The turn is listed, and not its other options.
         let migration = entry.migration.filter(|_| turn.is_none());
         let migrated_to = migration.map(|migration| {
             // The next step takes in the results that tasks had before the migration.
