@@ -170,3 +170,27 @@ fn a_state_in_which_the_node_does_not_run_is_refused() {
     let ended = refused(&place, &["note"]);
     assert!(ended.stderr.contains("`topic` is missing"), "{ended}");
 }
+
+#[test]
+fn a_node_that_is_skipped_is_not_rendered() {
+    let place = Place::new();
+    let workflow = "graphrun: 1
+name: maybe
+state: { go: bool, text: string? }
+input: go
+output: text
+start: page
+nodes:
+  page: { render: { text: 'Hello.' }, writes: text, when: go, then: end }
+";
+    fs::write(place.path("maybe.yaml"), workflow).unwrap();
+    let shown = place.run(["render", "maybe.yaml", "page", "-i", "go=true"]);
+    assert!(shown.code == 0 && shown.stdout.contains("Hello."), "{shown}");
+    let skipped = place.run(["render", "maybe.yaml", "page", "-i", "go=false"]);
+    assert!(skipped.code == 2 && skipped.stderr.contains("`page` is skipped there"), "{skipped}");
+    let turn =
+        |args: &[&str]| place.run([&["execute", "maybe.yaml", "--run-id", "mine"], args].concat());
+    assert_eq!(turn(&["-i", "go=false"]).code, 0);
+    let skipped = place.run(["render", "maybe.yaml", "page", "--run", "mine"]);
+    assert_eq!(skipped.code, 2, "{skipped}");
+}

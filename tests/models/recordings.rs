@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, sync::Arc};
 use axum::{http::StatusCode, response::IntoResponse};
 use graphrun::models::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, ModelErrorKind, OutputSchema, Recorder,
-    RecordingError, Replay, Secret,
+    RecordingError, Replay, Secret, ToolSpec,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -53,6 +53,48 @@ async fn refusal_of(replay: &Replay, node: &str, text: &str) -> String {
     assert_eq!(error.kind(), ModelErrorKind::Recording);
     assert!(!error.is_retryable());
     error.to_string().replace(&format!("{}/", std::env::temp_dir().display()), "")
+}
+
+/// `fs_read` is the name of `fs.read` in requests.
+#[tokio::test]
+async fn a_recorded_call_means_the_tool_of_that_name() {
+    let call = json!({"tool_calls": [{"name": "fs_read", "arguments": {}}]});
+    let file = File::new(&[json!({"v": 1, "node": "ask", "when": {}, "reply": call})]);
+    let tool = |name: &str| ToolSpec {
+        name: name.to_owned(),
+        description: String::new(),
+        schema: json!({"type": "object"}),
+    };
+    for (names, called) in [(["fs.read", "fs_read"], "fs_read"), (["fs.read", "other"], "fs.read")]
+    {
+        let tools = names.map(tool).to_vec();
+        let asked = ChatRequest { tools, ..by("ask", "read") };
+        let reply = file.load().chat(&asked).await.unwrap();
+        assert_eq!(reply.tool_calls[0].name, called);
+    }
+}
+
+/// The lines of a model do not answer what the node asks an MCP server or the memory.
+#[test]
+fn a_question_that_no_model_answers_has_lines_of_its_own() {
+    let line =
+        |when: Value, reply: Value| json!({"v": 1, "node": "ask", "when": when, "reply": reply});
+    let is_list = |it: &Value| it.is_array();
+    let file = File::new(&[
+        line(json!({}), json!({"text": "hello"})),
+        line(
+            json!({"lacks": ["recall("]}),
+            json!({"tool_calls": [{"name": "recall", "arguments": {}}]}),
+        ),
+        line(json!({}), json!({"error": {"kind": "timeout"}})),
+    ]);
+    let error = file.load().look_up("ask", "recall 3 of notes", is_list).unwrap_err();
+    assert_eq!(error.kind(), ModelErrorKind::Recording);
+    let mut text = String::from("\u{feff}");
+    text += &file.text();
+    text += &line(json!({"contains": ["recall 3"]}), json!({"json": ["bees"]})).to_string();
+    let found = File::of_text(&text).load().look_up("ask", "recall 3 of notes", is_list);
+    assert_eq!(found.unwrap(), json!(["bees"]));
 }
 
 /// Answers `n` questions, of which the third is turned down once.

@@ -67,8 +67,12 @@ impl<'a> OfferedTools<'a> {
     /// Returns the name of a tool, as a request has it.
     #[cfg(feature = "openai")]
     pub(super) fn name_on_the_wire(&self, tool: &str) -> String {
-        let named = self.0.iter().find(|(_, it)| it.name == tool);
-        named.map_or_else(|| wire_name(tool), |(name, _)| name.clone())
+        self.wire_name_of(tool).map_or_else(|| wire_name(tool), str::to_owned)
+    }
+
+    /// Returns the name of an offered tool on the wire.
+    pub(super) fn wire_name_of(&self, tool: &str) -> Option<&str> {
+        self.0.iter().find(|(_, it)| it.name == tool).map(|(name, _)| name.as_str())
     }
 
     /// Returns the name under which a model can call the form of its answer like a tool. No offered tool has it.

@@ -174,7 +174,11 @@ impl Args {
         let (machine, _) = machine.map_err(|error| {
             CliError::new(Exit::NotResumable, "the run does not fit the workflow").because(error)
         })?;
-        let task = machine.task(task).expect("the node is in the frontier");
+        let Some(task) = machine.task(task) else {
+            let message = format!("`{node}` is skipped there: its `when` does not hold");
+            return Err(CliError::usage(message)
+                .with_help("take an input, or the state of a run, in which it runs"));
+        };
         let spec = graph.node(node).expect("the caller has checked that it exists");
         let preview = spec.node().preview(&context(run, graph, task)).map_err(|error| {
             let message = format!("`{node}` cannot be rendered in this state");

@@ -80,7 +80,8 @@ impl McpCaller for ReplayedServers {
         input: Value,
         ctx: &ToolContext,
     ) -> Result<Value, ToolError> {
-        let found = self.0.look_up(&ctx.caller, &question(tool, &input));
+        let is_result = |it: &Value| it.get("output").is_some() || it.get("error").is_some();
+        let found = self.0.look_up(&ctx.caller, &question(tool, &input), is_result);
         let mut found = found.map_err(ToolError::permanent)?;
         match found["error"].as_str() {
             None => Ok(found["output"].take()),

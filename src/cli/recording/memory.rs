@@ -4,7 +4,8 @@ use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use serde_json::json;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
 
 use crate::{
     cli::{error::CliError, run::models},
@@ -73,9 +74,10 @@ impl Store for RecordedStore {
                 Ok(found)
             }
             Recording::Read(replay) => {
-                let found = replay.look_up(&search.caller, &question);
+                let entries = |it: &Value| Vec::<Entry>::deserialize(it);
+                let found = replay.look_up(&search.caller, &question, |it| entries(it).is_ok());
                 let found = found.map_err(|error| failed(&error))?;
-                serde_json::from_value(found).map_err(|error| failed(&error))
+                entries(&found).map_err(|error| failed(&error))
             }
         }
     }

@@ -54,7 +54,7 @@ error_kinds! {
     Provider "provider" Retryable;
     /// A model refused to answer.
     Refused "refused" Permanent;
-    /// The answer of a model was invalid, also after the repairs.
+    /// The answer of a model was invalid, also after the repairs, or the output of a command is no JSON.
     InvalidOutput "invalid_output" Permanent;
     /// A request, or a request with its answer, was longer than its model can take.
     ContextOverflow "context_overflow" Permanent;

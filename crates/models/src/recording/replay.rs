@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{
     ChatModel, ChatReply, ChatRequest, EmbeddingReply, EmbeddingRequest, ModelError, Nearest,
-    calls::settle, embeddings::problem_of,
+    calls::{OfferedTools, settle},
+    embeddings::problem_of,
 };
 
 /// The most characters of a quoted line in a difference.
@@ -63,6 +64,7 @@ impl Replay {
             .map_err(|error| RecordingError::Open { file: file.clone(), source: error.into() })?;
         let mut entries = Vec::new();
         let mut lines = Vec::new();
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
             match Entry::parse(text, line) {
                 Ok(entry) => entries.push(entry),
@@ -91,14 +93,24 @@ impl Replay {
             .collect()
     }
 
-    /// Returns the answer to a question of a node that no model answered.
+    /// Returns the answer to a question of a node that no model answered. Other lines of the node are answers of its model,
+    /// so only one with a value that `is_answer` accepts counts.
     ///
     /// # Errors
-    /// Returns [`ModelError::NoRecording`] when no entry answers it, and the recorded error, if there is one.
-    pub fn look_up(&self, node: &str, question: &str) -> Result<Value, ModelError> {
+    /// Returns [`ModelError::NoRecording`] when no entry answers it.
+    pub fn look_up(
+        &self,
+        node: &str,
+        question: &str,
+        is_answer: impl Fn(&Value) -> bool,
+    ) -> Result<Value, ModelError> {
         let request = ChatRequest::of_node(node, question);
-        let reply = self.answer(&request)?;
-        Ok(serde_json::from_str(&reply.text).unwrap_or(Value::String(reply.text)))
+        let answer = |entry: &Entry| -> Option<Value> {
+            let reply = entry.answer(&request).ok()?;
+            serde_json::from_str(&reply.text).ok().filter(|it| is_answer(it))
+        };
+        let found = self.find_among(&request, &|entry| answer(entry).is_some());
+        found.and_then(answer).ok_or_else(|| self.no_recording(&request))
     }
 
     /// Returns the nodes that the lines name, each with the number of its first line.
@@ -160,6 +172,11 @@ impl Replay {
     }
 
     fn find(&self, request: &ChatRequest) -> Option<&Entry> {
+        self.find_among(request, &|_| true)
+    }
+
+    /// Returns the entry that answers a request, among those that fulfil a condition.
+    fn find_among(&self, request: &ChatRequest, counts: &dyn Fn(&Entry) -> bool) -> Option<&Entry> {
         // The hash of a recorded request contains the name of its node as it was recorded.
         let keys: Vec<(&str, String)> =
             names_of(&request.caller).map(|it| (it, request_key(it, request))).collect();
@@ -177,6 +194,8 @@ impl Replay {
         };
         // A line with the full name comes before those with the name of a node in several nested runs.
         names_of(&request.caller).find_map(|recorded| {
+            let exact = |entry: &Entry| exact(entry) && counts(entry);
+            let by_content = |entry: &Entry| by_content(entry) && counts(entry);
             self.take(recorded, &exact).or_else(|| self.take(recorded, &by_content))
         })
     }
@@ -208,7 +227,15 @@ impl Replay {
 #[async_trait]
 impl ChatModel for Replay {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
-        self.answer(request).and_then(|it| settle(it, request))
+        let mut reply = self.answer(request)?;
+        // A recording has the names of tools, and another tool may have one of these as its name on the wire.
+        let offered = OfferedTools::of(&request.tools);
+        for call in &mut reply.tool_calls {
+            if let Some(name) = offered.wire_name_of(&call.name) {
+                call.name = name.to_owned();
+            }
+        }
+        settle(reply, request)
     }
 
     fn name(&self) -> &str {

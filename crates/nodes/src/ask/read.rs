@@ -13,7 +13,7 @@ use graphrun_workflow::{
     kind::{
         CacheRefusal, Computation, Data, Keys, Kind, MakeContext, NodeReader, NodeSettings,
         SpannedText, Yaml, suggestion,
-        values::{Either, FieldName, OneOrMany, Scalar, Template},
+        values::{self, Either, FieldName, OneOrMany, Scalar, Template},
         values_of,
     },
 };
@@ -33,7 +33,7 @@ struct AskKeys {
     /// The fields that are shown to the person.
     show: Option<OneOrMany<FieldName>>,
     /// The answers to choose from: a list of two at least, or an expression that is a list of texts, such as `plan.options`.
-    choices: Option<Either<Scalar, Vec<Scalar>>>,
+    choices: Option<Either<values::Expression, Vec<Scalar>>>,
     /// The field that receives the answer.
     writes: Option<FieldName>,
 }
