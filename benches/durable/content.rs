@@ -95,6 +95,36 @@ pub(crate) fn noise(seed: usize) -> String {
 /// The same items in a table.
 pub(crate) struct Floor(pub(crate) Connection);
 
+/// The same items with what a journal needs beside them: an index by run and number, and a row with the head of each run.
+/// So a transaction writes three pages.
+pub(crate) struct JournalFloor(Connection);
+
+impl JournalFloor {
+    pub(crate) fn new(path: &Path) -> Self {
+        let Floor(connection) = Floor::new(path);
+        connection
+            .execute_batch(
+                "CREATE TABLE entries (key INTEGER PRIMARY KEY, run INTEGER NOT NULL,
+                     number INTEGER NOT NULL, item TEXT NOT NULL) STRICT;
+                 CREATE UNIQUE INDEX entries_of_run ON entries (run, number);
+                 CREATE TABLE heads (run INTEGER PRIMARY KEY, number INTEGER NOT NULL) STRICT;
+                 INSERT INTO heads VALUES (1, 0)",
+            )
+            .unwrap();
+        Self(connection)
+    }
+
+    /// Appends an item in one transaction.
+    pub(crate) fn append(&mut self, number: usize, item: &str) {
+        let transaction = self.0.transaction().unwrap();
+        let insert = "INSERT INTO entries (run, number, item) VALUES (1, ?, ?)";
+        let set_head = "UPDATE heads SET number = ? WHERE run = 1";
+        transaction.prepare_cached(insert).unwrap().execute((number, item)).unwrap();
+        transaction.prepare_cached(set_head).unwrap().execute([number]).unwrap();
+        transaction.commit().unwrap();
+    }
+}
+
 impl Floor {
     pub(crate) fn new(path: &Path) -> Self {
         let connection = Connection::open(path).unwrap();

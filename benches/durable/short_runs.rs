@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::{
-    content::{Floor, Until, appender, id, noise, replacer, resume},
+    content::{Floor, JournalFloor, Until, appender, id, noise, replacer, resume},
     shared::{
         table::{Row, Table, busy, timed},
         team,
@@ -65,6 +65,16 @@ pub(crate) fn measure(table: &Table) {
             (ours, measure(&mut || save_items(&mut floor)))
         });
     }
+
+    let name = "three pages by hand, on disk, µs a step";
+    table.measure(Row { name, units: STEPS.into(), at_most: "" }, || {
+        let folder = Folder::new(DISK);
+        let mut journal = JournalFloor::new(&folder.path("runs.db"));
+        let append = |step| journal.append(step, &noise(step));
+        let three = timed(|| (1..=STEPS as usize).for_each(append));
+        let mut floor = folder.floor();
+        (three, timed(|| save_items(&mut floor)))
+    });
 
     let limit = Until::Limit(STEPS);
     let twice = Until::Limit(2 * STEPS);

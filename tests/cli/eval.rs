@@ -55,7 +55,8 @@ nodes:
   approve: { ask: \"Publish {{ text }}?\", timeout: 1h, writes: ok, then: end }
 ";
     fs::write(place.path("grade.yaml"), workflow).unwrap();
-    let rows = r#"{"name": "asked", "input": {"text": "x"}, "expect": {"status": "paused"}}"#;
+    let rows = "\u{feff}".to_owned()
+        + r#"{"name": "asked", "input": {"text": "x"}, "expect": {"status": "paused"}}"#;
     fs::write(place.path("table.jsonl"), rows).unwrap();
     let ended = eval(&place, &["--output", "json"]);
     assert_eq!(ended.code, 0, "{ended}");

@@ -223,8 +223,15 @@ fn a_lock_that_no_workflow_can_load_is_not_written() {
 }
 
 #[test]
-fn two_tools_or_prompts_of_one_name_are_not_locked() {
+fn tools_and_prompts_that_cannot_be_used_are_not_locked() {
     let place = Place::new();
+    for behaviour in ["pattern", "reference"] {
+        let ended = lock(&place, behaviour);
+        assert_ne!(ended.code, 0, "{ended}");
+        let expected =
+            "`srv` has the tool `echo`, which cannot be used: the schema of its arguments";
+        assert!(ended.stderr.contains(expected), "{ended}");
+    }
     let tools = lock(&place, "twice");
     fs::write(place.path("w.yaml"), greeting("\"two prompts\"")).unwrap();
     let prompts = run(&place, &["mcp", "lock", "w.yaml", "--allow-host", "here"]);

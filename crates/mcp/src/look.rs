@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use graphrun_core::state::validator_for;
 use graphrun_workflow::{LockedServer, LockedTool, McpServer};
 use serde_json::Value;
 
@@ -101,7 +102,7 @@ impl LockedParts<'_> {
     fn add(&mut self, name: String, tool: LockedTool) -> Result<(), McpError> {
         let Self { server, kind, parts } = self;
         let twice = || parts.contains_key(&name).then(|| "it is listed twice".to_owned());
-        if let Some(reason) = problem(&server.name, &name, &tool.input).or_else(twice) {
+        if let Some(reason) = problem(&server.name, &name, &tool).or_else(twice) {
             return Err(McpError::Unusable {
                 server: server.name.clone(),
                 part: kind,
@@ -115,7 +116,7 @@ impl LockedParts<'_> {
 }
 
 /// Returns why a tool cannot be used, if so.
-fn problem(server: &str, name: &str, input: &Value) -> Option<String> {
+fn problem(server: &str, name: &str, tool: &LockedTool) -> Option<String> {
     let fits = |it: char| it.is_ascii_alphanumeric() || "_-./".contains(it);
     if name.is_empty() || !name.chars().all(fits) {
         return Some(
@@ -125,5 +126,12 @@ fn problem(server: &str, name: &str, input: &Value) -> Option<String> {
     if server.len() + 1 + name.len() > NAME_CHARACTERS_MAX {
         return Some(format!("`{server}.{name}` has more than {NAME_CHARACTERS_MAX} characters"));
     }
-    (input["type"] != "object").then(|| "its arguments are not an object".to_owned())
+    if tool.input["type"] != "object" {
+        return Some("its arguments are not an object".to_owned());
+    }
+    let schemas = [("arguments", Some(&tool.input)), ("result", tool.output.as_ref())];
+    schemas.into_iter().find_map(|(what, schema)| {
+        let error = validator_for(schema?).err()?;
+        Some(format!("the schema of its {what} is invalid: {error}"))
+    })
 }

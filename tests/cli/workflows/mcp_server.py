@@ -103,6 +103,9 @@ def tools(behaviour):
         return [changed, ADD]
     if behaviour == "twice":
         return [changed, ECHO, ADD]
+    if behaviour in ("pattern", "reference"):
+        text = {"pattern": "("} if behaviour == "pattern" else {"$ref": "https://example.com/text"}
+        return [{**ECHO, "inputSchema": {"type": "object", "properties": {"text": text}}}, ADD]
     if behaviour == "huge":
         return [{**ECHO, "description": "x" * 3_000_000}, ADD]
     if behaviour == "hidden":

@@ -50,6 +50,7 @@ pub fn read_table(
 ) -> Result<(Vec<Row>, Diagnostics), LoadError> {
     let text = read_named(path, DataLimit::InputBytes)
         .map_err(|error| LoadError::Read { path: path.to_owned(), source: error.into() })?;
+    let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
     let file = Arc::new(SourceFile { name: path.display().to_string(), text });
     let report = Report::new(Arc::clone(&file));
     let accesses = accesses(workflow, graph);
