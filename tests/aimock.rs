@@ -4,10 +4,6 @@
 
 use std::{fs, process::Stdio};
 
-use crate::{
-    program::{Ended, Home, RUN, in_repository, recording_path, timeless},
-    support::packages,
-};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,6 +11,11 @@ use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::TcpStream,
     process::{Child, Command},
+};
+
+use crate::{
+    program::{Ended, Home, RUN, in_repository, recording_path, timeless},
+    support::packages,
 };
 
 #[tokio::test]

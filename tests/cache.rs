@@ -16,7 +16,6 @@ use std::{
     time::Duration,
 };
 
-use crate::support::disturbed::Disturbed;
 use async_trait::async_trait;
 use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
@@ -40,6 +39,8 @@ use graphrun::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use crate::support::disturbed::Disturbed;
 
 use crate::support::{cache_dir, ran::other_codes};
 

@@ -484,7 +484,7 @@ fn routes_are_labelled_and_decide_by_the_state() {
     let review = json!({"verdict": "stuck", "blocking_issues": []});
     assert_eq!(decide("tl", "review", review), to("help"));
     let missing = decide("tl", "brief", json!("x")).unwrap_err();
-    assert_eq!(missing, "the expression `review.verdict` failed: `review` is not there");
+    assert_eq!(missing, "`review` is not there (in `review.verdict`)");
     let labels = |node: &str| -> Vec<String> {
         let route = route_of(&workflow, node);
         route

@@ -219,7 +219,8 @@ impl From<ReviseError> for CliError {
                  route",
             ),
             ReviseError::Route { .. } => Some(
-                "without `--as`, these routes read the new values, too; or retry the node first",
+                "set values on which they can be evaluated; with `--as`, only the routes of that node \
+                 read them",
             ),
             _ => None,
         };

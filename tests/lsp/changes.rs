@@ -72,6 +72,23 @@ fn references_are_found_in_the_workflow_and_in_its_prompts() {
     assert_eq!(references(&mut editor, &marked, false), ["6: brief", "write.md 1"]);
 }
 
+/// An expression stands in the place of a list here.
+#[test]
+fn the_expression_of_the_choices_of_a_question_is_found() {
+    let mut editor = Editor::start();
+    let marked = "graphrun: 1
+name: asks
+state: { opt§ions: '[string]', answer: string? }
+input: options
+output: answer
+start: ask
+nodes:
+  ask: { ask: Which one?, choices: 'options.map(it, it + \"!\")', writes: answer, then: end }
+";
+    let found = references(&mut editor, marked, true);
+    assert_eq!(found, ["2: options", "3: options", "7: options"]);
+}
+
 #[test]
 fn a_pipe_in_place_of_a_prompt_is_not_read() {
     let mut editor = Editor::start();

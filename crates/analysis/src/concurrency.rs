@@ -9,13 +9,6 @@
 
 use std::{cell::LazyCell, collections::BTreeSet};
 
-use crate::{
-    flow_model::{
-        Arrow, Bits, Concurrency, Ending, Exclusions, FlowModel, JoinVerdict, Outcome, StarvedJoin,
-        WrongChoice, check_join_alone, explore, field_numbers, find_starving_joins,
-    },
-    network::Digraph,
-};
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, SourceSpan},
     graph::{Edge, Graph, NodeSpec, Route},
@@ -23,6 +16,14 @@ use graphrun_core::{
     state::Reducer,
 };
 use petgraph::{Incoming, algo::tarjan_scc};
+
+use crate::{
+    flow_model::{
+        Arrow, Bits, Concurrency, Ending, Exclusions, FlowModel, JoinVerdict, Outcome, StarvedJoin,
+        WrongChoice, check_join_alone, explore, field_numbers, find_starving_joins,
+    },
+    network::Digraph,
+};
 
 /// The most routes with conditions that are compared with each other.
 const ROUTES_MAX: usize = 40;

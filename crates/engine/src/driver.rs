@@ -14,18 +14,6 @@ use std::{
     time::Duration,
 };
 
-use self::{budget_gate::BudgetGate, scheduler::Scheduler};
-use super::{
-    Engine, RunEnd, RunError, ShutdownHandle,
-    journal_writer::JournalWriter,
-    log::event_of_emission,
-    machine::{Action, AttemptStats, Machine, TaskEvent},
-    nested,
-    redaction::{redact_event, redact_report},
-    spans,
-    task::AttemptContext,
-};
-use crate::checkpoint::{CheckpointError, Outcome, RunStatus};
 use graphrun_core::{
     event::{Event, Report, Status},
     fault::{self, Point},
@@ -38,6 +26,19 @@ use tokio::{
     task::coop,
     time::{Instant, sleep_until},
 };
+
+use self::{budget_gate::BudgetGate, scheduler::Scheduler};
+use super::{
+    Engine, RunEnd, RunError, ShutdownHandle,
+    journal_writer::JournalWriter,
+    log::event_of_emission,
+    machine::{Action, AttemptStats, Machine, TaskEvent},
+    nested,
+    redaction::{redact_event, redact_report},
+    spans,
+    task::AttemptContext,
+};
+use crate::checkpoint::{CheckpointError, Outcome, RunStatus};
 
 /// The number of node messages that may wait for the driver before nodes have to wait.
 const MESSAGES_CAPACITY: usize = 256;

@@ -17,6 +17,8 @@ use graphrun_guard::redact::redact;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
+use graphrun_core::usage::TokenUsage;
+
 use super::{
     calls::settle,
     chat::{ChatModel, ChatReply, ChatRequest},
@@ -30,7 +32,6 @@ use super::{
     shape::{Shape, unwrap_answer},
     transport::Transport,
 };
-use graphrun_core::usage::TokenUsage;
 
 /// The address of a model and the settings of its requests.
 #[derive(Debug, Clone)]

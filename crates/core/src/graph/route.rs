@@ -177,9 +177,9 @@ pub enum RouteError {
         message: String,
     },
     /// An expression could not be evaluated.
-    #[error("the expression `{expression}` failed: {reason}")]
+    #[error("{reason} (in `{expression}`)")]
     Expression {
-        /// The expression.
+        /// The expression, or its first characters.
         expression: String,
         /// The reason.
         reason: String,

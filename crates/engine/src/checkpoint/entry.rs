@@ -24,7 +24,7 @@ pub struct Entry {
     pub records: Vec<TaskRecord>,
     /// The step that these records and earlier ones complete.
     pub commit: Option<Commit>,
-    /// The migration of the run to another workflow, if the step is one. It has no records before
+    /// The migration of the run to another basis, if the step is one or begins a turn with one. It has no records before
     /// it.
     pub migration: Option<Box<Migration>>,
     /// The new run status, if it changes.

@@ -66,7 +66,7 @@ pub struct Basis {
     pub graph: Option<Arc<GraphOutline>>,
 }
 
-/// The migration of a run to another workflow.
+/// The migration of a run to another basis, by a person or at the begin of a turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Migration {
     /// The basis before.

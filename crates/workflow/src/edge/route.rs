@@ -348,5 +348,5 @@ fn evaluated_with(
 }
 
 pub(crate) fn failed(expression: &Expression, reason: String) -> RouteError {
-    RouteError::Expression { expression: expression.source().to_owned(), reason }
+    RouteError::Expression { expression: expression.start(), reason }
 }

@@ -52,17 +52,6 @@ pub(super) fn kind(operator: &'static str, needed: &'static str, got: &Value) ->
     EvaluateError::Kind { operator, needed, got: start_of(got) }
 }
 
-impl ExpressionError {
-    pub(super) fn new(source: &str, reason: EvaluateError) -> Self {
-        const CHARACTERS_MAX: usize = 60;
-        let mut expression: String = source.chars().take(CHARACTERS_MAX).collect();
-        if expression.len() < source.len() {
-            expression.push('…');
-        }
-        Self { expression, reason }
-    }
-}
-
 /// Returns the first characters of a value as JSON; the whole may have millions.
 fn start_of(value: &Value) -> String {
     const CHARACTERS_MAX: usize = 40;

@@ -210,7 +210,17 @@ impl Expression {
     }
 
     fn failed(&self, reason: EvaluateError) -> ExpressionError {
-        ExpressionError::new(&self.source, reason)
+        ExpressionError { expression: self.start(), reason }
+    }
+
+    /// Returns the source text, or its first characters, for a message.
+    pub(crate) fn start(&self) -> String {
+        const CHARACTERS_MAX: usize = 60;
+        let mut start: String = self.source.chars().take(CHARACTERS_MAX).collect();
+        if start.len() < self.source.len() {
+            start.push('…');
+        }
+        start
     }
 
     fn settings<'a>(&'a self, view: &ExpressionView<'a>) -> Settings<'a> {

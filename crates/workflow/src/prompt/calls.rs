@@ -12,7 +12,7 @@ use minijinja::machinery::{
 use super::{
     checker::{Meaning, PromptChecker},
     expressions::{CALLER, LOOP},
-    names::{ALL_FUNCTIONS, FILTERS, FactFunction},
+    names::{FILTERS, FUNCTIONS, FactFunction},
     operations::TestedOperand,
     shapes::{any_of, is_shape, values_of_map},
 };
@@ -83,7 +83,7 @@ impl PromptChecker<'_, '_> {
             return self.fact(function, name, call);
         }
         let known = self.problems.len();
-        self.known("function", name, ALL_FUNCTIONS, span);
+        self.known("function", name, FUNCTIONS, span);
         if self.problems.len() > known {
             return Type::Any;
         }

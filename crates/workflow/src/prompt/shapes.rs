@@ -50,22 +50,15 @@ pub(super) fn alternatives(ty: &Type) -> Vec<&Type> {
 
 /// Returns the type of a value that is one of both.
 pub(super) fn either(a: Type, b: Type) -> Type {
+    if [&a, &b].into_iter().any(|it| matches!(it, Type::Optional(_))) {
+        return match (present(&a), present(&b)) {
+            (Some(a), Some(b)) => either(a.clone(), b.clone()).optional(),
+            // `none` alone has no type, so that of the other value counts.
+            (Some(ty), None) | (None, Some(ty)) => Type::Optional(ty.clone().into()),
+            (None, None) => a,
+        };
+    }
     match (a, b) {
-        (Type::Optional(inner), other) | (other, Type::Optional(inner)) => {
-            let other_inner = match other {
-                // Only `none` has no type but an optional one, so the other type counts.
-                Type::Optional(other) if *other == Type::Any => {
-                    return Type::Optional(inner);
-                }
-                Type::Optional(other) => *other,
-                other => other,
-            };
-            match (*inner, other_inner) {
-                (Type::Any, Type::Any) => Type::Optional(Type::Any.into()),
-                (Type::Any, other) => other.optional(),
-                (inner, other) => either(inner, other).optional(),
-            }
-        }
         (Type::Any, _) | (_, Type::Any) => Type::Any,
         (a, b) => {
             let mut types: Vec<Type> = alternatives(&a).into_iter().cloned().collect();
