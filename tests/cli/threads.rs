@@ -92,6 +92,8 @@ nodes:
     let missing = chat(&[]);
     assert_eq!((missing.code, &*missing.stdout), (2, ""), "{missing}");
     assert!(missing.stderr.contains("`by`"), "{missing}");
+    let taken = chat(&["-i", "by=2", "-i", "n=3"]);
+    assert!(taken.code == 2 && taken.stderr.contains("`n` takes the lines"), "{taken}");
 }
 
 /// Asks in each turn, and writes the version of the workflow.

@@ -194,6 +194,14 @@ fn check_other_input(
     field: &str,
     workflow: &Workflow,
 ) -> Result<(), CliError> {
+    let is_of_lines = |it: &InputFlag| match it {
+        InputFlag::Text { key, .. } | InputFlag::File { key, .. } => key == field,
+        InputFlag::Fields { .. } => false,
+    };
+    if given.iter().any(is_of_lines) {
+        return Err(CliError::usage(format!("`{field}` takes the lines of the chat"))
+            .with_help("leave it out, or name the field for the lines with `--field`"));
+    }
     let other = workflow.input.iter().filter(|it| it.as_str() != field).cloned();
     input::read(given, &workflow.schema, &other.collect::<Vec<_>>()).map(drop)
 }
