@@ -82,6 +82,7 @@ fn a_question_that_no_model_answers_has_lines_of_its_own() {
     let is_list = |it: &Value| it.is_array();
     let file = File::new(&[
         line(json!({}), json!({"text": "hello"})),
+        line(json!({}), json!({"json": {"title": "hello"}})),
         line(
             json!({"lacks": ["recall("]}),
             json!({"tool_calls": [{"name": "recall", "arguments": {}}]}),
