@@ -188,6 +188,49 @@ async fn an_agent_changes_files_of_its_folder_and_no_others() {
     assert!(fs::symlink_metadata(home.worktree().join("link")).is_err(), "only the link is gone");
 }
 
+/// The calls of an answer would otherwise run side by side, and each edit writes the whole file.
+#[tokio::test]
+async fn changes_of_one_answer_are_made_in_its_order() {
+    let lines: Vec<String> = (1..=7).map(|it| format!("line {it} end\n")).collect();
+    let home = Home::new(&[("a.txt", &lines.concat())]);
+    let edit = |at: usize| {
+        let part =
+            json!({"path": "a.txt", "old": format!("line {at} "), "new": format!("LINE {at} ")});
+        tool(at, "fs.edit", &part)
+    };
+    let patch = "@@ -2 +2 @@\n-new 2\n+NEW 2\n";
+    let mut answer: Vec<ToolCall> = (1..=7).map(edit).collect();
+    answer.extend([
+        tool(8, "fs.write", &json!({"path": "b.txt", "content": "new 1\nnew 2\n"})),
+        tool(9, "fs.patch", &json!({"path": "b.txt", "patch": patch})),
+        tool(10, "fs.read", &json!({"path": "b.txt"})),
+        tool(11, "fs.rm", &json!({"path": "b.txt"})),
+    ]);
+    let model = Scripted::new([calls(answer), says("done")]);
+    let ended = home.run(AGENT, json!({}), model.services()).await;
+    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    assert_eq!(home.read("a.txt").unwrap(), lines.concat().replace("line", "LINE"));
+    assert_eq!(home.read("b.txt"), None);
+    let results = results(&model);
+    assert!(results[9].starts_with("{\"text\":\"new 1\\nNEW 2\\n\""), "{}", results[9]);
+}
+
+/// Each task has an answer of its own.
+#[tokio::test]
+async fn edits_of_parallel_tasks_are_all_kept() {
+    let lines: Vec<String> = (1..=8).map(|it| format!("line {it} end\n")).collect();
+    let home = Home::new(&[("a.txt", &lines.concat())]);
+    let nodes = "  it: { map: { over: files, do: edit, width: 8 }, then: end }\n  \
+                 edit: { tool: fs.edit, folder: repo, args: { path: '\"a.txt\"', old: item.old, new: item.new } }\n";
+    let parts: Vec<Value> = (1..=8)
+        .map(|it| json!({"old": format!("line {it} "), "new": format!("LINE {it} ")}))
+        .collect();
+    let services = Scripted::new([]).services();
+    let ended = home.run(nodes, json!({ "files": parts }), services).await;
+    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    assert_eq!(home.read("a.txt").unwrap(), lines.concat().replace("line", "LINE"));
+}
+
 #[tokio::test]
 async fn a_declared_tool_runs_in_the_folder_and_changes_nothing() {
     let home = Home::new(&[("a.txt", "one\n")]);

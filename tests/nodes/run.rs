@@ -70,6 +70,24 @@ async fn printed_json_is_a_value() {
 }
 
 #[tokio::test]
+async fn output_that_is_cut_is_not_called_invalid_json() {
+    let program = "import json; print(json.dumps([\\\"x\\\" * 2000000]))";
+    let node = format!("    run: [python3, -c, \"{program}\"]\n    writes: {{ data: json }}\n");
+    let ended = run(&command(&node), words("")).await;
+    let expected = "`python3` printed more JSON than the 1 MiB that are kept of its output";
+    assert!(ended.reason().contains(expected), "{}", ended.reason());
+}
+
+/// A value of the state may be larger than a generated file.
+#[tokio::test]
+async fn standard_input_may_be_as_large_as_a_value() {
+    let node =
+        "    run: [sh, -c, 'wc -c; ls -A /box']\n    stdin: words\n    writes: { out: stdout }\n";
+    let ended = run(&command(node), words(&"a".repeat(12 << 20))).await;
+    assert_eq!(*ended.state("out"), json!("12582912\n.home\n"), "{}", ended.reason());
+}
+
+#[tokio::test]
 async fn an_unwritten_exit_code_is_a_failure_that_can_be_caught() {
     let node = "    run: [sh, -c, 'echo first >&2; echo the reason >&2; exit 7']\n    \
                 writes: { out: stdout }\n";

@@ -111,3 +111,37 @@ async fn a_failure_in_node_shows_the_test_and_its_message() {
         }
     }
 }
+
+/// pytest reads the source of a test that fails: this runs no code of the project.
+#[tokio::test]
+async fn failures_of_isolated_tests_are_shown_and_the_others_run() {
+    let how = "runner: pytest, proof: isolated, fixed: [strict]";
+    let (passed, _, shown) = result(how, &[("app.py", "print('app')\n")]).await;
+    assert_eq!(passed, json!(false), "{shown}");
+    for text in ["the heading is missing", "boom", "\"passed_count\":1", "\"failed_count\":2"] {
+        assert!(shown.contains(text), "{text} is missing: {shown}");
+    }
+    assert!(!shown.contains("INTERNALERROR"), "{shown}");
+}
+
+#[tokio::test]
+async fn tests_that_are_stopped_or_missing_say_so() {
+    let forever = "import test from 'node:test';\ntest('x', () => { for (;;); });\n";
+    let endless = ("a.test.mjs", forever);
+    let command = "command: [sleep, '60'], report: tap";
+    for (how, files, expected) in [
+        ("runner: node", &[endless][..], "the time of the sandbox is over"),
+        (command, &[("a", "")], "the time of the sandbox is over"),
+        ("runner: node", &[("app.js", "")], "not passed: no test ran"),
+        ("runner: pytest", &[("app.py", "")], "not passed: no test ran"),
+    ] {
+        let text = tests(how).replace("time: 30s", "time: 5s");
+        let file = |(path, content): &(&str, &str)| json!({"path": path, "content": content});
+        let files: Vec<Value> = files.iter().map(file).collect();
+        let ended = run(&text, json!({"code": {"files": files}})).await;
+        let result = ended.state("result");
+        assert_eq!(result["passed"], json!(false), "{how}: {result}");
+        let output = result["error_output"].as_str().unwrap();
+        assert!(output.contains(expected), "{how}: {output}");
+    }
+}

@@ -249,6 +249,18 @@ async fn reads_are_bounded() {
         (found["matches"].as_array().unwrap().len(), &found["truncated"]),
         (200, &json!(true))
     );
+    // What lies behind a result can be read and found.
+    let args = json!({"path": "long.txt", "from": 99_999, "lines": 5});
+    let read = called(root, "fs.read", args).await.unwrap();
+    assert_eq!(read, json!({"text": "é two\né two\n", "lines": 2, "truncated": false}));
+    fs::write(root.join("root/log.txt"), "x\n".repeat(1 << 20) + "last\n").unwrap();
+    let found = called(root, "fs.grep", json!({"pattern": "last", "path": "log.txt"})).await;
+    let line = json!({"path": "log.txt", "line": (1 << 20) + 1, "text": "last"});
+    assert_eq!(found.unwrap(), json!({"matches": [line], "truncated": false}));
+    fs::write(root.join("root/huge.txt"), "x\n".repeat(9 << 20)).unwrap();
+    let args = json!({"path": "huge.txt", "from": 9 << 20});
+    let behind = called(root, "fs.read", args).await.unwrap_err().to_string();
+    assert_eq!(behind, "`huge.txt` is read to its first 16 MiB, and line 9437184 is behind");
     for at in 0..1_100 {
         fs::write(root.join(format!("root/src/deep/f{at}")), "").unwrap();
     }

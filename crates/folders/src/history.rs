@@ -5,12 +5,12 @@ use std::{
     io::{self, Write as _},
 };
 
-use graphrun_guard::redact::redact;
 use serde::Serialize;
 
 use super::{
     error::FolderError,
     git::Git,
+    patch::redact_patch,
     secrets::{PATCH, refuse_removed_keys, refuse_secret, refuse_secrets_of},
     worktree::{ExclusiveFolder, RunFolder},
 };
@@ -148,9 +148,9 @@ impl ExclusiveFolder {
             [&["diff", "--cached"], &PATCH[..], &["--unified=3", &commit, "--"]].concat();
         let patch = self.git.run("compare the files", &arguments).await?;
         let patch = String::from_utf8_lossy(&patch);
-        let patch = redact(&patch);
+        let patch = redact_patch(&patch);
         if patch.len() <= DIFF_BYTES_MAX {
-            return Ok(patch.into_owned());
+            return Ok(patch);
         }
         let is_end = |it: &usize| patch.is_char_boundary(*it);
         let end = (0..=DIFF_BYTES_MAX).rev().find(is_end).unwrap_or_default();

@@ -13,6 +13,7 @@ mod files;
 mod git;
 mod history;
 mod lock;
+mod patch;
 mod secrets;
 mod stage;
 mod task;

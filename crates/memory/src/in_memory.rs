@@ -37,10 +37,14 @@ impl InMemoryStore {
 impl Content {
     /// Returns the entries that fit a search, the best first.
     fn ranked<'c>(&'c self, entries: Vec<&'c Entry>, search: &Search) -> Vec<&'c Entry> {
+        if search.is_without_text() && search.embedding.is_none() {
+            let mut entries = entries;
+            entries.sort_by(|a, b| by_age(a, b));
+            return entries;
+        }
         let query = search.query.as_deref().unwrap_or_default();
         let Some(embedding) = &search.embedding else { return ranked(entries, query) };
-        let by_words =
-            if words(query).is_empty() { Vec::new() } else { ranked(entries.clone(), query) };
+        let by_words = ranked(entries.clone(), query);
         let by_words: Vec<&EntryId> = by_words.into_iter().map(|it| &it.id).collect();
         let by_words = &by_words[..by_words.len().min(CANDIDATES_MAX)];
         let mut having: Vec<(&Entry, &Embedding)> = entries
@@ -166,14 +170,9 @@ impl Store for InMemoryStore {
     }
 }
 
-/// Returns the entries that have a word of the query, the best first; without words, all, the newest first.
+/// Returns the entries that have a word of the query, the best first.
 fn ranked<'e>(entries: Vec<&'e Entry>, query: &str) -> Vec<&'e Entry> {
     let wanted = words(query);
-    if wanted.is_empty() {
-        let mut entries = entries;
-        entries.sort_by(|a, b| by_age(a, b));
-        return entries;
-    }
     let texts: Vec<Vec<String>> = entries.iter().map(|it| all_words(&it.text)).collect();
     let length = |it: &Vec<String>| count(it.len());
     let average = texts.iter().map(length).sum::<f64>() / count(texts.len().max(1));

@@ -195,10 +195,10 @@ impl Work for Search {
 
     async fn attempt(&self, session: &Session) -> Result<Self::Output, Fault> {
         let limit = self.limit.min(ENTRIES_MAX);
-        let words = words(self.query.as_deref().unwrap_or_default());
-        let mut best = if words.is_empty() && self.embedding.is_none() {
+        let mut best = if self.is_without_text() && self.embedding.is_none() {
             None
         } else {
+            let words = words(self.query.as_deref().unwrap_or_default());
             Some(best(session, self, words).await?.into_iter())
         };
         let mut found = Vec::new();

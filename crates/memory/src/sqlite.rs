@@ -202,10 +202,10 @@ impl Store for SqliteStore {
     async fn search(&self, search: &Search) -> Result<Vec<Entry>, StoreError> {
         let search = search.clone();
         self.read("search the memory", move |database| {
-            let words = words(search.query.as_deref().unwrap_or_default());
-            if words.is_empty() && search.embedding.is_none() {
+            if search.is_without_text() && search.embedding.is_none() {
                 newest(database, &search)
             } else {
+                let words = words(search.query.as_deref().unwrap_or_default());
                 best(database, &search, &words)
             }
         })

@@ -136,7 +136,7 @@ pub struct Search {
     pub tier: String,
     /// Only entries of this module.
     pub module: Option<String>,
-    /// The words to look for. An entry needs one of them; without words, all entries fit.
+    /// The text to look for. An entry needs one of its words; without a text, all entries fit.
     pub query: Option<String>,
     /// The vector of the query: entries are ranked by their vectors, too.
     pub embedding: Option<Embedding>,
@@ -265,6 +265,11 @@ impl Search {
     #[must_use]
     pub fn query(self, query: impl Into<String>) -> Self {
         Self { query: Some(query.into()), ..self }
+    }
+
+    /// Returns whether no text is looked for. A text without a letter or a digit is one that no entry has a word of.
+    pub fn is_without_text(&self) -> bool {
+        self.query.as_deref().is_none_or(|it| it.trim().is_empty())
     }
 
     /// Ranks entries by their vectors, too.

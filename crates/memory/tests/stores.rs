@@ -278,7 +278,8 @@ async fn any_text_is_a_query(home: &Home) {
         home.store.search(&insights().query(query)).await.unwrap();
     }
     assert_eq!(home.texts(insights().query("CAFÉ")).await.len(), 1);
-    assert_eq!(home.texts(insights().query("…!?")).await.len(), 1, "a query without a word");
+    assert_eq!(home.texts(insights().query("…!? 🎉")).await, [""; 0], "a text without a word");
+    assert_eq!(home.texts(insights().query(" ")).await.len(), 1, "no text");
 }
 
 async fn a_list_has_pages_and_no_expired_entries(home: &Home) {

@@ -13,7 +13,7 @@ use graphrun_workflow::{
     Approval,
     kind::{MakeContext, ToolResults},
     memory::Tiers,
-    tool::{BuiltIn, DeclaredTool, Tool, ToolContext, ToolError},
+    tool::{BuiltIn, CommandTool, DeclaredTool, Needs, Tool, ToolAction, ToolContext, ToolError},
 };
 use jsonschema::Validator;
 use serde_json::Value;
@@ -34,6 +34,8 @@ pub(super) struct CheckedTool {
     pub(super) tool: Arc<dyn Tool>,
     /// Whether it is known to ask no model: a built-in tool or one of the workflow, and not one of the program.
     pub(super) asks_no_model: bool,
+    /// What it does with files of the folder of its node.
+    pub(super) file_use: FileUse,
     /// When a person is asked before a call.
     pub(super) approve: Approval,
     /// What the workflow declares about the tool; null for one that it does not declare.
@@ -42,6 +44,35 @@ pub(super) struct CheckedTool {
     results: Option<Arc<dyn ToolResults>>,
     input: Validator,
     output: Validator,
+}
+
+/// What a tool does with files of the folder of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileUse {
+    /// It has no access to them, as far as graphrun can see.
+    None,
+    /// It reads them.
+    Reads,
+    /// It changes them.
+    Changes,
+}
+
+impl FileUse {
+    fn of_built_in(tool: BuiltIn) -> Self {
+        match tool.needs {
+            Needs::Files => Self::Reads,
+            Needs::Folder => Self::Changes,
+            Needs::Memory | Needs::WritableMemory => Self::None,
+        }
+    }
+
+    /// A command gets a copy of the folder.
+    fn of_declared(tool: &DeclaredTool) -> Self {
+        match &tool.action {
+            ToolAction::Command(CommandTool { folder: Some(_), .. }) => Self::Reads,
+            ToolAction::Command(_) | ToolAction::Request(_) | ToolAction::Server(_) => Self::None,
+        }
+    }
 }
 
 /// The parts of a workflow that its tools are made of.
@@ -67,13 +98,18 @@ impl CheckedTool {
         let declared = declared.iter().find(|it| it.signature.name == tool).cloned();
         let registered = ctx.registry.find_tool(tool);
         let is_built_in = declared.is_none() && registered.is_none();
+        let built_in = BuiltIn::named(tool).filter(|_| is_built_in);
+        let file_use = match &declared {
+            Some(declared) => FileUse::of_declared(declared),
+            None => built_in.map_or(FileUse::None, FileUse::of_built_in),
+        };
         let asks_no_model = declared.is_some() || registered.is_none();
         let approve = declared.as_ref().map_or(Approval::Never, |it| it.approve);
         let fingerprint = declared.as_ref().map_or(Value::Null, |it| it.fingerprint());
         let found = declared
             .map(|declared| Arc::new(CallableTool::new(declared, ctx.services)) as Arc<dyn Tool>)
             .or(registered)
-            .or_else(|| BuiltIn::named(tool).map(|it| it.make(root, tiers)))
+            .or_else(|| built_in.map(|it| it.make(root, tiers)))
             .ok_or_else(|| {
                 let message = format!("node `{node}` names `{tool}`, which is not registered");
                 Diagnostic::error("GR110", message)
@@ -83,7 +119,7 @@ impl CheckedTool {
         let results = ctx.services.tool_results.clone();
         let results = results.filter(|it| !is_built_in || !it.keeps_built_in());
         let checked = Self::new(found, asks_no_model);
-        let checked = checked.map(|it| Self { approve, fingerprint, results, ..it });
+        let checked = checked.map(|it| Self { approve, fingerprint, results, file_use, ..it });
         checked.map_err(|reason| {
             let message = format!("the tool `{tool}` of node `{node}` cannot be called: {reason}");
             Diagnostic::error("GR114", message)
@@ -101,7 +137,17 @@ impl CheckedTool {
         let output = compile("output", tool.output_schema())?;
         let approve = Approval::Never;
         let fingerprint = Value::Null;
-        Ok(Self { tool, asks_no_model, approve, fingerprint, results: None, input, output })
+        let file_use = FileUse::None;
+        Ok(Self {
+            tool,
+            asks_no_model,
+            file_use,
+            approve,
+            fingerprint,
+            results: None,
+            input,
+            output,
+        })
     }
 
     /// Calls the tool, if the input fits.

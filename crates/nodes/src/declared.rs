@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use graphrun_core::{graph::NodeError, state::read_json_bytes};
+use graphrun_core::{
+    graph::{ErrorKind, Failure, NodeError},
+    state::read_json_bytes,
+};
 use graphrun_models::{FetchRequest, fetch};
 use graphrun_sandbox::{SandboxError, clean_output};
 use graphrun_workflow::{
@@ -81,7 +84,10 @@ impl CallableTool {
                 let message = format!("there is no program `{program}` inside the sandbox");
                 return Err(ToolError::permanent(message));
             }
-            Err(error) => return Err(ToolError::permanent(error)),
+            Err(error) => {
+                let failure = Failure::of(ErrorKind::Sandbox, &error);
+                return Err(ToolError::permanent(failure.message));
+            }
         };
         let output = command.output(result).map_err(|stopped| {
             let message = stopped.message("the command") + &refused;

@@ -151,17 +151,20 @@ impl Run {
                 RunOutput::Stderr => output_text(&ended.stderr).into(),
                 RunOutput::ExitCode => json!(ended.code),
                 RunOutput::Ok => json!(ended.code == 0),
-                // Truncated output is no JSON any longer, so its size need not be checked.
                 RunOutput::Json => match read_json_bytes(&ended.stdout) {
                     Ok(value) => value,
                     // The command failed and reports this by its exit code, which is written as
                     // well.
                     Err(_) if ended.code != 0 => continue,
                     Err(error) => {
-                        let is_limit = error.is_limit();
-                        let what =
-                            if is_limit { "JSON that exceeds a limit" } else { "invalid JSON" };
-                        let message = format!("`{}` printed {what}: {error}", self.program());
+                        let problem = if ended.stdout.len() > STREAM_BYTES_MAX {
+                            "more JSON than the 1 MiB that are kept of its output".to_owned()
+                        } else if error.is_limit() {
+                            format!("JSON that exceeds a limit: {error}")
+                        } else {
+                            format!("invalid JSON: {error}")
+                        };
+                        let message = format!("`{}` printed {problem}", self.program());
                         let raw = Some(output_text(&ended.stdout));
                         let failure = Failure::new(ErrorKind::InvalidOutput, message);
                         return Err(Failure { raw, ..failure });

@@ -7,7 +7,7 @@ use graphrun_core::{
     id::unique_id,
     words::duration,
 };
-use graphrun_sandbox::{Collect, Job, JobResult, Limits, ProgramEnd, SHELL, SourceFile};
+use graphrun_sandbox::{Collect, FixedFile, Job, JobResult, Limits, ProgramEnd, SHELL, SourceFile};
 
 use crate::{changes::Changes, in_folder::SandboxFolder};
 
@@ -16,14 +16,14 @@ pub(super) const STREAM_BYTES_MAX: usize = 1 << 20;
 
 /// Runs the command with its streams in files, which are returned when it has ended.
 ///
-/// Arguments: the names of the files for input, output and errors, the bytes of a stream that are kept, then the command.
-/// No value of the state is among them. The streams are in `/tmp`, so that the command finds only its own files. They are
-/// cut and renamed there, which needs no room: the command may have used all of it.
+/// Arguments: the path of the input, the names of the files for output and errors, the bytes of a stream that are kept,
+/// then the command. No value of the state is among them. The streams are in `/tmp`, so that the command finds only its own
+/// files. They are cut and renamed there, which needs no room: the command may have used all of it.
 const SCRIPT: &str = r#"
 input=$1 output=$2 errors=$3 bytes=$4
 shift 4
 exec 8</dev/null
-if [[ -e $input ]]; then exec 8<"$input"; rm -- "$input"; fi
+if [[ -e $input ]]; then exec 8<"$input"; fi
 "$@" <&8 >/tmp/.stdout 2>/tmp/.stderr 8<&-
 status=$?
 cd /tmp
@@ -54,9 +54,22 @@ pub(super) struct SandboxCommand {
 /// stream.
 #[derive(Debug)]
 pub(super) struct StreamFiles {
-    pub(super) input: String,
+    input: String,
     output: String,
     errors: String,
+}
+
+impl StreamFiles {
+    /// Returns the file of the input. It is none of the work folder, so that the limits on generated files, which are
+    /// smaller than a value of the state may be, are not its own.
+    pub(super) fn input_file(&self, text: &str) -> FixedFile {
+        FixedFile { path: self.input.clone(), content: text.as_bytes().to_vec() }
+    }
+
+    /// Returns its path inside.
+    pub(super) fn input_path(&self) -> String {
+        format!("/graphrun/{}", self.input)
+    }
 }
 
 /// The result of a command that ended by itself.
@@ -83,15 +96,16 @@ pub(super) enum CommandStop {
 impl SandboxCommand {
     /// Returns the job that runs the command in a folder.
     pub(super) fn job(&self, folder: &SandboxFolder) -> Job {
-        let StreamFiles { input, output, errors } = &self.streams;
+        let StreamFiles { output, errors, .. } = &self.streams;
         // One byte more shows that a stream was longer.
         let bytes = (STREAM_BYTES_MAX + 1).to_string();
-        let wrapper = [SHELL, "-c", SCRIPT, "run", input, output, errors, &bytes];
-        let stdin = self.stdin.as_ref();
-        let stdin = stdin.map(|it| SourceFile { path: input.clone(), content: it.clone() });
+        let input = self.streams.input_path();
+        let wrapper = [SHELL, "-c", SCRIPT, "run", &input, output, errors, &bytes];
+        let stdin = self.stdin.as_deref().map(|it| self.streams.input_file(it));
         Job {
             argv: wrapper.map(str::to_owned).into_iter().chain(self.argv.iter().cloned()).collect(),
-            files: self.files.iter().cloned().chain(stdin).collect(),
+            files: self.files.clone(),
+            fixed: stdin.into_iter().collect(),
             folder: folder.files(),
             mounted: folder.mounted(),
             env: self.env.clone(),

@@ -173,21 +173,24 @@ fn report(finished: JobResult, command: &TestCommand) -> CommandReport {
 
 /// Why a result is no pass.
 fn problem(end: ProgramEnd, counts: Option<TestCounts>, allows_skips: bool) -> Option<String> {
-    let Some(counts) = counts else {
-        return Some("the command left no report that can be read".to_owned());
-    };
-    match end {
-        ProgramEnd::Exited(0) if counts.failed > 0 => Some("the report has failures".to_owned()),
-        ProgramEnd::Exited(0) if counts.passed == 0 => Some("no test passed".to_owned()),
-        ProgramEnd::Exited(0) if counts.skipped > 0 && !allows_skips => {
-            Some(format!("{} tests were skipped", counts.skipped))
+    match (end, counts) {
+        (ProgramEnd::TimedOut, _) => Some("the time of the sandbox is over".to_owned()),
+        (ProgramEnd::OutOfMemory, _) => Some("the memory of the sandbox is used up".to_owned()),
+        (ProgramEnd::OutputLimit, _) => Some("the command printed too much".to_owned()),
+        (_, None) => Some("the command left no report that can be read".to_owned()),
+        (ProgramEnd::Signaled(signal), _) => Some(format!("signal {signal} ended the command")),
+        (ProgramEnd::Exited(0), Some(TestCounts { passed, failed, skipped })) => {
+            if failed > 0 {
+                Some("the report has failures".to_owned())
+            } else if passed == 0 {
+                Some("no test passed".to_owned())
+            } else if skipped > 0 && !allows_skips {
+                Some(format!("{skipped} tests were skipped"))
+            } else {
+                None
+            }
         }
-        ProgramEnd::Exited(0) => None,
-        ProgramEnd::Exited(code) => Some(format!("the command ended with {code}")),
-        ProgramEnd::Signaled(signal) => Some(format!("signal {signal} ended the command")),
-        ProgramEnd::TimedOut => Some("the time of the sandbox is over".to_owned()),
-        ProgramEnd::OutOfMemory => Some("the memory of the sandbox is used up".to_owned()),
-        ProgramEnd::OutputLimit => Some("the command printed too much".to_owned()),
+        (ProgramEnd::Exited(code), _) => Some(format!("the command ended with {code}")),
     }
 }
 
@@ -211,6 +214,8 @@ mod tests {
         ] {
             assert!(problem(end, counts, false).is_some(), "{end:?} {counts:?}");
         }
+        let stopped = problem(ProgramEnd::TimedOut, None, false);
+        assert_eq!(stopped.unwrap(), "the time of the sandbox is over");
     }
 
     #[test]

@@ -31,7 +31,7 @@ use graphrun_models::{
 };
 use graphrun_sandbox::{
     Channel, Collect, HostCommand, HostCommandError, Job, JobError, Limits, OutputReader,
-    ProgramEnd, SHELL, SandboxError, SourceFile,
+    ProgramEnd, SHELL, SandboxError,
 };
 use graphrun_workflow::{
     HostSettings, HostUse, Program, ProgramPlace, ProgramProtocol, ProgramSandbox, SandboxSettings,
@@ -67,10 +67,9 @@ const REPORTS_WAITING_MAX: usize = 256;
 
 /// Runs the program in a sandbox with the prompt as its standard input. Its output goes to the channel of the job, where
 /// it is read at once. The secrets come from the channel, each as `NAME=VALUE` before a NUL, so that only this process and
-/// its children have them. Arguments: the name of the file with the prompt, then the command.
+/// its children have them. Arguments: the path of the file with the prompt, then the command.
 const SCRIPT: &str = r#"
 exec 8<"$1"
-rm -- "$1"
 shift
 while IFS= read -r -d ''; do export "$REPLY"; done
 exec "$@" <&8 >&3 8<&- 3>&-
@@ -375,10 +374,9 @@ impl ProgramModel {
     ) -> Job {
         let program @ Program { scripts, .. } = &self.runner.program;
         let argv = session.map_or_else(|| program.argv.clone(), |it| program.argv_of_session(it));
-        let StreamFiles { input: file, .. } = StreamFiles::default();
-        let wrapper = [SHELL, "-c", SCRIPT, "program", &file].map(str::to_owned);
-        let mut files = scripts.clone();
-        files.push(SourceFile { path: file, content: prompt.to_owned() });
+        let streams = StreamFiles::default();
+        let input = streams.input_path();
+        let wrapper = [SHELL, "-c", SCRIPT, "program", &input].map(str::to_owned);
         let time = self.time(settings.time);
         // Sessions are files in the home of the program.
         let cache = absolute(&self.runner.services.cache_dir);
@@ -387,7 +385,8 @@ impl ProgramModel {
         let named = session.map(|it| (Program::SESSION_VARIABLE.to_owned(), it.to_owned()));
         Job {
             argv: wrapper.into_iter().chain(argv.iter().cloned()).collect(),
-            files,
+            files: scripts.clone(),
+            fixed: vec![streams.input_file(prompt)],
             home,
             env: named.into_iter().collect(),
             limits: Limits { wall: time, output_bytes: OUTPUT_BYTES_MAX, ..settings.limits() },
@@ -675,7 +674,6 @@ mod tests {
         std::io::Seek::rewind(&mut channel).unwrap();
         let output = command.stdin(channel).output().unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{value}|x|Mend it."));
-        assert!(!input.exists(), "the program could read its prompt as a file");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::cut::FittingModel;
 use crate::{
     approval::{AskedCall, CallPermission},
     call::Calls,
-    checked::CheckedTool,
+    checked::{CheckedTool, FileUse},
 };
 
 /// The most calls of one answer that are made. The result of each further call says so.
@@ -129,6 +129,15 @@ enum PlannedToolCall<'a> {
     },
 }
 
+impl PlannedToolCall<'_> {
+    fn file_use(&self) -> FileUse {
+        match self {
+            Self::Known(_) => FileUse::None,
+            Self::Call { tool, .. } => tool.file_use,
+        }
+    }
+}
+
 /// The messages between the question and the answer.
 #[derive(Debug, Default)]
 struct Exchange {
@@ -195,7 +204,7 @@ impl<'a> WithTools<'a> {
             exchange.is_stuck |= again;
             planned.push(self.plan(call, at, again).await?);
         }
-        let results = join_all(planned.into_iter().map(|it| self.result(it))).await;
+        let results = self.results(planned).await;
         for (call, (result, memo)) in calls.iter().zip(results) {
             exchange
                 .unsaved
@@ -254,6 +263,20 @@ impl<'a> WithTools<'a> {
                 return refuse(format!("a person rejected this call{reason}"));
             }
         })
+    }
+
+    /// Makes the calls side by side. If one of them changes a file, those that work on files are made one after another, in
+    /// the order of the answer: two edits of one file would lose one of them.
+    async fn results(&self, planned: Vec<PlannedToolCall<'_>>) -> Vec<(String, Option<String>)> {
+        let is_ordered = planned.iter().any(|it| it.file_use() == FileUse::Changes);
+        // It is given in the order in which it is asked for, and all futures ask for it in their order.
+        let turn = Mutex::new(());
+        let results = planned.into_iter().map(|it| async {
+            let has_turn = is_ordered && it.file_use() != FileUse::None;
+            let _turn = if has_turn { Some(turn.lock().await) } else { None };
+            self.result(it).await
+        });
+        join_all(results).await
     }
 
     /// Returns the result of a call for the model, and its name if it is not saved yet.

@@ -47,8 +47,10 @@ pub enum PackagesError {
     Install {
         /// The installer.
         installer: PackageInstaller,
-        /// The last lines of its output, and the refused connections.
+        /// The refused connections, and the last lines of its output.
         detail: String,
+        /// Whether a connection was refused.
+        is_refused: bool,
     },
     /// The installer was stopped at a limit.
     #[error("{installer} was stopped: {reason}")]
@@ -83,6 +85,7 @@ impl PackagesError {
             Self::Registry(_) => {
                 Some("name a registry as in `https://mirror.example.com/simple`".to_owned())
             }
+            Self::Install { is_refused: true, .. } => None,
             Self::Install { installer: PackageInstaller::Pip, .. } => Some(
                 "the file must list every package that the others need, as `pip-compile` and `uv pip compile` write it, \
                  and each must have a wheel"

@@ -358,7 +358,8 @@ fn check(
     let last =
         lines[lines.len().saturating_sub(LAST_LINES)..].iter().map(|it| it.trim().to_owned());
     let connections = network.connections();
-    let refused = connections.iter().filter(|it| it.answer != Answer::Opened);
+    let refused: Vec<_> = connections.iter().filter(|it| it.answer != Answer::Opened).collect();
+    let is_refused = !refused.is_empty();
     let shown = |connections: &Connections| match connections.answer {
         Answer::Inside => {
             let host = connections.host.trim_end_matches(":443");
@@ -366,10 +367,11 @@ fn check(
         }
         _ => connections.to_string(),
     };
-    let detail: Vec<String> = last.chain(refused.map(shown)).collect();
+    // The connections come first: what an installer prints about them is long, and does not name the cause.
+    let detail: Vec<String> = refused.into_iter().map(shown).chain(last).collect();
     // An installer may print the address of its registry, with a password.
     let detail = redact(&detail.join("; ")).into_owned();
-    Err(PackagesError::Install { installer, detail })
+    Err(PackagesError::Install { installer, detail, is_refused })
 }
 
 /// Returns the folder with the packages. A link in its place would lead to other files.

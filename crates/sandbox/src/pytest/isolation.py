@@ -1,5 +1,6 @@
 """Keeps code of the project out of this process, where tests start it as a program."""
 
+import ast
 import os
 import sys
 
@@ -9,6 +10,8 @@ def refuse_foreign_code():
     roots = tuple(
         {os.path.realpath(path).rstrip("/") + "/" for path in ("/usr", "/env", "/graphrun", sys.base_prefix, sys.prefix)}
     )
+    # It makes a tree of a text and no code. The library of the tests shows with it where a test has failed.
+    getframe, parse = sys._getframe, ast.parse.__code__
     realpath, get_code_name = os.path.realpath, lambda code: getattr(code, "co_filename", "")
 
     def check(name):
@@ -23,7 +26,8 @@ def refuse_foreign_code():
         if event == "exec":
             check(get_code_name(arguments[0]))
         elif event == "compile":
-            check(arguments[1])
+            if getframe(1).f_code is not parse:
+                check(arguments[1])
         elif event == "import" and arguments[1]:
             check(arguments[1])
         elif event == "ctypes.dlopen" and arguments[0] and "/" in str(arguments[0]):

@@ -80,7 +80,10 @@ impl TestReport {
         wall: Duration,
         verdict: Verdict,
     ) -> Self {
-        let Verdict { outcome, counts, items, proof, reasons } = verdict;
+        let Verdict { outcome, counts, items, proof, mut reasons } = verdict;
+        if outcome == TestOutcome::NoTests && reasons.is_empty() {
+            reasons.push("no test ran".to_owned());
+        }
         for reason in reasons {
             output.extend(["not passed: ", reason.as_str(), "\n"]);
         }

@@ -75,9 +75,18 @@ pub(super) fn judge(
     let missing = verdict.count(&facts);
     let code = end.exit_code();
     verdict.outcome = match end {
-        ProgramEnd::TimedOut => TestOutcome::TimedOut,
-        ProgramEnd::OutOfMemory => TestOutcome::OutOfMemory,
-        ProgramEnd::OutputLimit => TestOutcome::OutputLimit,
+        ProgramEnd::TimedOut => {
+            verdict.explain("the time of the sandbox is over");
+            TestOutcome::TimedOut
+        }
+        ProgramEnd::OutOfMemory => {
+            verdict.explain("the memory of the sandbox is used up");
+            TestOutcome::OutOfMemory
+        }
+        ProgramEnd::OutputLimit => {
+            verdict.explain("the tests printed too much");
+            TestOutcome::OutputLimit
+        }
         _ if !is_in_order => {
             verdict.explain("the channel of the test runner has records that it did not write");
             TestOutcome::Tampered

@@ -7,7 +7,10 @@ use regex::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{EntryKind, READ_BYTES_MAX, VISITED_MAX, file_tool, folder::ToolFolder, here, sorted};
+use super::{
+    EntryKind, FILE_BYTES_MAX, READ_BYTES_MAX, VISITED_MAX, file_tool, folder::ToolFolder, here,
+    sorted,
+};
 use crate::tool::{BuiltIn, Make, Needs, ToolError};
 
 /// The most matches of a search.
@@ -107,12 +110,16 @@ impl TextSearch {
     }
 
     fn file(&mut self, files: &ToolFolder, path: &str) -> Result<(), ToolError> {
-        let (bytes, size) = files.read(path, self.bytes_left.min(READ_BYTES_MAX))?;
-        self.is_partial |= size > bytes.len() as u64;
+        let (mut bytes, size) = files.read(path, self.bytes_left.min(READ_BYTES_MAX))?;
+        // The start shows that a file is no text, so that the search does not read large ones in vain.
+        if !bytes.contains(&0) && size > bytes.len() as u64 {
+            bytes = files.read(path, self.bytes_left.min(FILE_BYTES_MAX))?.0;
+        }
         self.bytes_left = self.bytes_left.saturating_sub(bytes.len() as u64);
         if bytes.contains(&0) {
             return Ok(());
         }
+        self.is_partial |= size > bytes.len() as u64;
         // Keys are removed before lines are matched and truncated, because a part of a key would
         // not be recognised later.
         let text = String::from_utf8_lossy(&bytes);

@@ -10,7 +10,10 @@ mod read;
 mod remove;
 mod write;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use graphrun_guard::beneath::is_of_git;
 use graphrun_sandbox::{SourceFile, WriteError, replace_files};
@@ -32,8 +35,10 @@ pub(super) const TOOLS: &[BuiltIn] = &[
     remove::TOOL,
 ];
 
-/// The most bytes read of one file; a search reads as many.
+/// The most bytes of a text in a result, and of a file that is weighed for a context.
 const READ_BYTES_MAX: u64 = 256 << 10;
+/// The most bytes in which lines of one file are looked for.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 /// The most files and folders that a search visits.
 const VISITED_MAX: usize = 20_000;
 
@@ -88,11 +93,18 @@ where
         let folder = ctx.folder.ok_or_else(|| {
             ToolError::permanent("the node names no folder of the run, so nothing can be changed")
         })?;
-        let work = move || work(&folder, &input);
+        let work = move || {
+            // A change reads the file before it writes it, so changes of parallel tasks wait for each other.
+            let _turn = ONE_CHANGE.lock().unwrap_or_else(PoisonError::into_inner);
+            work(&folder, &input)
+        };
         tokio::task::spawn_blocking(work).await.map_err(ToolError::permanent)?
     };
     Arc::new(tool_fn(tool.name, tool.about, call))
 }
+
+/// Held while a file changes.
+static ONE_CHANGE: Mutex<()> = Mutex::new(());
 
 /// The result of a change.
 #[derive(Serialize, JsonSchema)]

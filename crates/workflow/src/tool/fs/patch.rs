@@ -72,7 +72,8 @@ fn parse(patch: &str) -> Result<Vec<Hunk<'_>>, String> {
     let mut hunks: Vec<Hunk<'_>> = Vec::new();
     let mut sides = (false, false);
     // `lines` would remove the `\r` of a line, which belongs to the file.
-    for (at, line) in patch.strip_suffix('\n').unwrap_or(patch).split('\n').enumerate() {
+    let lines: Vec<&str> = patch.strip_suffix('\n').unwrap_or(patch).split('\n').collect();
+    for (at, line) in lines.iter().copied().enumerate() {
         if let Some(rest) = line.strip_prefix("@@") {
             let digits = rest.trim_start().strip_prefix('-').unwrap_or_default();
             let end = digits.find(|it: char| !it.is_ascii_digit()).unwrap_or(digits.len());
@@ -84,6 +85,9 @@ fn parse(patch: &str) -> Result<Vec<Hunk<'_>>, String> {
         }
         let Some(hunk) = hunks.last_mut() else {
             // The header.
+            if line.strip_prefix("+++ ").is_some_and(|it| it.trim_end() == "/dev/null") {
+                return Err("the patch removes the file; `fs.rm` does that".to_owned());
+            }
             let is_empty = patch.is_empty();
             if is_empty || ["--- ", "+++ ", "diff ", "index "].iter().any(|it| line.starts_with(it))
             {
@@ -91,6 +95,11 @@ fn parse(patch: &str) -> Result<Vec<Hunk<'_>>, String> {
             }
             return Err(format!("line {} of the patch is before its first `@@`", at + 1));
         };
+        // A line that begins with `--` may be removed, but not in this company.
+        let begins_file = lines[at..].iter().zip(["--- ", "+++ ", "@@"]);
+        if begins_file.filter(|(line, start)| line.starts_with(start)).count() == 3 {
+            return Err(format!("a patch is of one file, and line {} begins another", at + 1));
+        }
         match line.split_at_checked(1) {
             Some((" ", rest)) => {
                 hunk.keep(rest);
@@ -286,6 +295,11 @@ mod tests {
             ("", "the patch has no `@@`"),
             ("-a\n+b\n", "line 1 of the patch is before its first `@@`"),
             ("@@ -1 +1 @@\n-a\n+b\ndiff --git a/y b/y\n", "line 4 of the patch begins with none"),
+            ("--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n", "the patch removes the file; `fs.rm`"),
+            (
+                "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-c\n+d\n",
+                "a patch is of one file, and line 6 begins another",
+            ),
             ("@@\n+b\n", "hunk 1 has neither lines of the file nor a number"),
         ] {
             let error = patched("a\n", patch).unwrap_err();

@@ -1,10 +1,12 @@
 //! `fs.read`: reads a text file.
 
+use std::iter::Peekable;
+
 use graphrun_guard::redact::{Cut, redact_part};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{READ_BYTES_MAX, file_tool, folder::ToolFolder};
+use super::{FILE_BYTES_MAX, READ_BYTES_MAX, file_tool, folder::ToolFolder};
 use crate::tool::{BuiltIn, Make, Needs, ToolError};
 
 pub(super) const TOOL: BuiltIn = BuiltIn {
@@ -43,20 +45,64 @@ fn first_line() -> usize {
 }
 
 fn read(folder: &ToolFolder, input: &Read) -> Result<FileText, ToolError> {
-    let (bytes, size) = folder.read(&input.path, READ_BYTES_MAX)?;
+    let refuse = |why: &str| Err(ToolError::permanent(format!("`{}` {why}", input.path)));
+    let (bytes, size) = folder.read(&input.path, FILE_BYTES_MAX)?;
     if bytes.contains(&0) {
-        return Err(ToolError::permanent(format!("`{}` is not a text file", input.path)));
+        return refuse("is not a text file");
     }
-    let cut = size > READ_BYTES_MAX;
+    let cut = size > FILE_BYTES_MAX;
     let text = String::from_utf8_lossy(&bytes);
     // The truncated text may end in half a character.
     let text = if cut { text.trim_end_matches('\u{fffd}') } else { &text };
     // Keys are removed before lines are chosen, because a part of a key would not be recognised
     // later.
     let text = redact_part(text, Cut { start: false, end: cut });
-    let skipped = text.split_inclusive('\n').skip(input.from.saturating_sub(1));
-    let mut rest = skipped.peekable();
-    let lines: Vec<&str> = rest.by_ref().take(input.lines.unwrap_or(usize::MAX)).collect();
-    let truncated = cut || rest.peek().is_some();
-    Ok(FileText { text: lines.concat(), lines: lines.len(), truncated })
+    let mut rest = text.split_inclusive('\n').skip(input.from.saturating_sub(1)).peekable();
+    if cut && rest.peek().is_none() {
+        let mib = FILE_BYTES_MAX >> 20;
+        return refuse(&format!(
+            "is read to its first {mib} MiB, and line {} is behind",
+            input.from
+        ));
+    }
+    let room = usize::try_from(READ_BYTES_MAX).unwrap_or(usize::MAX);
+    let (text, lines) = first_lines(&mut rest, input.lines.unwrap_or(usize::MAX), room);
+    let truncated = cut || text.len() == room || rest.peek().is_some();
+    Ok(FileText { text, lines, truncated })
+}
+
+/// Takes lines while there is room for them, and as much of the first one as there is.
+fn first_lines<'t>(
+    rest: &mut Peekable<impl Iterator<Item = &'t str>>,
+    count: usize,
+    room: usize,
+) -> (String, usize) {
+    let mut text = String::new();
+    let mut lines = 0;
+    while lines < count {
+        let fits = |it: &&str| lines == 0 || text.len() + it.len() <= room;
+        let Some(line) = rest.next_if(fits) else { break };
+        let end = (0..=line.len().min(room)).rev().find(|it| line.is_char_boundary(*it));
+        text.push_str(&line[..end.unwrap_or_default()]);
+        lines += 1;
+    }
+    (text, lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_taken_while_there_is_room() {
+        let of = |text: &'static str, count, room| {
+            let mut rest = text.split_inclusive('\n').peekable();
+            first_lines(&mut rest, count, room)
+        };
+        assert_eq!(of("ab\ncd\nef\n", 2, 100), ("ab\ncd\n".to_owned(), 2));
+        assert_eq!(of("ab\ncd\nef\n", 9, 6), ("ab\ncd\n".to_owned(), 2));
+        assert_eq!(of("ab\ncd\nef\n", 9, 8), ("ab\ncd\n".to_owned(), 2));
+        assert_eq!(of("aéb\n", 9, 2), ("a".to_owned(), 1));
+        assert_eq!(of("", 9, 2), (String::new(), 0));
+    }
 }
