@@ -215,7 +215,7 @@ async fn changes_of_one_answer_are_made_in_its_order() {
     assert!(results[9].starts_with("{\"text\":\"new 1\\nNEW 2\\n\""), "{}", results[9]);
 }
 
-/// Each task has an answer of its own.
+/// No answer of a model orders the edits of different tasks.
 #[tokio::test]
 async fn edits_of_parallel_tasks_are_all_kept() {
     let lines: Vec<String> = (1..=8).map(|it| format!("line {it} end\n")).collect();

@@ -41,7 +41,8 @@ impl Hunk<'_> {
         // The lines around a change are shown with the key that they are a part of, or not at all.
         let marked = |mark: char, side: Option<String>| -> String {
             let text = side.unwrap_or_else(|| self.text(&[mark]));
-            text.lines().map(|line| format!("{mark}{line}\n")).collect()
+            let mark = mark.to_string();
+            text.lines().flat_map(|line| [mark.as_str(), line, "\n"]).collect()
         };
         marked('-', old) + &marked('+', new)
     }

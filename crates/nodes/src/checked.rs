@@ -34,7 +34,7 @@ pub(super) struct CheckedTool {
     pub(super) tool: Arc<dyn Tool>,
     /// Whether it is known to ask no model: a built-in tool or one of the workflow, and not one of the program.
     pub(super) asks_no_model: bool,
-    /// What it does with files of the folder of its node.
+    /// How it uses files of the folder of its node.
     pub(super) file_use: FileUse,
     /// When a person is asked before a call.
     pub(super) approve: Approval,
@@ -46,7 +46,7 @@ pub(super) struct CheckedTool {
     output: Validator,
 }
 
-/// What a tool does with files of the folder of its node.
+/// How a tool uses files of the folder of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileUse {
     /// It has no access to them, as far as graphrun can see.
@@ -119,7 +119,7 @@ impl CheckedTool {
         let results = ctx.services.tool_results.clone();
         let results = results.filter(|it| !is_built_in || !it.keeps_built_in());
         let checked = Self::new(found, asks_no_model);
-        let checked = checked.map(|it| Self { approve, fingerprint, results, file_use, ..it });
+        let checked = checked.map(|it| Self { file_use, approve, fingerprint, results, ..it });
         checked.map_err(|reason| {
             let message = format!("the tool `{tool}` of node `{node}` cannot be called: {reason}");
             Diagnostic::error("GR114", message)

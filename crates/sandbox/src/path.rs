@@ -53,6 +53,9 @@ pub enum PathError {
     /// A name with a special meaning for tools.
     #[error("`{0}` is reserved: tools read it as their configuration")]
     Reserved(String),
+    /// The name of another file.
+    #[error("another file has the same path")]
+    Repeated,
     /// Two names that are equal on a file system that ignores case.
     #[error("the path is the same as `{0}`, upper and lower case apart")]
     Duplicate(String),
@@ -188,7 +191,9 @@ impl<'a> UsedNames<'a> {
     fn take(&mut self, path: &'a str) -> Result<(), PathError> {
         let folded = path.to_lowercase();
         if let Some(other) = self.files.get(&folded) {
-            return Err(PathError::Duplicate((*other).to_owned()));
+            let is_same = *other == path;
+            let duplicate = || PathError::Duplicate((*other).to_owned());
+            return Err(if is_same { PathError::Repeated } else { duplicate() });
         }
         if let Some(other) = self.folders.get(&folded) {
             return Err(PathError::FileAndFolder((*other).to_owned()));
@@ -338,6 +343,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
+        assert_eq!(refused(&["a.py", "a.py"]), [PathError::Repeated]);
         assert_eq!(refused(&["A.py", "a.py"]), [PathError::Duplicate("A.py".to_owned())]);
         assert_eq!(refused(&["É.py", "é.py"]), [PathError::Duplicate("É.py".to_owned())]);
         assert_eq!(refused(&["x", "x/y"]), [PathError::FileAndFolder("x".to_owned())]);

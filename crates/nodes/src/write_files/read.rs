@@ -178,4 +178,15 @@ impl NodeSettings for WriteFilesSettings {
     fn needs_output_dir(&self) -> bool {
         matches!(self.to, Destination::Output(_))
     }
+
+    fn delivered_names(&self) -> Vec<&str> {
+        match &self.to {
+            Destination::Output(to) if to.source().trim() == "output.dir" => {
+                let documents = self.documents.iter().map(|(name, _)| name.as_str());
+                let texts = self.texts.iter().map(|(name, _)| name.as_str());
+                documents.chain(texts).chain(self.report.as_ref().map(|_| REPORT)).collect()
+            }
+            Destination::Output(_) | Destination::Folder(_) => Vec::new(),
+        }
+    }
 }

@@ -294,6 +294,11 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
         false
     }
 
+    /// Returns the constant names of the files that it writes directly into this folder.
+    fn delivered_names(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// Returns whether it reads or writes the memory across runs.
     fn needs_memory(&self) -> bool {
         false

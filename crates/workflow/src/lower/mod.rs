@@ -81,7 +81,7 @@ pub(super) fn lower(
     let (definitions, edges) = read_nodes(report, &env, &draft);
     let folders = read_folders(report, top, &env, entry.first()).into_iter().collect();
     check_used(report, nodes, &env);
-    let reports = read_reports(report, top, &env, &draft);
+    let reports = read_reports(report, top, &env, &draft, &definitions);
     check_outputs(report, top, &env, &interface);
     if !lacks_edges {
         check_reachable(report, &draft, &entry, &limits);

@@ -1,18 +1,18 @@
 //! `reports`: files that show people the state of a run. They belong to no node: the program renders them after steps and
 //! when a run stops, and nothing of them is part of the run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::{
     graph::{Input, RunFacts, Trigger, Visits},
-    id::ChannelName,
+    id::{ChannelName, NodeName},
     state::{Channel, State},
 };
 use graphrun_sandbox::check_path;
 
 use super::{entries, read_template};
 use crate::{
-    Prompt, PromptError, PromptView,
+    NodeDefinition, Prompt, PromptError, PromptView,
     flow::{
         guarantee::Guarantees,
         written::{AssignedFields, Presence},
@@ -70,10 +70,14 @@ pub(crate) fn read_reports(
     top: &Section<'_>,
     env: &Environment,
     draft: &WorkflowDraft<'_>,
+    definitions: &BTreeMap<NodeName, NodeDefinition>,
 ) -> Vec<ReportFile> {
     let entries = entries(report, top, "reports");
     if entries.is_empty() {
         return Vec::new();
+    }
+    for Entry { key, .. } in entries {
+        check_not_delivered(report, key, definitions);
     }
     let written = assigned_throughout(env, draft);
     entries.iter().filter_map(|it| read_report(report, it, env, &written)).collect()
@@ -105,6 +109,20 @@ fn check_name(report: &mut Report, key: &SpannedText) {
     if let Err(error) = check_path(&key.text) {
         let message = format!("`{}` cannot be the name of a report: {error}", key.text);
         report.bad_value(key, message, "write a name such as `progress.txt`");
+    }
+}
+
+/// Refuses the name of a file that a node delivers: each would replace the other.
+fn check_not_delivered(
+    report: &mut Report,
+    key: &SpannedText,
+    definitions: &BTreeMap<NodeName, NodeDefinition>,
+) {
+    let mut delivering =
+        definitions.iter().filter(|(_, it)| it.settings.delivered_names().contains(&&*key.text));
+    if let Some((name, _)) = delivering.next() {
+        let message = format!("`{}` is written by the node `{name}`, too", key.text);
+        report.bad_value(key, message, "choose another name for one of them");
     }
 }
 
