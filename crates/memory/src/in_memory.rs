@@ -37,7 +37,7 @@ impl InMemoryStore {
 impl Content {
     /// Returns the entries that fit a search, the best first.
     fn ranked<'c>(&'c self, entries: Vec<&'c Entry>, search: &Search) -> Vec<&'c Entry> {
-        if search.is_without_text() && search.embedding.is_none() {
+        if search.is_for_newest() {
             let mut entries = entries;
             entries.sort_by(|a, b| by_age(a, b));
             return entries;

@@ -195,7 +195,7 @@ impl Work for Search {
 
     async fn attempt(&self, session: &Session) -> Result<Self::Output, Fault> {
         let limit = self.limit.min(ENTRIES_MAX);
-        let mut best = if self.is_without_text() && self.embedding.is_none() {
+        let mut best = if self.is_for_newest() {
             None
         } else {
             let words = words(self.query.as_deref().unwrap_or_default());

@@ -202,7 +202,7 @@ impl Store for SqliteStore {
     async fn search(&self, search: &Search) -> Result<Vec<Entry>, StoreError> {
         let search = search.clone();
         self.read("search the memory", move |database| {
-            if search.is_without_text() && search.embedding.is_none() {
+            if search.is_for_newest() {
                 newest(database, &search)
             } else {
                 let words = words(search.query.as_deref().unwrap_or_default());

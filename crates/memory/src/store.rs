@@ -267,9 +267,11 @@ impl Search {
         Self { query: Some(query.into()), ..self }
     }
 
-    /// Returns whether no text is looked for. A text without a letter or a digit is one that no entry has a word of.
-    pub fn is_without_text(&self) -> bool {
-        self.query.as_deref().is_none_or(|it| it.trim().is_empty())
+    /// Returns whether nothing is looked for, so that the newest entries are the result. A text without a letter or a digit
+    /// is looked for, and found in no entry.
+    pub fn is_for_newest(&self) -> bool {
+        let is_blank = |text: &str| text.trim().is_empty();
+        self.embedding.is_none() && self.query.as_deref().is_none_or(is_blank)
     }
 
     /// Ranks entries by their vectors, too.

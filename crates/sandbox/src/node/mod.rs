@@ -63,6 +63,7 @@ pub async fn run_node(
         let wall = limits.wall.saturating_sub(start.elapsed());
         if wall.is_zero() {
             run.outcomes.insert(TestOutcome::TimedOut);
+            run.reasons.push(format!("{path}: the time of the sandbox is over"));
             break;
         }
         let secret = rand::random::<[u8; 32]>().to_vec();

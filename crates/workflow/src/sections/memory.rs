@@ -208,7 +208,7 @@ impl TaskMemory {
     /// Adds the vector of its text to a search. Entries that have no vector of the model get one first: those of people,
     /// imported ones, and those of a time when the model was another one or did not answer.
     async fn with_vector(&self, search: Search, model: &str) -> Result<Search, StoreError> {
-        let Some(query) = search.query.clone().filter(|_| !search.is_without_text()) else {
+        let Some(query) = search.query.clone().filter(|_| !search.is_for_newest()) else {
             return Ok(search);
         };
         let consequence = format!("entries of `{}` are ranked by their words alone", search.tier);

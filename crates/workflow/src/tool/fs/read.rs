@@ -66,9 +66,9 @@ fn read(folder: &ToolFolder, input: &Read) -> Result<FileText, ToolError> {
         ));
     }
     let room = usize::try_from(READ_BYTES_MAX).unwrap_or(usize::MAX);
-    let (text, lines) = first_lines(&mut rest, input.lines.unwrap_or(usize::MAX), room);
-    let truncated = cut || text.len() == room || rest.peek().is_some();
-    Ok(FileText { text, lines, truncated })
+    let count = input.lines.unwrap_or(usize::MAX);
+    let FileText { text, lines, truncated } = first_lines(&mut rest, count, room);
+    Ok(FileText { text, lines, truncated: cut || truncated })
 }
 
 /// Takes lines while there is room for them, and as much of the first one as there is.
@@ -76,17 +76,20 @@ fn first_lines<'t>(
     rest: &mut Peekable<impl Iterator<Item = &'t str>>,
     count: usize,
     room: usize,
-) -> (String, usize) {
+) -> FileText {
     let mut text = String::new();
     let mut lines = 0;
+    let mut is_cut = false;
     while lines < count {
         let fits = |it: &&str| lines == 0 || text.len() + it.len() <= room;
         let Some(line) = rest.next_if(fits) else { break };
         let end = (0..=line.len().min(room)).rev().find(|it| line.is_char_boundary(*it));
-        text.push_str(&line[..end.unwrap_or_default()]);
+        let end = end.unwrap_or_default();
+        is_cut |= end < line.len();
+        text.push_str(&line[..end]);
         lines += 1;
     }
-    (text, lines)
+    FileText { text, lines, truncated: is_cut || rest.peek().is_some() }
 }
 
 #[cfg(test)]
@@ -97,12 +100,15 @@ mod tests {
     fn lines_are_taken_while_there_is_room() {
         let of = |text: &'static str, count, room| {
             let mut rest = text.split_inclusive('\n').peekable();
-            first_lines(&mut rest, count, room)
+            let FileText { text, lines, truncated } = first_lines(&mut rest, count, room);
+            (text, lines, truncated)
         };
-        assert_eq!(of("ab\ncd\nef\n", 2, 100), ("ab\ncd\n".to_owned(), 2));
-        assert_eq!(of("ab\ncd\nef\n", 9, 6), ("ab\ncd\n".to_owned(), 2));
-        assert_eq!(of("ab\ncd\nef\n", 9, 8), ("ab\ncd\n".to_owned(), 2));
-        assert_eq!(of("aéb\n", 9, 2), ("a".to_owned(), 1));
-        assert_eq!(of("", 9, 2), (String::new(), 0));
+        assert_eq!(of("ab\ncd\nef\n", 2, 100), ("ab\ncd\n".to_owned(), 2, true));
+        assert_eq!(of("ab\ncd\nef\n", 9, 6), ("ab\ncd\n".to_owned(), 2, true));
+        assert_eq!(of("ab\ncd\nef\n", 9, 8), ("ab\ncd\n".to_owned(), 2, true));
+        assert_eq!(of("ab\ncd\nef\n", 9, 9), ("ab\ncd\nef\n".to_owned(), 3, false));
+        // A letter of two bytes does not fit, and nothing else follows the cut line.
+        assert_eq!(of("aéb\n", 9, 2), ("a".to_owned(), 1, true));
+        assert_eq!(of("", 9, 2), (String::new(), 0, false));
     }
 }
