@@ -526,6 +526,31 @@ proptest! {
     }
 }
 
+/// A route decides about an arrival, too, if it only dispatches items to the join. `n0` never arrives here.
+#[test]
+fn items_for_a_join_are_no_arrival() {
+    let node = |to: &[&[u8]], join: &[u8]| NodeRecipe {
+        reads: 0,
+        writes: 0,
+        clears: 0,
+        bound: None,
+        catch: None,
+        to: to.iter().map(|it| it.to_vec()).collect(),
+        join: join.to_vec(),
+        resets: None,
+        parent: 1,
+        more: MoreRecipe::default(),
+    };
+    // `n0` sends items to `n2` and fails, or leads to `n1`. `n2` waits for both.
+    let mut first = node(&[&[1, 3], &[0]], &[]);
+    first.more.dispatched = 1;
+    let nodes = vec![first, node(&[&[0]], &[]), node(&[&[0]], &[0, 1])];
+    let recipe = Recipe { nodes, second_start: false, limit: None };
+    let diagnostics = compile(recipe.graph(&Arc::new(Dice::new(0)))).unwrap_err().to_string();
+    let expected = "GR131: `n2` may wait for `n0` forever";
+    assert_eq!(diagnostics.lines().next(), Some(expected), "{diagnostics}");
+}
+
 /// Whether a warning says that a join was not checked.
 fn is_unchecked(graph: &CompiledGraph) -> bool {
     graph.warnings().in_order().iter().any(|it| it.code == "GR136")

@@ -150,7 +150,8 @@ pub fn compile(unchecked: UncheckedGraph) -> Result<CompiledGraph, Diagnostics> 
             joins.insert(index(to), AwaitedNodes { nodes: from.clone(), count: *count });
         }
     }
-    let routed = routed_arrivals(&graph);
+    let routed = Draft::of(&graph).routed_arrivals().into_iter();
+    let routed = routed.map(|(from, to)| (from.clone(), to.clone())).collect();
     let paces = network.node_indices().map(|_| Pace::default()).collect();
     let names = graph.nodes.keys().cloned().collect();
     let takes_item = graph.nodes.iter().filter(|(_, it)| it.describe().item.is_some());
@@ -402,28 +403,6 @@ impl Default for Pace {
     fn default() -> Self {
         Self(AtomicU8::new(1))
     }
-}
-
-/// Returns the nodes with a route to a join that awaits them.
-fn routed_arrivals(graph: &Graph) -> BTreeSet<(NodeName, NodeName)> {
-    let mut awaited: BTreeMap<&NodeName, Vec<&NodeName>> = BTreeMap::new();
-    for edge in &graph.edges {
-        if let Edge::Join { from, to, .. } = edge {
-            for from in from {
-                awaited.entry(from).or_default().push(to);
-            }
-        }
-    }
-    let mut routed = BTreeSet::new();
-    for edge in &graph.edges {
-        let Edge::Route { from, route, .. } = edge else { continue };
-        for to in awaited.get(from).into_iter().flatten() {
-            if route.targets().iter().any(|it| it.to.node() == Some(to)) {
-                routed.insert((from.clone(), (*to).clone()));
-            }
-        }
-    }
-    routed
 }
 
 #[cfg(test)]

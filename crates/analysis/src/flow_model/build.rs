@@ -26,7 +26,8 @@ impl FlowModel {
         let mut model = Self::default();
         model.begin(draft);
         let with_default = with_default(draft.schema, model.fields);
-        let mut builder = Builder { draft, names, fields, facts, with_default, model };
+        let routed = draft.routed_arrivals();
+        let mut builder = Builder { draft, names, fields, facts, routed, with_default, model };
         builder.build();
         builder.model
     }
@@ -78,6 +79,8 @@ struct Builder<'d, 'a> {
     fields: BTreeMap<ChannelName, usize>,
     /// The fields that each fact is about, as far as there are such fields.
     facts: Vec<Vec<Option<usize>>>,
+    /// The nodes whose routes decide whether they arrive, each with the join.
+    routed: BTreeSet<(&'a NodeName, &'a NodeName)>,
     with_default: Bits,
     model: FlowModel,
 }
@@ -88,7 +91,7 @@ impl<'a> Builder<'_, 'a> {
         self.model.start = draft.start.iter().filter_map(|it| self.number(it)).collect();
         self.model.after_limit = draft.after_limit.and_then(|it| self.number(it));
         let mut leaving: BTreeMap<&NodeName, Vec<(usize, &DraftEdge<'_>)>> = BTreeMap::new();
-        let mut arriving: BTreeMap<&NodeName, Vec<usize>> = BTreeMap::new();
+        let mut arriving: BTreeMap<&NodeName, Vec<Arrival>> = BTreeMap::new();
         for (number, edge) in draft.edges.iter().enumerate() {
             if let DraftEdge::Join { from, to, count } = *edge {
                 self.join(from, to, count, &mut arriving);
@@ -131,7 +134,7 @@ impl<'a> Builder<'_, 'a> {
         from: &'a [NodeName],
         to: &NodeName,
         count: usize,
-        arriving: &mut BTreeMap<&'a NodeName, Vec<usize>>,
+        arriving: &mut BTreeMap<&'a NodeName, Vec<Arrival>>,
     ) {
         let Some(node) = self.number(to) else { return };
         let at = self.model.joins.iter().position(|it| it.node == node);
@@ -146,7 +149,8 @@ impl<'a> Builder<'_, 'a> {
                 && !awaited.contains(from)
             {
                 awaited.push(*from);
-                arriving.entry(name).or_default().push(at);
+                let is_routed = self.routed.contains(&(name, to));
+                arriving.entry(name).or_default().push(Arrival { join: at, is_routed });
             }
         }
     }
@@ -156,11 +160,10 @@ impl<'a> Builder<'_, 'a> {
         name: &NodeName,
         DraftNode { policies, has_condition, may_assign, must_assign }: &DraftNode<'_>,
         edges: &[(usize, &DraftEdge<'_>)],
-        joins: &[usize],
+        joins: &[Arrival],
     ) -> FlowNode {
         let mut decisions = Vec::new();
         let mut chosen = Vec::new();
-        let mut arrived: Vec<usize> = joins.to_vec();
         for (number, edge) in edges {
             match edge {
                 DraftEdge::Then { to, .. } => {
@@ -169,12 +172,10 @@ impl<'a> Builder<'_, 'a> {
                 DraftEdge::Choice { choices, proved, .. } => {
                     let decision = self.choice(choices, proved);
                     let decision = Decision { edge: Some(*number), ..decision };
-                    decisions.push(self.arriving(decision, joins, &mut arrived));
+                    decisions.push(self.arriving(decision, joins));
                 }
                 DraftEdge::Guess { targets, spread, .. } => {
-                    for decision in self.guesses(targets, *spread) {
-                        decisions.push(self.arriving(decision, joins, &mut arrived));
-                    }
+                    decisions.extend(self.guesses(targets, *spread, joins));
                 }
                 DraftEdge::May { to, is_dispatched, .. } => {
                     let arrows = to.iter().filter_map(|it| self.sent(it, *is_dispatched));
@@ -183,8 +184,8 @@ impl<'a> Builder<'_, 'a> {
                 DraftEdge::Join { .. } => (),
             }
         }
-        let arrive = |it: &usize| Decision::always(vec![Arrow::Join(*it)]);
-        decisions.extend(arrived.iter().map(arrive));
+        let always = joins.iter().filter(|it| !it.is_routed);
+        decisions.extend(always.map(|it| Decision::always(vec![Arrow::Join(it.join)])));
         let mut outcomes = Vec::new();
         if *has_condition {
             outcomes.push(Outcome { ending: Ending::Skipped, decisions: decisions.clone() });
@@ -325,27 +326,19 @@ impl<'a> Builder<'_, 'a> {
         })
     }
 
-    /// Returns a decision for a target that may be chosen or not, for one task or several.
-    fn may_assign(&self, to: &Target) -> Option<Decision> {
-        Some(guess(Alternative::to(vec![self.sent(to, true)?])))
-    }
-
-    /// Turns targets that are joins into arrivals. A route to a node that waits for this one
-    /// decides whether it arrives there; without such a route it arrives whenever it has finished.
-    fn arriving(
-        &self,
-        mut decision: Decision,
-        joins: &[usize],
-        arrived: &mut Vec<usize>,
-    ) -> Decision {
+    /// Turns targets that are joins into arrivals.
+    fn arriving(&self, mut decision: Decision, joins: &[Arrival]) -> Decision {
         for arrow in decision.alternatives.iter_mut().flat_map(|it| &mut it.arrows) {
-            let waits = |it: &&usize| *arrow == Arrow::Node(self.model.joins[**it].node);
-            if let Some(&join) = joins.iter().find(waits) {
-                *arrow = Arrow::Join(join);
-                arrived.retain(|it| *it != join);
+            if let Some(arrival) = self.arrival(*arrow, joins) {
+                *arrow = Arrow::Join(arrival.join);
             }
         }
         decision
+    }
+
+    /// Returns the arrival that a route chooses by the name of the join.
+    fn arrival<'j>(&self, arrow: Arrow, joins: &'j [Arrival]) -> Option<&'j Arrival> {
+        joins.iter().find(|it| arrow == Arrow::Node(self.model.joins[it.join].node))
     }
 
     fn choice(&self, choices: &[RouteChoice], proved: &[Vec<usize>]) -> Decision {
@@ -368,16 +361,29 @@ impl<'a> Builder<'_, 'a> {
         Decision::one_of(choices.iter().enumerate().map(alternative).collect())
     }
 
-    fn guesses(&self, targets: &[RouteTarget], spread: Spread) -> Vec<Decision> {
-        let targets = targets.iter();
-        let each = |it: &RouteTarget| Some(Alternative::to(vec![self.arrow(&it.to)?]));
-        match spread {
+    fn guesses(&self, targets: &[RouteTarget], spread: Spread, joins: &[Arrival]) -> Vec<Decision> {
+        let named = targets.iter().filter_map(|it| self.arrow(&it.to));
+        let alternative = |it| Alternative::to(vec![it]);
+        let decisions: Vec<Decision> = match spread {
             Spread::One => {
                 let none = [Alternative::default()];
-                vec![Decision::one_of(targets.filter_map(each).chain(none).collect())]
+                vec![Decision::one_of(named.map(alternative).chain(none).collect())]
             }
-            Spread::Several => targets.filter_map(each).map(guess).collect(),
-            Spread::Items => targets.filter_map(|it| self.may_assign(&it.to)).collect(),
-        }
+            Spread::Several => named.map(|it| guess(alternative(it))).collect(),
+            Spread::Items => {
+                // Tasks also stand for the choice of a node by its name, unless that is an arrival.
+                let sent = targets.iter().filter_map(|it| self.sent(&it.to, true));
+                let arrivals = named.filter(|it| self.arrival(*it, joins).is_some());
+                sent.chain(arrivals).map(|it| guess(alternative(it))).collect()
+            }
+        };
+        decisions.into_iter().map(|it| self.arriving(it, joins)).collect()
     }
+}
+
+/// The arrival of a node at a join that awaits it.
+struct Arrival {
+    join: usize,
+    /// Whether a route of the node decides if it arrives.
+    is_routed: bool,
 }

@@ -1,6 +1,9 @@
 //! What a flow model is made of: the nodes and edges of a graph, without the code that runs.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use graphrun_core::{
     graph::{
@@ -122,6 +125,30 @@ impl<'a> Draft<'a> {
             edges: graph.edges.iter().map(DraftEdge::of).collect(),
         }
     }
+
+    /// Returns the nodes that arrive at a join only when one of their routes decides so, each with the join.
+    ///
+    /// Each route counts that has the join among its targets, even if it only dispatches items to it. Without such a route a
+    /// node arrives whenever it has finished.
+    pub(crate) fn routed_arrivals(&self) -> BTreeSet<(&'a NodeName, &'a NodeName)> {
+        let mut joins: BTreeMap<&NodeName, Vec<(&'a NodeName, &'a NodeName)>> = BTreeMap::new();
+        for edge in &self.edges {
+            if let DraftEdge::Join { from, to, .. } = *edge {
+                for from in from {
+                    joins.entry(from).or_default().push((from, to));
+                }
+            }
+        }
+        let mut routed = BTreeSet::new();
+        for edge in &self.edges {
+            for arrival in edge.source().and_then(|it| joins.get(it)).into_iter().flatten() {
+                if edge.may_route_to(arrival.1) {
+                    routed.insert(*arrival);
+                }
+            }
+        }
+        routed
+    }
 }
 
 impl<'a> DraftEdge<'a> {
@@ -148,6 +175,16 @@ impl<'a> DraftEdge<'a> {
             | Self::Guess { from, .. }
             | Self::May { from, .. } => Some(from),
             Self::Join { .. } => None,
+        }
+    }
+
+    /// Returns whether it is a route with this node among its targets.
+    fn may_route_to(&self, node: &NodeName) -> bool {
+        let is_node = |to: &Target| to.node() == Some(node);
+        match self {
+            Self::Choice { choices, .. } => choices.iter().flat_map(|it| &it.to).any(is_node),
+            Self::Guess { targets, .. } => targets.iter().any(|it| is_node(&it.to)),
+            Self::Then { .. } | Self::Join { .. } | Self::May { .. } => false,
         }
     }
 }

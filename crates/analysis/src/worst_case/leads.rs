@@ -8,6 +8,7 @@ use graphrun_core::{
 };
 
 use super::tokens::Arrival;
+use crate::flow_model::Draft;
 
 /// One node that a choice leads to.
 #[derive(Clone, Copy, Debug)]
@@ -47,16 +48,8 @@ impl<'a> Leads<'a> {
             _ => None,
         });
         let partial = partial.collect();
-        let mut leads = Self { graph, numbers, awaited, partial, routed: BTreeSet::new() };
-        for edge in &graph.edges {
-            if let Edge::Route { from, route, .. } = edge {
-                let targets = route.targets().iter().filter_map(|it| it.to.node());
-                let pairs = targets.filter_map(|it| leads.awaited.get(&(from, it)).copied());
-                let pairs: Vec<_> = pairs.collect();
-                leads.routed.extend(pairs);
-            }
-        }
-        leads
+        let routed = Draft::of(graph).routed_arrivals();
+        Self { graph, numbers, awaited, partial, routed }
     }
 
     pub(super) fn number(&self, name: &NodeName) -> usize {
