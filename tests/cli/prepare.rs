@@ -263,3 +263,58 @@ fn prune_removes_only_what_no_run_has_used_for_days() {
     let neither = prune(&[]);
     assert!(neither.code == 2 && neither.stderr.contains("WORKFLOW.yaml"), "{neither}");
 }
+
+const PYTHON: &str = r#"graphrun: 1
+name: greet
+state: { first: { type: int, default: 0 }, said: string }
+output: said
+sandboxes: { box: { python: { requirements: [greeter==1.0] } } }
+start: first
+nodes:
+  first: { set: { first: 1 }, then: greet }
+  greet:
+    run: [python3, -c, "import greeter; print(greeter.greet('you'))"]
+    in: box
+    writes: { said: stdout }
+    then: end
+"#;
+
+#[test]
+fn python_packages_are_installed_before_the_first_step() {
+    let mut home = Home::new();
+    let authority = home.registry.variables().into_iter().find(|it| it.0 == "SSL_CERT_FILE");
+    let authority = authority.unwrap().1;
+    // Here pip works outside of a sandbox, with the settings of the operator.
+    let run = |home: &Home, arguments: &[&str]| {
+        Ended::of(home.command(arguments).env("PIP_CERT", &authority))
+    };
+    let write = |text: &str| fs::write(home.place.path("w.yaml"), text).unwrap();
+    write(&PYTHON.replace("greeter==1.0", "missing-greeter==1.0"));
+    let execute = ["execute", "w.yaml", "--output", "json"];
+    let refused = run(&home, &execute);
+    assert_eq!((refused.code, refused.stdout.as_str()), (5, ""), "{refused}");
+    let begin = "error: the packages of a sandbox are not installed: missing-greeter==1.0\n";
+    assert!(refused.stderr.contains(begin), "{refused}");
+    assert!(refused.stderr.contains("help: check the names"), "{refused}");
+    assert_eq!(home.run(&["runs", "list", "--output", "json"]).json(), json!([]));
+
+    write(PYTHON);
+    let prepare = ["prepare", "w.yaml", "--output", "json"];
+    let mut row = run(&home, &prepare).json()[0].clone();
+    let location = row.as_object_mut().unwrap().remove("location").unwrap();
+    home.locations.push(location.as_str().unwrap().into());
+    let expected =
+        json!({"requirements": ["greeter==1.0"], "installer": "pip", "packages": 1, "new": true});
+    assert_eq!(row, expected);
+    assert_eq!(run(&home, &prepare).json()[0]["new"], false);
+    let asked = home.registry.requests().len();
+    assert_eq!(done(&run(&home, &execute))["said"], "HELLO YOU\n");
+    assert_eq!(home.registry.requests().len(), asked, "a run installs nothing");
+
+    home.remove_packages();
+    let ended = run(&home, &execute);
+    assert!(ended.stderr.starts_with("pip installs greeter==1.0\n"), "{ended}");
+    done(&ended);
+    let row = run(&home, &prepare).json()[0].clone();
+    home.locations.push(row["location"].as_str().unwrap().into());
+}

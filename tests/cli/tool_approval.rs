@@ -108,6 +108,25 @@ fn each_call_waits_for_a_person_and_is_requested_once() {
     assert_eq!(done.json()["state"], json!({"answer": "done", "last": "OWN"}), "{done}");
 }
 
+/// Nobody approves a call that cannot be made, or sees a form for it.
+#[test]
+fn a_call_whose_arguments_do_not_fit_is_no_question() {
+    let place = Place::new();
+    fs::write(place.path("w.yaml"), workflow("[note]", EACH)).unwrap();
+    let wrong = FIRST.replace(r#""text":"one""#, r#""words":"one""#);
+    fs::write(place.path("r.jsonl"), format!("{wrong}\n{LAST}\n")).unwrap();
+    let args = "execute w.yaml -i brief=x --replay r.jsonl --run-id mine --output json";
+    let asked = place.run(args.split(' '));
+    assert_eq!(question(&asked)["show"]["input"], json!({"text": "two"}));
+    fs::write(place.path("r.jsonl"), format!("{LAST}\n")).unwrap();
+    let asked = answer(&place, &asked, &json!({"decision": "approve"}));
+    // The node `tool` asks next.
+    assert_eq!(question(&asked)["node"], "again");
+    let results = results(&place);
+    let error = results[1].as_str().unwrap();
+    assert!(error.starts_with("error: the input does not fit its schema: "), "{results:?}");
+}
+
 #[test]
 fn a_person_sees_arguments_before_and_with_the_answer() {
     let place = Place::new();

@@ -56,13 +56,17 @@ enum Decision {
 }
 
 impl AskedCall<'_> {
-    /// Asks a person, if the tool needs it. The key of the question contains a hash of the whole call, so an answer
+    /// Asks a person, if the tool needs it, and the input fits. The key of the question contains a hash of the whole call, so an answer
     /// never approves another one.
     ///
     /// # Errors
     ///
     /// Returns the question as an error while there is no answer.
     pub(crate) async fn ask(self, ctx: &NodeContext) -> Result<CallPermission, NodeError> {
+        if self.tool.check_input(self.input).is_err() {
+            // The call fails before it does anything.
+            return Ok(CallPermission::Approved);
+        }
         let approval = self.tool.approve;
         let question = || self.question(ctx, approval);
         let answer = ask_for_approval(ctx, approval, Some(&self.grant()), question).await?;

@@ -170,8 +170,13 @@ impl CheckedTool {
         called
     }
 
+    /// Fails if the input does not fit the schema of the tool.
+    pub(super) fn check_input(&self, input: &Value) -> Result<(), ToolError> {
+        check("the input", &self.input, input)
+    }
+
     async fn call_within(&self, input: Value, tool_ctx: &ToolContext) -> Result<Value, ToolError> {
-        check("the input", &self.input, &input)?;
+        self.check_input(&input)?;
         let given = |it: &Arc<dyn ToolResults>| it.result(&*self.tool, &input, tool_ctx);
         let given = self.results.as_ref().and_then(given);
         // A tool that panics ends its call, and not the conversation of a model with all its other calls.

@@ -80,10 +80,9 @@ impl PreparedSandbox {
         services: &SandboxServices,
     ) -> Result<Self, NodeError> {
         let sandbox = probe().await?;
-        let has_python = |it: &LockFileUse| it.installer == PackageInstaller::Pip;
-        let environment = match settings.requirements.as_slice() {
-            [] if !settings.dependencies.iter().any(has_python) => None,
-            some => Some(python(some, &services.cache_dir).await?),
+        let environment = match settings.has_python() {
+            true => Some(python(&settings.requirements, &services.cache_dir).await?),
+            false => None,
         };
         let dependencies = settings.dependencies.clone();
         let packages = PackageCache::new(&services.cache_dir);

@@ -68,27 +68,29 @@ impl PythonEnvironment {
     /// # Cancel safety
     /// The next build removes the rest of a dropped one.
     pub async fn prepare(requirements: &[String], cache: &Path) -> Result<Self, PythonError> {
-        if let Some(bad) = requirements
-            .iter()
-            .find(|text| text.trim().is_empty() || text.trim_start().starts_with('-'))
-        {
-            return Err(PythonError::Requirement(bad.clone()));
-        }
-        let interpreter = Interpreter::find().await?;
-        let cache = CacheEntry::cache(cache)?;
-        if !is_readable_inside(&cache) {
-            return Err(PythonError::Cache { cache });
-        }
-        let entry = CacheEntry::new(&cache, key(&interpreter, requirements));
+        let (interpreter, entry) = place_of(requirements, cache).await?;
         let folder = entry
             .ensure(async |unfinished: &Path| {
                 build(&interpreter, requirements, unfinished).await?;
                 Ok::<_, PythonError>(unfinished.to_owned())
             })
             .await?;
+        Ok(Self::at(folder, &interpreter))
+    }
+
+    /// Finds the environment with these packages in the cache, if it was built before.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub async fn find(requirements: &[String], cache: &Path) -> Result<Option<Self>, PythonError> {
+        let (interpreter, entry) = place_of(requirements, cache).await?;
+        Ok(entry.find().map(|folder| Self::at(folder, &interpreter)))
+    }
+
+    fn at(folder: PathBuf, interpreter: &Interpreter) -> Self {
         let mut mounts = vec![Mount { host: folder.clone(), inside: INSIDE.into() }];
         mounts.extend(interpreter.mount());
-        Ok(Self { packages: vec![folder.join(interpreter.site_packages())], folder, mounts })
+        Self { packages: vec![folder.join(interpreter.site_packages())], folder, mounts }
     }
 
     /// Adds the packages of a lock file. Those of the environment come first.
@@ -119,6 +121,24 @@ impl PythonEnvironment {
         let path = |folder: &PathBuf| folder.join(name);
         self.packages.iter().map(path).any(|it| it.is_dir() || it.with_extension("py").is_file())
     }
+}
+
+/// Returns the interpreter and the place of an environment.
+async fn place_of(
+    requirements: &[String],
+    cache: &Path,
+) -> Result<(Interpreter, CacheEntry), PythonError> {
+    let is_bad = |it: &&String| it.trim().is_empty() || it.trim_start().starts_with('-');
+    if let Some(bad) = requirements.iter().find(is_bad) {
+        return Err(PythonError::Requirement(bad.clone()));
+    }
+    let interpreter = Interpreter::find().await?;
+    let cache = CacheEntry::cache(cache)?;
+    if !is_readable_inside(&cache) {
+        return Err(PythonError::Cache { cache });
+    }
+    let entry = CacheEntry::new(&cache, key(&interpreter, requirements));
+    Ok((interpreter, entry))
 }
 
 /// Returns the key of an environment: everything in which two environments differ.

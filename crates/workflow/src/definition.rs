@@ -295,6 +295,12 @@ impl SandboxSettings {
         fingerprint
     }
 
+    /// Returns whether its programs find a Python environment of its own.
+    pub fn has_python(&self) -> bool {
+        let is_pip = |it: &LockFileUse| it.installer == PackageInstaller::Pip;
+        !self.requirements.is_empty() || self.dependencies.iter().any(is_pip)
+    }
+
     /// Returns the limits of a job in this sandbox.
     pub fn limits(&self) -> graphrun_sandbox::Limits {
         let default = graphrun_sandbox::Limits::default();

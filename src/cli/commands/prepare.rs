@@ -23,13 +23,13 @@ use crate::{
         },
         process::runtime::block_on,
         run::{
-            dependencies::{self, Dependency, Installer},
+            dependencies::{self, Dependency, Installer, PythonPackages},
             loaded, run_folders,
         },
         settings::user_folders::cache_dir,
     },
     id::RunId,
-    sandbox::{NetworkHost, prune_cache},
+    sandbox::{NetworkHost, PackageInstaller, prune_cache},
 };
 
 /// Programs in sandboxes end within a day.
@@ -37,14 +37,15 @@ const UNUSED_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// The characters of a commit that are shown.
 const COMMIT_CHARACTERS: usize = 12;
 
-/// Install the packages that lock files of the repository name, before a run needs them
+/// Install the packages of the sandboxes of a workflow, before a run needs them
 ///
-/// The lock files are those of the current commit of each folder with `dependencies`. The installers run in a sandbox that
+/// These are the `requirements` of sandboxes, by pip, and the packages that lock files of the repository name. The lock
+/// files are those of the current commit of each folder with `dependencies`. Their installers run in a sandbox that
 /// reaches their registries, and run no code of a package. The packages go into the cache. `--prune` removes packages
 /// from there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The workflow whose sandboxes have `dependencies`
+    /// The workflow whose sandboxes have `requirements` or `dependencies`
     #[arg(value_name = "WORKFLOW.yaml", required_unless_present = "prune")]
     workflow: Option<PathBuf>,
     /// A field of the input, as for `execute`: the repositories depend on it
@@ -70,18 +71,27 @@ struct RemovedFolder {
     bytes: u64,
 }
 
-/// A lock file whose packages are installed now.
+/// Packages that are installed now.
 #[derive(Debug, Serialize)]
 struct Row {
-    folder: String,
-    path: String,
-    commit: String,
+    #[serde(flatten)]
+    source: Source,
     installer: &'static str,
     packages: usize,
     /// Whether this command has installed them.
     new: bool,
     /// The folder with the packages.
     location: PathBuf,
+}
+
+/// What names the packages.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Source {
+    /// The `requirements` of a sandbox.
+    Sandbox { requirements: Vec<String> },
+    /// A lock file.
+    LockFile { folder: String, path: String, commit: String },
 }
 
 impl Args {
@@ -92,14 +102,17 @@ impl Args {
             return prune(unused_for, globals);
         }
         let path = self.workflow.as_deref().unwrap_or(Path::new(""));
-        let workflow = loaded::load(path)?.workflow;
+        let loaded = loaded::load(path)?;
+        let workflow = &loaded.workflow;
         let input = input::read(&self.input, &workflow.schema, &workflow.input)?;
         block_on(async {
             let run = RunId::generate();
-            let folders = run_folders::find_bases(&workflow, &input, &run).await?;
-            let found = dependencies::find(&workflow, &run, &folders).await?;
+            let folders = run_folders::find_bases(workflow, &input, &run).await?;
+            let found = dependencies::find(workflow, &run, &folders).await?;
             let installer = Installer::of_person(&self.allow_network, &self.allow_network_private)?;
-            let mut rows = Vec::new();
+            let python = dependencies::provide_python(&loaded.needs()).await?;
+            let named = python.into_iter().filter(|it| !it.requirements.is_empty());
+            let mut rows: Vec<Row> = named.map(Row::from).collect();
             for dependency in found {
                 let location = match &dependency.location {
                     Some(location) => location.clone(),
@@ -108,7 +121,7 @@ impl Args {
                 rows.push(Row::of(dependency, location));
             }
             if rows.is_empty() {
-                print_message("no sandbox of the workflow has `dependencies`");
+                print_message("no sandbox of the workflow has `requirements` or `dependencies`");
             }
             let text = match globals.output {
                 Output::Json => to_json(&rows)?,
@@ -158,10 +171,8 @@ impl Row {
         location: PathBuf,
     ) -> Self {
         Self {
-            folder: used.folder,
-            path: used.path,
-            commit,
             installer: used.installer.as_str(),
+            source: Source::LockFile { folder: used.folder, path: used.path, commit },
             packages: lock.package_count(),
             new: known.is_none(),
             location,
@@ -169,10 +180,23 @@ impl Row {
     }
 }
 
+impl From<PythonPackages> for Row {
+    fn from(PythonPackages { requirements, is_new, location }: PythonPackages) -> Self {
+        let packages = requirements.len();
+        let source = Source::Sandbox { requirements };
+        let installer = PackageInstaller::Pip.as_str();
+        Self { source, installer, packages, new: is_new, location }
+    }
+}
+
 fn draw(rows: &[Row]) -> String {
     let row = |row: &Row| {
-        let place = format!("{}/{}", row.folder, row.path);
-        let commit = row.commit.chars().take(COMMIT_CHARACTERS).collect();
+        let (place, commit) = match &row.source {
+            Source::Sandbox { requirements } => (requirements.join(", "), String::new()),
+            Source::LockFile { folder, path, commit } => {
+                (format!("{folder}/{path}"), commit.chars().take(COMMIT_CHARACTERS).collect())
+            }
+        };
         let packages = format!("{} of {}", count(row.packages as u64, "package"), row.installer);
         let state = if row.new { "installed" } else { "installed already" };
         vec![clean(&place), commit, packages, state.to_owned()]

@@ -145,7 +145,7 @@ impl ResumedRun<'_> {
             let loaded = loaded::load(&origin.workflow).map_err(broken)?.with(settings)?;
             let models = loaded.connect()?;
             // `graphrun prepare` reads the current commit, and this run may have started from an earlier one.
-            dependencies::provide(&loaded.workflow, &info.id, &origin, None).await?;
+            dependencies::provide(&loaded, &info.id, &origin, None).await?;
             loaded.check_out(&origin.out)?;
             let services = loaded.services(models, &database, globals)?;
             let reports = loaded.reports(&origin.out);

@@ -1,13 +1,13 @@
-//! The packages of the repositories that a workflow works on: its lock files, the installed packages, and the installation of
-//! the others before a run.
+//! The packages of the sandboxes of a workflow, and their installation before a run: those of Python that a sandbox names, and
+//! those of the lock files of the repositories that a workflow works on.
 //!
-//! Only the operator lets an installer reach a registry: by `graphrun prepare`, or by `--allow-network` for a run.
+//! Only the operator lets an installer of a lock file reach a registry: by `graphrun prepare`, or by `--allow-network` for a run.
 
-use std::{env, path::PathBuf};
+use std::{collections::BTreeSet, env, path::PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::origin::Origin;
+use super::{loaded::LoadedWorkflow, needs::Needs, origin::Origin};
 use crate::{
     cli::{
         allow::{network, refusals::Refusals},
@@ -20,7 +20,8 @@ use crate::{
     id::RunId,
     nodes::{LockFileReadError, read_lock_file},
     sandbox::{
-        LockFile, NetworkAccess, NetworkHost, PackageCache, PackagesError, Registries, Sandbox,
+        LockFile, NetworkAccess, NetworkHost, PackageCache, PackagesError, PythonEnvironment,
+        PythonError, Registries, Sandbox,
     },
     workflow::{LockFileUse, Workflow},
 };
@@ -68,47 +69,73 @@ pub(crate) async fn find(
     Ok(found)
 }
 
-/// Installs the packages that a run needs and that are not installed, if the operator allows the registries. `remedy` is
-/// another way to install them.
+/// The Python packages of a sandbox.
+#[derive(Debug)]
+pub(crate) struct PythonPackages {
+    pub(crate) requirements: Vec<String>,
+    /// Whether they were installed now.
+    pub(crate) is_new: bool,
+    /// Where they are.
+    pub(crate) location: PathBuf,
+}
+
+/// Installs the Python packages that the sandboxes of a run name and that are not installed.
+///
+/// # Errors
+///
+/// Fails when there is no interpreter, or the packages cannot be installed.
+pub(crate) async fn provide_python(needs: &Needs<'_>) -> Result<Vec<PythonPackages>, CliError> {
+    let sandboxes = needs.sandboxes().into_iter().filter(|it| it.has_python());
+    let all: BTreeSet<&Vec<String>> = sandboxes.map(|it| &it.requirements).collect();
+    let cache = cache_dir();
+    let mut provided = Vec::new();
+    for requirements in all {
+        let names = requirements.join(", ");
+        let refused = |error: PythonError| {
+            let message = format!("the packages of a sandbox are not installed: {names}");
+            let help = error.hint();
+            let failed = CliError::new(Exit::Unusable, message).because(error);
+            help.into_iter().fold(failed, CliError::with_help)
+        };
+        let found = PythonEnvironment::find(requirements, &cache).await.map_err(refused)?;
+        let is_new = found.is_none();
+        let environment = match found {
+            Some(environment) => environment,
+            None => {
+                if !requirements.is_empty() {
+                    print_message(&format!("pip installs {names}"));
+                }
+                PythonEnvironment::prepare(requirements, &cache).await.map_err(refused)?
+            }
+        };
+        let location = environment.folder().to_owned();
+        provided.push(PythonPackages { requirements: requirements.clone(), is_new, location });
+    }
+    Ok(provided)
+}
+
+/// Installs the packages that a run needs and that are not installed, those of lock files if the operator allows the
+/// registries. `remedy` is another way to install these.
 ///
 /// # Errors
 ///
 /// Fails with each lock file whose packages are missing, and the commands that install them.
 pub(crate) async fn provide(
-    workflow: &Workflow,
+    loaded: &LoadedWorkflow,
     run: &RunId,
     origin: &Origin,
     remedy: Option<String>,
 ) -> Result<(), CliError> {
-    let mut missing = find(workflow, run, &origin.folders).await?;
+    let mut missing = find(&loaded.workflow, run, &origin.folders).await?;
     missing.retain(|it| it.location.is_none());
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let installer = Installer::of(network::access(&origin.options))?;
-    let mut refusals = Refusals::default();
-    for dependency in &missing {
-        let Dependency { used, lock, .. } = dependency;
-        let hosts = installer.registries.hosts(lock).into_iter();
-        let hosts: Vec<NetworkHost> = hosts.filter(|it| !installer.access.allows(it)).collect();
-        if !hosts.is_empty() {
-            let problem = format!("{} of `{}`", dependency.packages(), used.path);
-            refusals.add_problem(format!("{problem} in the folder `{}`", used.folder));
-        }
-        for host in hosts {
-            let help =
-                format!("let {} reach its registry by `--allow-network {host}`", used.installer);
-            refusals.add_help(help);
+    if !missing.is_empty() {
+        let installer = Installer::of(network::access(&origin.options))?;
+        installer.check_access(&missing, remedy)?;
+        for dependency in &missing {
+            installer.install(dependency).await?;
         }
     }
-    if let Some(remedy) = remedy {
-        refusals.add_help(remedy);
-    }
-    refusals
-        .or_ok("packages of the repository are not installed; nothing was started".to_owned())?;
-    for dependency in &missing {
-        installer.install(dependency).await?;
-    }
+    provide_python(&loaded.needs()).await?;
     Ok(())
 }
 
@@ -151,6 +178,32 @@ impl Installer {
         let access = access.fold(NetworkAccess::default(), NetworkAccess::allow);
         installer.access = private.iter().cloned().fold(access, NetworkAccess::allow_private);
         Ok(installer)
+    }
+
+    /// Checks that it may reach the registries of these packages.
+    fn check_access(&self, missing: &[Dependency], remedy: Option<String>) -> Result<(), CliError> {
+        let mut refusals = Refusals::default();
+        for dependency in missing {
+            let Dependency { used, lock, .. } = dependency;
+            let hosts = self.registries.hosts(lock).into_iter();
+            let hosts: Vec<NetworkHost> = hosts.filter(|it| !self.access.allows(it)).collect();
+            if !hosts.is_empty() {
+                let problem = format!("{} of `{}`", dependency.packages(), used.path);
+                refusals.add_problem(format!("{problem} in the folder `{}`", used.folder));
+            }
+            for host in hosts {
+                let help = format!(
+                    "let {} reach its registry by `--allow-network {host}`",
+                    used.installer
+                );
+                refusals.add_help(help);
+            }
+        }
+        if let Some(remedy) = remedy {
+            refusals.add_help(remedy);
+        }
+        refusals
+            .or_ok("packages of the repository are not installed; nothing was started".to_owned())
     }
 
     /// Installs the packages of a lock file, and returns where they are.

@@ -97,7 +97,7 @@ impl NewRunArgs {
             "or install them by `graphrun prepare {}` with the same input",
             shell_word(&path.to_string_lossy())
         );
-        dependencies::provide(&loaded.workflow, &info.id, &origin, Some(remedy)).await?;
+        dependencies::provide(&loaded, &info.id, &origin, Some(remedy)).await?;
         loaded.check_out(&origin.out)?;
         let services = loaded.services(models, database, globals)?;
         let reports = loaded.reports(&origin.out);
