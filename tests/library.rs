@@ -15,7 +15,7 @@ use std::{
 
 use futures_util::StreamExt;
 use graphrun::{
-    event::Event,
+    event::{Event, EventSink},
     graph::{ErrorKind, Failure, Target},
     prelude::*,
 };
@@ -310,6 +310,50 @@ async fn a_started_run_can_be_cancelled_and_resumed() {
     assert_eq!(run.outcome().await.unwrap().status, Status::Interrupted);
     let end = engine.resume(&id).provide(()).await.unwrap();
     assert_eq!(end.output::<Board>().unwrap().log, ["waited"]);
+}
+
+/// A node that obeys the cancellation fails, and that failure is none of the run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_after_an_abort_is_no_failure_of_the_node() {
+    async fn obeys(ctx: NodeContext) -> Result<Log, NodeError> {
+        if ctx.get::<()>().is_ok() {
+            return Ok(logged("worked"));
+        }
+        ctx.emit(&"began").await?;
+        ctx.cancel.cancelled().await;
+        Err(NodeError::permanent("cancelled"))
+    }
+    async fn recovers() -> Result<Log, NodeError> {
+        Ok(logged("recovered"))
+    }
+    let graph =
+        board().node("obeys", obeys).node("recovers", recovers).catch("obeys", None, "recovers");
+    let graph = graph.edge(START, "obeys").edge("obeys", END).edge("recovers", END);
+    let engine = Engine::new(graph.compile().unwrap());
+    for round in 0..50 {
+        let mut run = engine.run(&()).stream([StreamMode::Custom]).start().await.unwrap();
+        assert!(run.next().await.is_some());
+        run.abort();
+        let id = run.id().clone();
+        assert_eq!(run.outcome().await.unwrap().status, Status::Interrupted, "round {round}");
+        let end = engine.resume(&id).provide(()).await.unwrap();
+        assert_eq!(end.output::<Board>().unwrap().log, ["worked"], "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn limits_of_an_engine_keep_the_checked_target_of_the_graph() {
+    let nowhere = Some(Target::Node(NodeName::parse("nowhere").unwrap()));
+    let limits = Limits { steps: 1, exhausted: nowhere, ..Limits::default() };
+    let two = || {
+        let graph = board().node("a", nothing).node("b", nothing);
+        graph.edge(START, "a").edge("a", "b").edge("b", END)
+    };
+    let engine = Engine::new(two().compile().unwrap()).with_limits(limits.clone());
+    assert_eq!(engine.run(&()).await.unwrap().status, Status::Limit);
+    let ends = Limits { exhausted: Some(Target::End), ..Limits::default() };
+    let engine = Engine::new(two().limits(ends).compile().unwrap()).with_limits(limits);
+    assert_eq!(engine.run(&()).await.unwrap().status, Status::Done);
 }
 
 #[tokio::test]

@@ -833,17 +833,19 @@ fn a_route_cannot_choose_undeclared_targets() {
     assert_eq!(ends(Spread::Several, &[a(), b()]), done);
     assert_eq!(ends(Spread::Items, &[item(), item(), b()]), done);
     let c = Transition::To(Target::Node(name("c")));
-    for (spread, takes, chose) in [
-        (Spread::One, vec![a(), b()], "b"),
-        (Spread::One, vec![item()], "a"),
-        (Spread::Several, vec![b(), item()], "a"),
-        (Spread::Items, vec![c], "c"),
-        (Spread::Items, vec![Transition::Join(name("b"))], "b"),
+    let undeclared = |it: &str| format!("the route chose `{it}`, which it does not declare");
+    let beyond = |it: &str, spread: Spread| {
+        format!("the choice of `{it}` is beyond the spread of the route, `{spread:?}`")
+    };
+    for (spread, takes, problem) in [
+        (Spread::One, vec![a(), b()], beyond("b", Spread::One)),
+        (Spread::One, vec![item()], beyond("a", Spread::One)),
+        (Spread::Several, vec![b(), item()], beyond("a", Spread::Several)),
+        (Spread::Items, vec![c], undeclared("c")),
+        (Spread::Items, vec![Transition::Join(name("b"))], undeclared("b")),
     ] {
         let (status, reason) = ends(spread, &takes);
-        let expected = format!(
-            "`start` finished, but its route failed: the route chose `{chose}`, which it does not declare"
-        );
+        let expected = format!("`start` finished, but its route failed: {problem}");
         assert_eq!((status, reason), (Status::Failed, Some(expected)));
     }
 }

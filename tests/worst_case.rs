@@ -28,6 +28,7 @@ use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use serde_json::{Value, json};
 
 use self::random::{Dice, recipe};
+use crate::support::takes_all;
 
 /// Runs are abandoned after this many tasks; their usage so far must fit as well.
 const TASKS_MAX: usize = 2_000;
@@ -190,10 +191,11 @@ fn runs_reach_every_kind_of_bound() {
     let mut runner = TestRunner::deterministic();
     let mut kinds: BTreeMap<&str, Reached> = BTreeMap::new();
     let dice = Dice::default();
+    let runs = if takes_all() { 64 } else { 24 };
     for _ in 0..400 {
         let graph = recipe().new_tree(&mut runner).unwrap().current().compiled(&dice);
         let worst_case = WorstCase::of(&graph);
-        let taken: Vec<Taken> = (0..64)
+        let taken: Vec<Taken> = (0..runs)
             .map(|seed| {
                 dice.shake(seed);
                 run(&graph, &dice)

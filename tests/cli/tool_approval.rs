@@ -108,7 +108,6 @@ fn each_call_waits_for_a_person_and_is_requested_once() {
     assert_eq!(done.json()["state"], json!({"answer": "done", "last": "OWN"}), "{done}");
 }
 
-/// Nobody approves a call that cannot be made, or sees a form for it.
 #[test]
 fn a_call_whose_arguments_do_not_fit_is_no_question() {
     let place = Place::new();

@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, fs};
 
 use serde_json::{Value, json};
 
-use crate::cli::program::{Ended, Place};
+use crate::{
+    cli::program::{Ended, Place},
+    support::some_of,
+};
 
 const QUESTION: &str = "question=Under which licence is it?";
 
@@ -88,7 +91,7 @@ fn results_of_tools_survive_a_death_at_any_time() {
     let expected: BTreeSet<String> = noted(&events(&whole)).into_iter().collect();
     assert!(expected.len() >= 10, "{expected:?}");
     for point in ["task.in_tx", "task.after_commit"] {
-        for number in [1, 2, 3, 5, 7] {
+        for number in some_of(3, [1, 2, 3, 5, 7]) {
             let place = Place::new();
             let args = execute();
             let args: Vec<&str> = args.iter().map(String::as_str).collect();

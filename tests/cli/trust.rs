@@ -58,8 +58,12 @@ fn commands_that_start_nothing_need_no_trust() {
 #[test]
 fn trust_is_of_a_folder_with_the_content_of_its_file() {
     let place = clone_with("http://127.0.0.1:1/v1");
+    // Nothing answers at the address, so one attempt is enough.
+    let agent = fs::read_to_string(workflow("agent")).unwrap();
+    let agent = agent.replace("writes: answer", "writes: answer\n    retry: 1");
+    fs::write(place.path("w.yaml"), agent).unwrap();
     let is_refused = || {
-        let ended = place.run_with(execute("agent"), KEY);
+        let ended = place.run_with(["execute", "w.yaml", "-i", "brief=x"], KEY);
         ended.stderr.contains("need your trust")
     };
     let listed = || place.run(["trust", "--list", "--output", "json"]).json();

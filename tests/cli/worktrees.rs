@@ -9,7 +9,7 @@ use crate::{
         folders::done,
         program::{Place, workflow},
     },
-    support::git::git,
+    support::{git::git, some_of},
 };
 
 fn repository(place: &Place) {
@@ -116,7 +116,8 @@ fn a_killed_run_repeats_no_commit_and_leaves_no_worktree() {
     let after_work = (1..=14).step_by(2).map(|it| format!("task.after_run=abort@{it}"));
     let after_commit = (1..=16).step_by(3).map(|it| format!("task.after_commit=abort@{it}"));
     let mut killed = 0;
-    for fault in after_work.chain(after_commit) {
+    let faults = some_of(3, after_work.chain(after_commit));
+    for fault in &faults {
         let place = Place::new();
         repository(&place);
         let arguments = execute(&workflow, &paths);
@@ -134,5 +135,5 @@ fn a_killed_run_repeats_no_commit_and_leaves_no_worktree() {
         assert_eq!(count, "4", "{fault}");
         assert_nothing_left(&place, &fault);
     }
-    assert!(killed >= 8, "{killed} kills");
+    assert!(killed * 3 >= faults.len(), "{killed} kills of {faults:?}");
 }

@@ -40,6 +40,47 @@ fn a_node_of_items_is_checked_against_what_starts_it() {
 }
 
 #[test]
+fn routes_and_conditions_read_only_fields_that_exist() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Misspelt {
+        topik: Option<String>,
+    }
+    let graph = || board().node("a", nothing).edge(START, "a");
+    let routed = refused(graph().route("a", ["a", END], |it: &Misspelt| match &it.topik {
+        Some(_) => END,
+        None => "a",
+    }));
+    let expected = "GR021: the route of `a` names `topik`, which is not a field of the state\n  help: did you mean `topic`?";
+    assert!(routed.starts_with(expected), "{routed}");
+    let when = graph().edge("a", END).when("a", "a topic", |it: &Misspelt| it.topik.is_some());
+    let when = refused(when);
+    assert!(when.starts_with("GR021: the condition of `a` names `topik`"), "{when}");
+}
+
+#[test]
+fn reducers_and_defaults_fit_their_fields() {
+    #[derive(Serialize, JsonSchema)]
+    struct Unfit {
+        #[schemars(extend("x-merge" = "sum"))]
+        items: Vec<i32>,
+        #[schemars(extend("x-merge" = "append"))]
+        word: Option<String>,
+        #[serde(default)]
+        #[schemars(length(min = 1))]
+        title: String,
+    }
+    let graph = GraphBuilder::new::<Unfit>("unfit").node("a", nothing);
+    insta::assert_snapshot!(refused(graph.edge(START, "a").edge("a", END)), @r#"
+    GR019: `sum` needs a number, and the field `items` is `[int]`
+      help: give the field another `x-merge`, or another type
+    GR019: `append` needs a list, and the field `word` is `string`
+      help: give the field another `x-merge`, or another type
+    GR022: the default of `title` does not fit: "" is shorter than 1 character
+      help: change the default, or make the field an `Option`, which has no value at the start
+    "#);
+}
+
+#[test]
 fn a_compiled_graph_keeps_its_warnings() {
     let graph = board().node("a", nothing).edge(START, "a").edge("a", END).compile().unwrap();
     assert!(graph.warnings().is_empty());

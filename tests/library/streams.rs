@@ -46,6 +46,26 @@ async fn a_run_streams_what_its_modes_ask_for() {
     assert_eq!(events.last().unwrap(), "\"run.finished\"");
 }
 
+/// Code that a node has spawned may keep its context for longer than the run takes.
+#[tokio::test]
+async fn a_stream_of_pieces_ends_with_its_run() {
+    let kept = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let keeps = Arc::clone(&kept);
+    let keeps = move |ctx: NodeContext| {
+        keeps.lock().unwrap().push(ctx);
+        async { Ok::<_, NodeError>(()) }
+    };
+    let graph = board().node("keeps", keeps).edge(START, "keeps").edge("keeps", END);
+    let engine = Engine::new(graph.compile().unwrap());
+    let mut sink = EventSink::default();
+    let mut deltas = sink.subscribe_deltas();
+    let run = engine.run(&()).with_events(sink).stream([StreamMode::Messages]);
+    let run = run.start().await.unwrap();
+    assert_eq!(run.count().await, 0);
+    assert_eq!(deltas.recv().await, None);
+    assert_eq!(kept.lock().unwrap().len(), 1);
+}
+
 #[tokio::test]
 async fn a_slow_reader_stops_no_run_and_learns_what_it_missed() {
     async fn talks(ctx: NodeContext) -> Result<(), NodeError> {

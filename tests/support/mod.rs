@@ -13,6 +13,7 @@ pub(crate) mod team;
 use std::{
     collections::BTreeMap,
     env,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
@@ -98,9 +99,25 @@ pub(crate) fn test_name(module: &str, test: &str) -> String {
     format!("{module}::{test}")
 }
 
+/// Returns some of the cases of a long test: about one of `of`, drawn at random each time, and all of them with
+/// `GRAPHRUN_TEST_ALL`.
+pub(crate) fn some_of<T>(of: u64, cases: impl IntoIterator<Item = T>) -> Vec<T> {
+    if takes_all() {
+        return cases.into_iter().collect();
+    }
+    let mut cases: Vec<(u64, T)> =
+        cases.into_iter().map(|it| (RandomState::new().build_hasher().finish(), it)).collect();
+    let count = (cases.len() as u64).div_ceil(of);
+    let mut drawn: Vec<u64> = cases.iter().map(|it| it.0).collect();
+    drawn.sort_unstable();
+    drawn.truncate(usize::try_from(count).expect("cases are few"));
+    cases.retain(|it| drawn.contains(&it.0));
+    cases.into_iter().map(|it| it.1).collect()
+}
+
 /// Returns whether tests with a short and a long form take the long one.
 pub(crate) fn takes_all() -> bool {
-    std::env::var_os("GRAPHRUN_TEST_ALL").is_some()
+    env::var_os("GRAPHRUN_TEST_ALL").is_some()
 }
 
 /// Returns the folder of the environments for generated code, which all test runs share.

@@ -22,6 +22,7 @@ use super::{
     free_attempt,
     random::{Dice, LoopsRecipe, Recipe, Script, loops_recipe, small_recipe},
 };
+use crate::support::takes_all;
 
 /// The most positions of a graph, and the most behaviours of one step. Larger graphs are left out.
 const POSITIONS_MAX: usize = 3_000;
@@ -223,9 +224,15 @@ impl Nearness {
     /// Returns the average of the steps, of all visits, and of the visits of single nodes.
     fn averages(&self) -> [f64; 3] {
         println!("{self:?}");
-        assert!(self.steps.count >= 200, "only {} graphs were small enough", self.steps.count);
+        let small = self.steps.count;
+        assert!(small * 2 >= graphs(), "only {small} graphs were small enough");
         [&self.steps, &self.visits, &self.nodes].map(Ratio::average)
     }
+}
+
+/// The number of graphs of a fixed sequence, fewer in the short form of a test.
+fn graphs() -> u32 {
+    if takes_all() { 400 } else { 120 }
 }
 
 /// Compares the bounds of a fixed sequence of graphs with the truth.
@@ -236,7 +243,7 @@ fn nearness_of<R: fmt::Debug>(
     let mut runner = TestRunner::deterministic();
     let dice = Dice::default();
     let mut nearness = Nearness::default();
-    for _ in 0..400 {
+    for _ in 0..graphs() {
         let recipe = recipes.new_tree(&mut runner).unwrap().current();
         nearness.compare(&compiled(&recipe, &dice), &dice, &recipe);
     }

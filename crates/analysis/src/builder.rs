@@ -184,14 +184,15 @@ impl GraphBuilder {
     }
 
     /// Runs `to` in the step after `from`. Several nodes in `to` run side by side; several in `from` are a join, for
-    /// which `to` waits. The first nodes follow [`START`]; `to` may be [`END`](graphrun_core::graph::END) or
+    /// which `to` waits. The first nodes follow [`START`]; `to` may be [`END`], which is no node and waits for nothing, or
     /// [`FAIL`](graphrun_core::graph::FAIL).
     #[must_use]
     #[doc(alias = "add_edge")]
     pub fn edge<F: Names, T: Names>(mut self, from: F, to: T) -> Self {
         let from = from.names();
+        let is_start = from == [START];
         for to in &to.names() {
-            if F::ARE_SEVERAL {
+            if F::ARE_SEVERAL && to != END && !is_start {
                 self = self.join(&from, from.len(), to);
                 continue;
             }

@@ -14,6 +14,7 @@ use graphrun_core::{
 pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
     check_entry(graph, diagnostics);
     check_targets(graph, diagnostics);
+    check_schema(graph, diagnostics);
     check_channels(graph, diagnostics);
     check_joins(graph, diagnostics);
     check_items(graph, diagnostics);
@@ -110,6 +111,41 @@ fn check_channels(graph: &Graph, diagnostics: &mut Diagnostics) {
         for name in named {
             check_channel(graph, name, &format!("node `{node}`"), spec.span.as_ref(), diagnostics);
         }
+        for name in spec.when.iter().filter_map(|it| it.reads()).flatten() {
+            let whose = format!("the condition of `{node}`");
+            check_channel(graph, name, &whose, spec.span.as_ref(), diagnostics);
+        }
+    }
+    for edge in &graph.edges {
+        let Edge::Route { from, route, span } = edge else { continue };
+        for name in route.reads().into_iter().flatten() {
+            check_channel(
+                graph,
+                name,
+                &format!("the route of `{from}`"),
+                span.as_ref(),
+                diagnostics,
+            );
+        }
+    }
+}
+
+/// Each reducer can fold the values of its field, and each default is a value of its field.
+fn check_schema(graph: &Graph, diagnostics: &mut Diagnostics) {
+    for channel in graph.schema.channels() {
+        let (name, ty, reducer) = (channel.name(), channel.ty(), channel.reducer());
+        if !reducer.fits(ty) {
+            let needed = reducer.needs();
+            let message = format!("`{reducer}` needs {needed}, and the field `{name}` is `{ty}`");
+            let help = "give the field another `x-merge`, or another type";
+            diagnostics.push(Diagnostic::error("GR019", message).help(help));
+        }
+        if let Some(problems) = channel.default().and_then(|it| channel.validate(it).err()) {
+            let message = format!("the default of `{name}` does not fit: {}", problems.join("; "));
+            diagnostics.push(Diagnostic::error("GR022", message).help(
+                "change the default, or make the field an `Option`, which has no value at the start",
+            ));
+        }
     }
 }
 
@@ -197,6 +233,7 @@ fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
             };
             match &starts {
                 Starts::State => without(&format!("{leader} `{from}`"), to, edge.span()),
+                _ if by_name(edge, to) => without(&format!("{leader} `{from}`"), to, edge.span()),
                 // The range of a Rust type is that of its size: an `i32` may well be a `u64`.
                 Starts::Item(given) if !given.fits(item) && given.out_of_range(item).is_none() => {
                     let message =
@@ -209,4 +246,11 @@ fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
         }
     }
     diagnostics.extend(unfit);
+}
+
+/// Returns whether a route has a choice that leads to a node by its name alone, without an item.
+fn by_name(edge: &Edge, to: &NodeName) -> bool {
+    let Edge::Route { route, .. } = edge else { return false };
+    let mut choices = route.choices().into_iter().flatten();
+    choices.any(|it| !it.is_dispatched && it.to.iter().any(|it| it.node() == Some(to)))
 }

@@ -69,6 +69,9 @@ impl From<BTreeMap<String, Value>> for Answers {
 impl fmt::Display for ClosedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // A run that no storage keeps has no times of events.
+            Self::Answered { by: None, at } if at.is_empty() => f.write_str("it has an answer"),
+            Self::Answered { by: Some(by), at } if at.is_empty() => write!(f, "{by} answered it"),
             Self::Answered { by: Some(by), at } => write!(f, "{by} answered it at {at}"),
             Self::Answered { by: None, at } => write!(f, "it was answered at {at}"),
             Self::Late { since } => write!(f, "its deadline passed at {since:.0}"),

@@ -59,6 +59,15 @@ pub(super) struct Driver<'a> {
     question_deadline: Option<Instant>,
 }
 
+impl Drop for Driver<'_> {
+    fn drop(&mut self) {
+        // Code of a node may still have its context, and with it the readers.
+        if let Some(deltas) = &self.scheduler.link().deltas {
+            deltas.close();
+        }
+    }
+}
+
 /// Every input that can wake the driver.
 enum Signal {
     /// An event of a task.

@@ -118,10 +118,12 @@ impl Engine {
         self
     }
 
-    /// Replaces the limits of the graph.
+    /// Replaces the limits of the graph. A run that reaches one continues where the limits of the graph lead
+    /// ([`Limits::exhausted`]), because `compile` has checked that target.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        let Limits { exhausted, span, .. } = std::mem::take(&mut self.limits);
+        self.limits = Limits { exhausted, span, ..limits };
         self
     }
 
@@ -338,6 +340,9 @@ impl Engine {
     /// targets of the node. Without a node, only the state changes. Results of finished tasks of the open
     /// step are kept, and open questions are asked again. The update is a separate step; the run is not
     /// driven.
+    ///
+    /// A task that has begun begins anew, on the new state: its memos, its answers and its idempotency key belong to the
+    /// state before.
     ///
     /// Returns the position after the update.
     ///

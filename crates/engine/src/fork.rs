@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use graphrun_core::{
     event::{Event, Status},
     id::{ChannelName, RunId, Step},
-    state::State,
+    state::{State, StateError},
 };
 use serde_json::Value;
 
@@ -98,6 +98,9 @@ fn forked_state(
         }
     }
     let schema = engine.graph.schema();
+    if let Some(unknown) = changed.keys().find(|it| schema.channel(it.as_str()).is_none()) {
+        return Err(ReviseError::State(StateError::Unknown(unknown.clone())).into());
+    }
     let set = changed.iter().filter_map(|(channel, value)| Some((channel, value.as_ref()?)));
     schema.check_set(set.clone()).map_err(ReviseError::State)?;
     for (channel, value) in changed {

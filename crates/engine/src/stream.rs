@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -129,7 +129,8 @@ impl Sinks {
 #[derive(Debug)]
 pub(super) struct DeltaPublisher {
     run: RunId,
-    sinks: Sinks,
+    /// The readers, while the run is driven.
+    sinks: RwLock<Option<Sinks>>,
     clock: Clock,
 }
 
@@ -139,14 +140,16 @@ impl DeltaPublisher {
         let is_wanted = sinks.events.wants_deltas()
             || sinks.stream.as_ref().is_some_and(|it| it.wants(StreamMode::Messages))
             || sinks.outer.as_ref().is_some_and(|it| it.reporter.wants_deltas());
-        let publisher = || Self { run: run.clone(), sinks: sinks.clone(), clock: clock.clone() };
+        let open = || RwLock::new(Some(sinks.clone()));
+        let publisher = || Self { run: run.clone(), sinks: open(), clock: clock.clone() };
         is_wanted.then(|| Arc::new(publisher()) as Arc<dyn DeltaReader>)
     }
 }
 
 impl DeltaReader for DeltaPublisher {
     fn take(&self, task: TaskId, attempt: u32, piece: MessagePiece) {
-        let Sinks { events, stream, outer } = &self.sinks;
+        let sinks = self.sinks.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(Sinks { events, stream, outer }) = sinks.as_ref() else { return };
         if let Some(OuterReporter { reporter, node }) = outer {
             reporter.send_delta(MessagePiece { node: piece.node.within(node), ..piece.clone() });
         }
@@ -160,6 +163,10 @@ impl DeltaReader for DeltaPublisher {
         if let Some(stream) = stream.as_ref().filter(|it| it.wants(StreamMode::Messages)) {
             stream.send(StreamChunk::Message(Box::new(delta)));
         }
+    }
+
+    fn close(&self) {
+        drop(self.sinks.write().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 

@@ -129,12 +129,13 @@ impl NewAttempt {
         !self.timeouts.is_any() && graph.pace(self.node).is_quick()
     }
 
-    /// Polls the node once. Returns its event if it is ready, or the attempt, which then needs a task.
+    /// Polls the node once. Returns its event if it is ready, `None` if it was cancelled, or the attempt, which then needs a
+    /// task.
     pub(super) fn poll_inline(
         mut self,
         context: &AttemptContext,
         cx: &mut Context<'_>,
-    ) -> Result<Box<TaskEvent>, Self> {
+    ) -> Result<Option<Box<TaskEvent>>, Self> {
         let polled = catch_unwind(AssertUnwindSafe(|| self.work.poll_unpin(cx)));
         let result = match polled {
             Ok(Poll::Pending) => {
@@ -155,8 +156,11 @@ impl NewAttempt {
         };
         let elapsed = started.elapsed();
         context.graph.pace(node).note(elapsed <= QUICK_POLL_MAX);
+        if is_cancelled(&result, &reporter) {
+            return Ok(None);
+        }
         let attempt = attempt_stats(number, elapsed, &reporter, &context.clock);
-        Ok(Box::new(task_event(task, result, attempt)))
+        Ok(Some(Box::new(task_event(task, result, attempt))))
     }
 
     /// Splits the attempt into the work, which needs its own Tokio task, and its supervision.
@@ -199,6 +203,7 @@ impl Watch {
             // A finished result counts even if the abort arrives at the same time.
             biased;
             ended = &mut work => match ended {
+                Ok(returned) if is_cancelled(&returned.result, &self.reporter) => return None,
                 Ok(returned) => returned,
                 // A task that the runtime cancelled, because it shuts down, has no event.
                 Err(error) => NodeReturn::failed(panicked(error)?),
@@ -289,6 +294,11 @@ fn attempt_stats(
     clock: &Clock,
 ) -> AttemptStats {
     AttemptStats { number, ms: millis(elapsed), usage: reporter.usage(), ended: clock.now() }
+}
+
+/// Returns whether a node has failed because its run is aborted: that is no failure of its own, and the run ends at once.
+fn is_cancelled(result: &Result<Command, NodeError>, reporter: &Reporter) -> bool {
+    matches!(result, Err(NodeError::Failed(_))) && reporter.cancel().is_cancelled()
 }
 
 /// Returns the event of an attempt that ended.

@@ -454,7 +454,8 @@ impl ChatModel for WatchedModel<'_> {
         let replied = model.chat(request).instrument(span.clone()).await;
         open.is_open = false;
         let tokens = match &replied {
-            Ok(reply) => reply.usage,
+            // A model of a program may count tokens only.
+            Ok(reply) => TokenUsage { calls: reply.usage.calls.max(1), ..reply.usage },
             Err(error) => open.usage_of(error),
         };
         note_reply(&span, request, &replied, tokens);

@@ -295,7 +295,7 @@ impl SandboxSettings {
         fingerprint
     }
 
-    /// Returns whether its programs find a Python environment of its own.
+    /// Returns whether it has a Python environment.
     pub fn has_python(&self) -> bool {
         let is_pip = |it: &LockFileUse| it.installer == PackageInstaller::Pip;
         !self.requirements.is_empty() || self.dependencies.iter().any(is_pip)

@@ -15,7 +15,7 @@ use crate::{
         },
         error::CliError,
         exit::Exit,
-        output::{json::to_json, terminal::print_result},
+        output::{json::to_json, terminal::print_result, words::count},
         process::runtime::block_on,
         run::loaded,
     },
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     run: Option<String>,
     /// The step before which the state is taken: step 1 begins with the input [default: the last
     /// one in which the node runs]
-    #[arg(long, value_name = "N", requires = "run", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", requires = "run", conflicts_with = "input", value_parser = clap::value_parser!(u64).range(1..))]
     step: Option<u64>,
     /// The item of a map, counted from zero
     #[arg(long, value_name = "INDEX", default_value_t = 0)]
@@ -165,7 +165,10 @@ impl Args {
         let tasks = (0..).zip(frontier).filter(|(_, it)| it.node == *node);
         let tasks: Vec<TaskId> = tasks.map(|(index, _)| TaskId { step, index }).collect();
         let Some(&task) = tasks.get(self.item) else {
-            let message = format!("`{node}` has {} items there, counted from zero", tasks.len());
+            let message = format!(
+                "`{node}` has {} there, counted from zero",
+                count(tasks.len() as u64, "item")
+            );
             return Err(CliError::usage(message).with_help("name one of them with `--item`"));
         };
         // The rules alone know the facts, the visits and the trigger of a task.

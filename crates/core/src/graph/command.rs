@@ -70,8 +70,8 @@ pub struct Dispatch {
 
 /// The types that a node function may return.
 #[diagnostic::on_unimplemented(
-    message = "a node function returns a struct of the channels it writes, or a `Command`",
-    label = "derive `Serialize` for this, or return a `Command`"
+    message = "a node function returns a struct of the channels it writes, or a `Command` of one",
+    label = "derive `Serialize` for this, or return a `Command` of such a struct"
 )]
 pub trait IntoCommand {
     /// The struct of the channels it writes.

@@ -129,6 +129,9 @@ pub struct DriverLink {
 pub trait DeltaReader: fmt::Debug + Send + Sync {
     /// Takes a piece of an answer of a task.
     fn take(&self, task: TaskId, attempt: u32, piece: MessagePiece);
+
+    /// Takes no more pieces, and ends the streams of its readers. Code of a node may outlive its run.
+    fn close(&self);
 }
 
 /// A piece of a model's answer, as a node reports it.

@@ -22,13 +22,13 @@ use crate::{id::ChannelName, state::Type};
 /// An async function that can be a node.
 ///
 /// It has up to three [arguments](Argument): structs of the channels it reads, the [`Item`] of a dispatched task, and
-/// the [`NodeContext`]. A function without the context counts as one that calls no models. It returns a `Result` of a struct of the channels it writes, or of a [`Command`] or a
+/// the [`NodeContext`]. A function without the context counts as one that calls no models. It returns a `Result` of a struct of the channels it writes, or of a [`Command`] of one or a
 /// [`Go`](super::Go) if it also chooses targets. Its error is anything that becomes a [`NodeError`], as any
 /// [`std::error::Error`] does.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a node",
     note = "a node is an async function of up to three arguments: structs that derive `Deserialize` and `JsonSchema`, an `Item`, a `NodeContext`",
-    note = "it returns a `Result` of a struct that derives `Serialize` and `JsonSchema`, of `()`, or of a `Command`"
+    note = "it returns a `Result` of a struct that derives `Serialize` and `JsonSchema`, of `()`, or of a `Command` of such a struct"
 )]
 pub trait NodeFunction<Marker>: Send + Sync + 'static {
     /// Calls the function with its arguments from the context. An argument that is missing is an error of the future.

@@ -157,6 +157,14 @@ pub enum RouteError {
     /// The route chose a target that it had not declared.
     #[error("the route chose `{0}`, which it does not declare")]
     Undeclared(String),
+    /// The route chose more than its spread allows.
+    #[error("the choice of `{target}` is beyond the spread of the route, `{spread:?}`")]
+    Spread {
+        /// The target that it chose beside others, or to which it dispatched an item.
+        target: String,
+        /// The spread that it declares.
+        spread: Spread,
+    },
     /// The route chose a node by its name alone, and the node takes an item.
     #[error("the route chose `{0}` without the item that it takes")]
     WithoutItem(String),

@@ -31,7 +31,7 @@ use super::{
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a node",
     note = "a node is a type that implements `Node`, or an async function of up to three arguments: structs that derive `Deserialize` and `JsonSchema`, an `Item`, a `NodeContext`",
-    note = "the function returns a `Result` of a struct that derives `Serialize` and `JsonSchema`, of `()`, or of a `Command`"
+    note = "the function returns a `Result` of a struct that derives `Serialize` and `JsonSchema`, of `()`, or of a `Command` of such a struct"
 )]
 pub trait IntoNode<Marker>: Sized {
     /// Makes the node with its policies.

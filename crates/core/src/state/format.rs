@@ -3,7 +3,10 @@
 use std::sync::LazyLock;
 
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, tz::TimeZone};
-use jsonschema::{PatternOptions, ValidationError, ValidationOptions, Validator};
+use jsonschema::{
+    JsonType, PatternOptions, ValidationError, ValidationOptions, Validator,
+    error::{TypeKind, ValidationErrorKind},
+};
 use serde_json::Value;
 
 use super::schema_size;
@@ -37,8 +40,30 @@ pub fn validator_for(schema: &Value) -> Result<Validator, ValidationError<'stati
 /// Returns the text of a problem with a value: its place in the value, and what does not fit there. A problem with the
 /// whole value has no place.
 pub fn schema_problem(error: &ValidationError<'_>) -> String {
+    if let Some(problems) = problems_of_optional(error) {
+        return problems.iter().map(schema_problem).collect::<Vec<_>>().join("; ");
+    }
     let path = error.instance_path().as_str();
     if path.is_empty() { error.to_string() } else { format!("{path}: {error}") }
+}
+
+/// Returns the problems of a value with the type of an optional one. That it is not absent either says nothing.
+fn problems_of_optional<'a>(
+    error: &'a ValidationError<'_>,
+) -> Option<&'a [ValidationError<'static>]> {
+    let ValidationErrorKind::AnyOf { context } = error.kind() else { return None };
+    let is_null = |problems: &&Vec<ValidationError<'static>>| {
+        let expects_null = |it: &ValidationError<'_>| {
+            let ValidationErrorKind::Type { kind } = it.kind() else { return false };
+            matches!(kind, TypeKind::Single(JsonType::Null))
+        };
+        problems.iter().any(expects_null)
+    };
+    let (absent, present): (Vec<_>, Vec<_>) = context.iter().partition(is_null);
+    match (absent.as_slice(), present.as_slice()) {
+        ([_], [problems]) => Some(problems),
+        _ => None,
+    }
 }
 
 /// Returns whether a text is a calendar day, such as `2026-01-31`.
@@ -75,6 +100,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn problems_of_an_optional_value_are_those_of_its_type() {
+        let file = json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}});
+        let optional = json!({"properties": {"photo": {"anyOf": [file, {"type": "null"}]}}});
+        let validator = validator_for(&optional).unwrap();
+        let problem = |value| schema_problem(&validator.validate(&value).unwrap_err());
+        assert_eq!(problem(json!({"photo": {}})), r#"/photo: "name" is a required property"#);
+        let of_name = r#"/photo/name: 1 is not of type "string""#;
+        assert_eq!(problem(json!({"photo": {"name": 1}})), of_name);
+        // Of two types, neither is the one that was meant.
+        let either =
+            validator_for(&json!({"anyOf": [{"type": "string"}, {"minimum": 3}]})).unwrap();
+        let problem = schema_problem(&either.validate(&json!(1)).unwrap_err());
+        assert!(problem.contains("anyOf"), "{problem}");
+    }
 
     #[test]
     fn every_date_is_a_moment() {

@@ -118,7 +118,9 @@ impl Scheduler {
         let attempt = if attempt.may_poll_inline(&self.context.graph) {
             match attempt.poll_inline(&self.context, cx) {
                 Ok(event) => {
-                    self.futures.add_inline(event);
+                    if let Some(event) = event {
+                        self.futures.add_inline(event);
+                    }
                     return None;
                 }
                 Err(attempt) => attempt,

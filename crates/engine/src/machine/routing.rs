@@ -260,16 +260,21 @@ fn as_declared(
     transitions: Vec<Transition>,
 ) -> Result<Vec<Transition>, RouteError> {
     let spread = route.spread();
-    let fits = |(at, transition): &(usize, &Transition)| {
+    for (at, transition) in transitions.iter().enumerate() {
+        let target = transition.target();
+        let is_declared = route.targets().iter().any(|it| it.to == target);
         let has_room = match transition {
-            Transition::To(_) => spread != Spread::One || *at == 0,
+            Transition::To(_) => spread != Spread::One || at == 0,
             Transition::Dispatch(_) => spread == Spread::Items,
-            Transition::Join(_) => false,
+            // Only the rules turn a choice into an arrival.
+            Transition::Join(_) => return Err(RouteError::Undeclared(target.to_string())),
         };
-        has_room && route.targets().iter().any(|it| it.to == transition.target())
-    };
-    match transitions.iter().enumerate().find(|it| !fits(it)) {
-        Some((_, transition)) => Err(RouteError::Undeclared(transition.target().to_string())),
-        None => Ok(transitions),
+        if !is_declared {
+            return Err(RouteError::Undeclared(target.to_string()));
+        }
+        if !has_room {
+            return Err(RouteError::Spread { target: target.to_string(), spread });
+        }
     }
+    Ok(transitions)
 }

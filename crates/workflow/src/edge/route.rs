@@ -9,10 +9,10 @@ use std::{
 use graphrun_core::{
     graph::{
         AccessSet, Condition, Dispatch, ItemOrder, Route, RouteChoice, RouteError, RouteTarget,
-        RouteView, Spread, Target, Transition,
+        RouteView, Spread, Starts, Target, Transition,
     },
     id::{ChannelName, NodeName},
-    state::plain_text,
+    state::{Type, plain_text},
 };
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::Value;
@@ -290,6 +290,13 @@ impl Route for Each {
         };
         let none = RouteChoice { to: self.after.clone(), ..RouteChoice::default() };
         Some(vec![each, none])
+    }
+
+    fn starts(&self) -> Starts {
+        match self.over.ty().required() {
+            Type::List(item) => Starts::Item((**item).clone()),
+            _ => Starts::Unknown,
+        }
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
