@@ -183,7 +183,11 @@ fn serve_and_keep(
 
 /// Runs the workflow with a provider.
 fn execute(place: &Place, provider: &str, input: &str) -> Ended {
-    fs::write(place.path("anything.yaml"), ANYTHING).unwrap();
+    execute_file(place, ANYTHING, provider, input)
+}
+
+fn execute_file(place: &Place, file: &str, provider: &str, input: &str) -> Ended {
+    fs::write(place.path("anything.yaml"), file).unwrap();
     let input = format!("brief={input}");
     let args = ["execute", "anything.yaml", "-i", &input, "--run-id", "mine"];
     let more = ["--db", "sqlite:runs.db", "--record", "calls.jsonl", "--output", "json"];
@@ -244,7 +248,8 @@ fn a_key_in_an_error_of_the_provider_is_removed() {
     for (status, body) in cases {
         let place = Place::new();
         let provider = serve(status, all.replace(['\n', '\u{200b}'], " "), vec![body.clone()]);
-        let ended = execute(&place, &provider, "x");
+        let twice = ANYTHING.replace("writes: answer", "writes: answer\n    retry: 2");
+        let ended = execute_file(&place, &twice, &provider, "x");
         assert_ne!(ended.code, 0, "{ended}\n{body}");
         check(&place, &ended);
     }

@@ -122,7 +122,7 @@ fn a_killed_run_repeats_no_commit_and_leaves_no_worktree() {
         repository(&place);
         let arguments = execute(&workflow, &paths);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let output = place.command(&arguments).env("GRAPHRUN_FAIL", &fault).output().unwrap();
+        let output = place.command(&arguments).env("GRAPHRUN_FAIL", fault).output().unwrap();
         if output.status.success() {
             continue;
         }
@@ -133,7 +133,7 @@ fn a_killed_run_repeats_no_commit_and_leaves_no_worktree() {
         let count =
             git(&place.path("repo"), &["rev-list", "--count", "--no-merges", "main..graphrun/one"]);
         assert_eq!(count, "4", "{fault}");
-        assert_nothing_left(&place, &fault);
+        assert_nothing_left(&place, fault);
     }
     assert!(killed * 3 >= faults.len(), "{killed} kills of {faults:?}");
 }

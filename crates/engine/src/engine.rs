@@ -121,9 +121,10 @@ impl Engine {
     /// Replaces the limits of the graph. A run that reaches one continues where the limits of the graph lead
     /// ([`Limits::exhausted`]), because `compile` has checked that target.
     #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Self {
-        let Limits { exhausted, span, .. } = std::mem::take(&mut self.limits);
-        self.limits = Limits { exhausted, span, ..limits };
+    pub fn with_limits(mut self, mut limits: Limits) -> Self {
+        let Limits { exhausted, span, .. } = self.limits;
+        (limits.exhausted, limits.span) = (exhausted, span);
+        self.limits = limits;
         self
     }
 

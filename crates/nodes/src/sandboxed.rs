@@ -80,9 +80,10 @@ impl PreparedSandbox {
         services: &SandboxServices,
     ) -> Result<Self, NodeError> {
         let sandbox = probe().await?;
-        let environment = match settings.has_python() {
-            true => Some(python(&settings.requirements, &services.cache_dir).await?),
-            false => None,
+        let environment = if settings.has_python() {
+            Some(python(&settings.requirements, &services.cache_dir).await?)
+        } else {
+            None
         };
         let dependencies = settings.dependencies.clone();
         let packages = PackageCache::new(&services.cache_dir);

@@ -99,14 +99,13 @@ pub(crate) async fn provide_python(needs: &Needs<'_>) -> Result<Vec<PythonPackag
         };
         let found = PythonEnvironment::find(requirements, &cache).await.map_err(refused)?;
         let is_new = found.is_none();
-        let environment = match found {
-            Some(environment) => environment,
-            None => {
-                if !requirements.is_empty() {
-                    print_message(&format!("pip installs {names}"));
-                }
-                PythonEnvironment::prepare(requirements, &cache).await.map_err(refused)?
+        let environment = if let Some(environment) = found {
+            environment
+        } else {
+            if !requirements.is_empty() {
+                print_message(&format!("pip installs {names}"));
             }
+            PythonEnvironment::prepare(requirements, &cache).await.map_err(refused)?
         };
         let location = environment.folder().to_owned();
         provided.push(PythonPackages { requirements: requirements.clone(), is_new, location });
