@@ -283,6 +283,11 @@ async fn nodes_read_what_the_engine_and_the_run_provide() {
     let engine = Engine::new(graph.compile().unwrap());
     let without = engine.run(&()).await.unwrap();
     assert!(without.reason.unwrap().contains("Client` is provided"));
+    let (node, failure) = &without.failures[0];
+    assert_eq!(
+        (node.as_str(), failure.kind, without.failures.len()),
+        ("calls", ErrorKind::Other, 1)
+    );
     let engine = engine.provide(Client("of the engine"));
     let log = |end: RunEnd| end.output::<Board>().unwrap().log;
     assert_eq!(log(engine.run(&()).await.unwrap()), ["of the engine"]);

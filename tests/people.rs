@@ -150,6 +150,9 @@ async fn questions_of_one_node_have_separate_answers() {
 
     let end = place.answer(&[("go@2.1", json!(false))]).await.unwrap();
     assert_eq!(keys(&end), ["go@2.0", "go@2.2"], "the others keep their names");
+    let by_key = place.answer(&[("go", json!(true))]).await.unwrap_err();
+    let RunError::UnknownQuestion { open, .. } = by_key else { panic!("{by_key}") };
+    assert_eq!(open, ["go@2.0", "go@2.2"], "they are open, though another of this key is not");
     let Err(RunError::Closed { closed, .. }) = place.answer(&[("go@2.1", json!(true))]).await
     else {
         panic!("it was answered")

@@ -102,6 +102,48 @@ fn a_removed_run_takes_its_worktree_with_it() {
     assert!(removed.stderr.replace("\n  ", " ").contains(expected), "{removed}");
 }
 
+/// No later command finds the worktree of such a run.
+#[test]
+fn a_run_in_memory_leaves_its_commits_and_no_worktree() {
+    let place = Place::new();
+    repository(&place);
+    let workflow = workflow("repository");
+    let in_memory = |run| [&execute(&workflow, run)[..], &["--db", "memory:"]].concat();
+    let ended = place.run(in_memory("one"));
+    done(&ended);
+    assert_eq!(ended.json()["branches"][0]["branch"], "graphrun/one");
+    assert_eq!(worktrees(&place), 0, "{ended}");
+    in_repository(&place, &["rev-parse", "--verify", "graphrun/one"]);
+
+    // Without a commit there is no branch either. The files of a run that failed may be all that is left of its work.
+    let run = |command: &str| {
+        fs::write(place.path("w.yaml"), COMMAND.replace("COMMAND", command)).unwrap();
+        let arguments = ["execute", "w.yaml", "-i", "repo_path=repo", "--run-id", "two"];
+        place.run([&arguments[..], &["--db", "memory:", "--output", "json"]].concat())
+    };
+    let ended = run("true");
+    done(&ended);
+    assert_eq!((&ended.json()["branches"], worktrees(&place)), (&Value::Null, 0));
+    let branches = ["for-each-ref", "--format=%(refname:short)", "refs/heads/graphrun"];
+    assert_eq!(in_repository(&place, &branches), "graphrun/one");
+    let failed = run("false");
+    assert_eq!((failed.code, worktrees(&place)), (1, 1), "{failed}");
+    let remedy = "the worktree of `repo` stays; remove it by: git -C ";
+    assert!(failed.stderr.replace("\n  ", " ").contains(remedy), "{failed}");
+}
+
+/// A command in a repository.
+const COMMAND: &str = "graphrun: 1
+name: command
+state: { repo_path: string }
+input: repo_path
+sandboxes: { box: { time: 20s } }
+folders: { repo: { from: repo_path, git: true } }
+start: only
+nodes:
+  only: { run: [COMMAND], in: box, folder: repo, then: end }
+";
+
 #[test]
 fn changes_that_are_not_committed_are_no_part_of_a_run() {
     let place = Place::new();

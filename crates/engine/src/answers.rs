@@ -165,7 +165,9 @@ pub(super) async fn replace_answers(
 
 /// Returns the error for a name without an open question.
 fn refused(name: String, open: &[OpenQuestion], asked: &[AskedQuestion]) -> RunError {
-    if let Some(closed) = ClosedReason::of(&name, asked) {
+    // Several tasks may ask under one key at the same time; each of their questions has another name.
+    let is_of_several = open.iter().filter(|it| it.question.key == name).count() > 1;
+    if let Some(closed) = ClosedReason::of(&name, asked).filter(|_| !is_of_several) {
         return RunError::Closed { name, closed };
     }
     let open = open.iter().map(|it| it.name.clone()).collect();

@@ -576,5 +576,6 @@ pub(super) fn run_end(machine: &Machine, RunStatus { status, reason }: RunStatus
     let position = machine.position();
     let state = machine.state_so_far().public();
     let run = machine.run().clone();
-    RunEnd { run, status, reason, position, state, questions: machine.open_questions() }
+    let (questions, failures) = (machine.open_questions(), machine.failures());
+    RunEnd { run, status, reason, position, state, questions, failures }
 }

@@ -10,7 +10,7 @@ use graphrun_core::{
 };
 
 use super::RunError;
-use crate::checkpoint::{Outcome, SavedRun, TaskRecord};
+use crate::checkpoint::{SavedRun, TaskRecord};
 
 /// Checks whether a run has anything to [retry](super::Engine::retry).
 ///
@@ -29,19 +29,14 @@ pub fn check_retry(saved: &SavedRun, node: Option<&NodeName>) -> Result<(), RunE
 /// Returns the failures of the tasks of an open step, in task order: of nodes, and of the routes after nodes
 /// that finished.
 pub fn failures(records: &[TaskRecord]) -> Vec<(NodeName, Failure)> {
-    let failed = failed_records(records).into_iter().filter_map(|record| match &record.outcome {
-        Outcome::Failed { failure } | Outcome::Undecided { failure, .. } => {
-            Some((record.node.clone(), failure.clone()))
-        }
-        _ => None,
-    });
-    failed.collect()
+    let failed = failed_records(records).into_iter();
+    failed.filter_map(|it| Some((it.node.clone(), it.final_failure()?.clone()))).collect()
 }
 
 /// Returns the last records of the failed tasks of an open step, in task order.
 pub(super) fn failed_records(records: &[TaskRecord]) -> Vec<&TaskRecord> {
     let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
-    last.into_values().filter(|it| it.failure_reason().is_some()).collect()
+    last.into_values().filter(|it| it.final_failure().is_some()).collect()
 }
 
 pub(super) fn nothing_failed(node: Option<&NodeName>, failed: &[NodeName]) -> String {

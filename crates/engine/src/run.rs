@@ -6,7 +6,12 @@ use std::{
 };
 
 use futures_util::Stream;
-use graphrun_core::{event::Status, id::RunId, state::State};
+use graphrun_core::{
+    event::Status,
+    graph::Failure,
+    id::{NodeName, RunId},
+    state::State,
+};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
@@ -29,6 +34,9 @@ pub struct RunEnd {
     pub state: State,
     /// The questions that are still open.
     pub questions: Vec<OpenQuestion>,
+    /// The nodes that failed for good, each with its failure and the kind of it. A run that an edge or a bound leads to
+    /// [`FAIL`](graphrun_core::graph::FAIL) has none.
+    pub failures: Vec<(NodeName, Failure)>,
 }
 
 /// A run that is driven in a separate Tokio task: a stream of [`StreamChunk`]s, and then an [outcome](Self::outcome).

@@ -296,7 +296,7 @@ fn attempt_stats(
     AttemptStats { number, ms: millis(elapsed), usage: reporter.usage(), ended: clock.now() }
 }
 
-/// Returns whether a node has failed because its run is aborted: that is no failure of its own, and the run ends at once.
+/// Returns whether a node has failed because its run is aborted. The task runs again when the run is resumed.
 fn is_cancelled(result: &Result<Command, NodeError>, reporter: &Reporter) -> bool {
     matches!(result, Err(NodeError::Failed(_))) && reporter.cancel().is_cancelled()
 }

@@ -222,6 +222,16 @@ impl RunFolder {
         Ok(!git.text("look for changes", &arguments).await?.is_empty())
     }
 
+    /// Returns whether the branch exists.
+    ///
+    /// # Errors
+    ///
+    /// Fails when git fails.
+    pub async fn has_branch(&self) -> Result<bool, FolderError> {
+        let git = Git::new(&self.repository, None).await?;
+        Ok(git.commit_of(&self.reference()).await?.is_some())
+    }
+
     /// Removes the worktree. Also removes the branch if it has no commit of the run and is not checked out elsewhere.
     ///
     /// # Errors

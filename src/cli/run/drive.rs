@@ -8,10 +8,11 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     follow::{EngineTask, Follower},
     report_files::{ReportFiles, WriteOccasion},
+    run_folders,
     stopped::StoppedRun,
 };
 use crate::{
-    checkpoint::{CheckpointError, Checkpointer, RunInfo, open_questions},
+    checkpoint::{CheckpointError, Checkpointer, RunInfo, RunSummary, open_questions},
     cli::{
         arguments::{
             globals::{Globals, Progress},
@@ -134,7 +135,25 @@ impl Run<'_> {
                 Err(_) => return Err(self.left(signal, status)),
             },
         };
-        report.map_err(|error| self.leave(error, status))
+        let mut stopped = report.map_err(|error| self.leave(error, status))?;
+        if self.database.ends_with_process() {
+            self.leave_memory(&mut stopped.report).await;
+        }
+        Ok(stopped)
+    }
+
+    /// Removes what a run in memory has on the disk, because no later command finds it: its branches with commits stay, and
+    /// its worktrees if it is not done.
+    async fn leave_memory(&self, report: &mut RunReport) {
+        let Ok(RunSummary { info, .. }) = self.checkpointer.find(self.id.as_str()).await else {
+            return;
+        };
+        if report.status == Status::Done {
+            let with_branch = run_folders::remove(&info, self.database).await;
+            report.branches.retain(|it| with_branch.contains(&it.folder));
+        } else {
+            run_folders::name_worktrees(&info);
+        }
     }
 
     /// Drives the run until it stops or suspends without a question to ask here.

@@ -12,7 +12,7 @@ use crate::{
     cli::{
         error::CliError,
         exit::Exit,
-        output::terminal::print_message,
+        output::{terminal::print_message, words::shell_word},
         settings::{
             database::Database,
             user_folders::{UserFolders, cache_dir},
@@ -137,8 +137,8 @@ fn key_of(database: &Database) -> String {
 }
 
 /// Removes the worktrees of a removed run, its branches without commits, and the homes of its programs. A failure is a
-/// message: the run is gone.
-pub(crate) async fn remove(info: &RunInfo, database: &Database) {
+/// message: the run is gone. Returns the names of the folders whose branches stay.
+pub(crate) async fn remove(info: &RunInfo, database: &Database) -> BTreeSet<String> {
     let homes = homes(database, &info.id);
     match fs::remove_dir_all(homes.folder()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -147,9 +147,14 @@ pub(crate) async fn remove(info: &RunInfo, database: &Database) {
         }
         _ => {}
     }
-    let Ok(origin) = Origin::of(info) else { return };
+    let mut with_branch = BTreeSet::new();
+    let Ok(origin) = Origin::of(info) else { return with_branch };
     for folder in &origin.folders {
-        let message = match folder.remove(info.id.as_str()).await {
+        let removed = folder.remove(info.id.as_str()).await;
+        if removed.is_err() || folder.has_branch().await.unwrap_or(true) {
+            with_branch.insert(folder.name.clone());
+        }
+        let message = match removed {
             Ok(()) => continue,
             Err(FolderError::RepositoryGone { path }) => format!(
                 "the repository `{}` of {} does not exist, so its branch `{}` stays; if it was moved, \
@@ -165,6 +170,20 @@ pub(crate) async fn remove(info: &RunInfo, database: &Database) {
             }
         };
         print_message(&message);
+    }
+    with_branch
+}
+
+/// Says where the worktrees of a run are that no later command finds.
+pub(crate) fn name_worktrees(info: &RunInfo) {
+    let folders = Origin::of(info).map(|it| it.folders).unwrap_or_default();
+    for folder in folders.iter().filter(|it| it.worktree.exists()) {
+        let worktree = shell_word(&folder.worktree.to_string_lossy()).into_owned();
+        let repository = shell_word(&folder.repository.to_string_lossy()).into_owned();
+        print_message(&format!(
+            "the worktree of `{}` stays; remove it by: git -C {repository} worktree remove --force {worktree}",
+            folder.name
+        ));
     }
 }
 

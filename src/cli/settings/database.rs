@@ -347,10 +347,15 @@ impl Database {
         self.with_permissions(permissions)
     }
 
+    /// Returns whether its runs end with this process.
+    pub(crate) fn ends_with_process(&self) -> bool {
+        self.location == DatabaseLocation::Memory
+    }
+
     /// Returns the command for a run in a later process; none for a database in memory. A command that continues the run
     /// gets its permissions.
     pub(crate) fn command(&self, verb: &str, run: &str) -> Option<String> {
-        if self.location == DatabaseLocation::Memory {
+        if self.ends_with_process() {
             return None;
         }
         let flag = self.flag.as_ref().map(|Url(url)| match &self.location {

@@ -143,11 +143,19 @@ impl TaskRecord {
     /// Returns why the run cannot continue after this record, if its node or a route failed.
     pub fn failure_reason(&self) -> Option<String> {
         let node = &self.node;
-        match &self.outcome {
-            Outcome::Failed { failure } => Some(format!("`{node}` failed: {}", failure.message)),
-            Outcome::Undecided { failure, .. } => {
-                Some(format!("`{node}` finished, but its route failed: {}", failure.message))
+        let Failure { message, .. } = self.final_failure()?;
+        Some(match &self.outcome {
+            Outcome::Undecided { .. } => {
+                format!("`{node}` finished, but its route failed: {message}")
             }
+            _ => format!("`{node}` failed: {message}"),
+        })
+    }
+
+    /// Returns the failure of a task that failed for good, or whose route did.
+    pub fn final_failure(&self) -> Option<&Failure> {
+        match &self.outcome {
+            Outcome::Failed { failure } | Outcome::Undecided { failure, .. } => Some(failure),
             _ => None,
         }
     }

@@ -180,10 +180,7 @@ impl OpenStep {
 
     /// Returns the reason of the first task that failed for good.
     pub(super) fn failure(&self) -> Option<String> {
-        self.tasks.iter().find_map(|task| match &task.phase {
-            Phase::Failed(reason) => Some(reason.clone()),
-            _ => None,
-        })
+        self.tasks.iter().find_map(|task| Some(task.final_failure()?.reason.clone()))
     }
 
     /// Adds the keys of all questions that the tasks have asked, and what people have allowed for the rest of the run.

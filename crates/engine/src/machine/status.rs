@@ -103,6 +103,16 @@ impl Machine {
         budget.reached_model_limit().is_none()
     }
 
+    /// Returns the nodes of the open step that failed for good, or whose routes did, in task order.
+    pub fn failures(&self) -> Vec<(NodeName, Failure)> {
+        let tasks = self.open_step.tasks().iter().enumerate();
+        let failed = tasks.filter_map(|(index, task)| {
+            let failure = task.final_failure()?.failure.clone();
+            Some((self.name_of_task(index).clone(), failure))
+        });
+        failed.collect()
+    }
+
     /// Returns the questions that wait for an answer, in task order.
     pub fn open_questions(&self) -> Vec<OpenQuestion> {
         let tasks = self.open_step.tasks();

@@ -65,7 +65,7 @@ pub(super) enum Phase {
     /// It was aborted because a limit of the run is reached.
     Aborted,
     /// It failed, and no route caught the failure; or its node finished, and a route failed.
-    Failed(String),
+    Failed(Box<FinalFailure>),
     /// Its record is final.
     Settled,
 }
@@ -245,13 +245,30 @@ impl TaskState {
     }
 }
 
+/// The failure of a task that is not tried again.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct FinalFailure {
+    /// The failure with the node, as the reason of a failed run.
+    pub(super) reason: String,
+    pub(super) failure: Failure,
+}
+
 impl Phase {
     pub(super) fn failed(record: &TaskRecord) -> Self {
-        Self::Failed(record.failure_reason().expect("it is the record of a failure"))
+        let reason = record.failure_reason().expect("it is the record of a failure");
+        let failure = record.final_failure().expect("it is the record of a failure").clone();
+        Self::Failed(Box::new(FinalFailure { reason, failure }))
     }
 
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Self::Running | Self::Sleeping { .. } | Self::Aborted)
+    }
+}
+
+impl TaskState {
+    /// Returns the failure of a task that failed for good.
+    pub(super) fn final_failure(&self) -> Option<&FinalFailure> {
+        if let Phase::Failed(failure) = &self.phase { Some(failure) } else { None }
     }
 }
 
