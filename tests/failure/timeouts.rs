@@ -121,6 +121,19 @@ async fn an_endless_loop_delays_no_other_node() {
     assert_eq!(noted, LEFT_BEHIND);
 }
 
+/// The timer cannot fire while the only thread is blocked.
+#[tokio::test]
+async fn a_node_that_blocks_the_only_thread_times_out() {
+    let blocks = || async {
+        thread::sleep(Duration::from_millis(60));
+        Ok::<(), NodeError>(())
+    };
+    let timeout = Some(Duration::from_millis(20));
+    let policies = Policies::from(Attempts { timeout, ..Attempts::default() });
+    let (told, _) = caught_of(node_fn(move |_: Nothing, _: NodeContext| blocks()), policies).await;
+    assert_eq!(told, "late after: not finished within 20ms");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_blocked_read_delays_no_other_node() {
     let (reader, writer) = std::io::pipe().unwrap();

@@ -204,7 +204,7 @@ impl Watch {
             biased;
             ended = &mut work => match ended {
                 Ok(returned) if is_cancelled(&returned.result, &self.reporter) => return None,
-                Ok(returned) => returned,
+                Ok(returned) => self.in_time(returned),
                 // A task that the runtime cancelled, because it shuts down, has no event.
                 Err(error) => NodeReturn::failed(panicked(error)?),
             },
@@ -221,11 +221,22 @@ impl Watch {
                     Some(panic) => format!("{message}; then {}", panic.message),
                     None => message,
                 };
-                let failure = Failure::new(ErrorKind::Timeout, message);
-                NodeReturn::failed(Failure { transient: true, ..failure })
+                NodeReturn::failed(timed_out(message))
             }
         };
         Some(task_event(self.task, returned.result, self.stats_until(returned.returned)))
+    }
+
+    /// Replaces a result that comes after the timeout. On the only thread of a runtime, a node that blocks it also keeps
+    /// this supervision from running.
+    fn in_time(&self, returned: NodeReturn) -> NodeReturn {
+        let took = returned.returned.saturating_duration_since(self.started);
+        match self.timeouts.total.filter(|it| took > *it) {
+            Some(total) => {
+                NodeReturn { result: Err(timed_out(not_within(total)).into()), ..returned }
+            }
+            None => returned,
+        }
     }
 
     /// Returns whether a timeout may end the attempt.
@@ -248,7 +259,7 @@ impl Watch {
                 return std::future::pending().await;
             };
             sleep_until(end).await;
-            format!("not finished within {}", duration(total))
+            not_within(total)
         };
         let idle = async {
             let Some(idle) = self.timeouts.idle else { return std::future::pending().await };
@@ -313,6 +324,14 @@ fn task_event(
         Err(NodeError::Wait(timer)) => TaskEvent::TimerSet { task, timer: *timer, attempt },
         Err(NodeError::Failed(failure)) => TaskEvent::Failed { task, failure: *failure, attempt },
     }
+}
+
+fn not_within(total: Duration) -> String {
+    format!("not finished within {}", duration(total))
+}
+
+fn timed_out(message: String) -> Failure {
+    Failure { transient: true, ..Failure::new(ErrorKind::Timeout, message) }
 }
 
 /// Returns the failure of a node that panicked, or `None` if it was only aborted.
