@@ -3,6 +3,7 @@
 mod checks;
 mod streams;
 mod values;
+mod workflows;
 
 use std::{
     io,
