@@ -9,7 +9,7 @@ use crate::{
         folders::done,
         program::{Place, workflow},
     },
-    support::{git::git, some_of},
+    support::{git::git, some_of, takes_all},
 };
 
 fn repository(place: &Place) {
@@ -135,5 +135,6 @@ fn a_killed_run_repeats_no_commit_and_leaves_no_worktree() {
         assert_eq!(count, "4", "{fault}");
         assert_nothing_left(&place, fault);
     }
-    assert!(killed * 3 >= faults.len(), "{killed} kills of {faults:?}");
+    let least = if takes_all() { 8 } else { 1 };
+    assert!(killed >= least, "{killed} kills of {faults:?}");
 }

@@ -122,8 +122,9 @@ pub fn compile(unchecked: UncheckedGraph) -> Result<CompiledGraph, Diagnostics> 
     }
     let network = Network::of(&graph);
     bounds::run(&graph, &network, &mut diagnostics);
+    let draft = Draft::of(&graph);
     let check_flow = |diagnostics: &mut Diagnostics| {
-        let model = FlowModel::of(&Draft::of(&graph));
+        let model = FlowModel::of(&draft);
         flow::run(&graph, &model, diagnostics);
         concurrency::run(&graph, &model, diagnostics);
     };
@@ -150,7 +151,7 @@ pub fn compile(unchecked: UncheckedGraph) -> Result<CompiledGraph, Diagnostics> 
             joins.insert(index(to), AwaitedNodes { nodes: from.clone(), count: *count });
         }
     }
-    let routed = Draft::of(&graph).routed_arrivals().into_iter();
+    let routed = draft.routed_arrivals().into_iter();
     let routed = routed.map(|(from, to)| (from.clone(), to.clone())).collect();
     let paces = network.node_indices().map(|_| Pace::default()).collect();
     let names = graph.nodes.keys().cloned().collect();

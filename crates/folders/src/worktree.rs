@@ -222,23 +222,15 @@ impl RunFolder {
         Ok(!git.text("look for changes", &arguments).await?.is_empty())
     }
 
-    /// Returns whether the branch exists.
-    ///
-    /// # Errors
-    ///
-    /// Fails when git fails.
-    pub async fn has_branch(&self) -> Result<bool, FolderError> {
-        let git = Git::new(&self.repository, None).await?;
-        Ok(git.commit_of(&self.reference()).await?.is_some())
-    }
-
-    /// Removes the worktree. Also removes the branch if it has no commit of the run and is not checked out elsewhere.
+    /// Removes the worktree. Also removes the branch if it has no commit of the run and is not checked out elsewhere. Returns
+    /// whether the branch stays.
     ///
     /// # Errors
     ///
     /// Fails when git fails or a file cannot be removed. Without the repository, the worktree is removed, and the error says
     /// that the branch is not.
-    pub async fn remove(&self, run: &str) -> Result<(), FolderError> {
+    pub async fn remove(&self, run: &str) -> Result<bool, FolderError> {
+        let mut stays = true;
         let held = lock(&self.beside("lock")).await?;
         if self.repository.is_dir() {
             let git = Git::new(&self.repository, Some(held)).await?.alone().await?;
@@ -251,6 +243,7 @@ impl RunFolder {
             } else {
                 self.forget_mark(&git, run).await?;
             }
+            stays = git.commit_of(&self.reference()).await?.is_some();
         } else {
             self.clear_tasks();
             self.clear()?;
@@ -260,7 +253,8 @@ impl RunFolder {
         if let Some(parent) = self.worktree.parent() {
             let _ = fs::remove_dir(parent);
         }
-        self.check_repository()
+        self.check_repository()?;
+        Ok(stays)
     }
 
     /// Removes the branch and its mark.

@@ -151,11 +151,11 @@ pub(crate) async fn remove(info: &RunInfo, database: &Database) -> BTreeSet<Stri
     let Ok(origin) = Origin::of(info) else { return with_branch };
     for folder in &origin.folders {
         let removed = folder.remove(info.id.as_str()).await;
-        if removed.is_err() || folder.has_branch().await.unwrap_or(true) {
+        if !matches!(removed, Ok(false)) {
             with_branch.insert(folder.name.clone());
         }
         let message = match removed {
-            Ok(()) => continue,
+            Ok(_) => continue,
             Err(FolderError::RepositoryGone { path }) => format!(
                 "the repository `{}` of {} does not exist, so its branch `{}` stays; if it was moved, \
                  `git worktree prune` there forgets the worktree",

@@ -243,6 +243,11 @@ impl TaskState {
         let TaskUsage { ms, usage } = self.total;
         TaskRecord { task, node: self.node.clone(), attempt: self.attempt, ms, usage, outcome }
     }
+
+    /// Returns the failure of a task that failed for good.
+    pub(super) fn final_failure(&self) -> Option<&FinalFailure> {
+        if let Phase::Failed(failure) = &self.phase { Some(failure) } else { None }
+    }
 }
 
 /// The failure of a task that is not tried again.
@@ -262,13 +267,6 @@ impl Phase {
 
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Self::Running | Self::Sleeping { .. } | Self::Aborted)
-    }
-}
-
-impl TaskState {
-    /// Returns the failure of a task that failed for good.
-    pub(super) fn final_failure(&self) -> Option<&FinalFailure> {
-        if let Phase::Failed(failure) = &self.phase { Some(failure) } else { None }
     }
 }
 
