@@ -45,10 +45,6 @@ mod node;
 mod sections;
 mod source;
 
-// The languages inside the values.
-mod expression;
-mod prompt;
-
 // What Rust code adds to the format.
 pub mod kind;
 mod registry;
@@ -66,15 +62,16 @@ use std::{
 };
 
 use graphrun_core::diagnostic::{Diagnostics, SourceFile};
+pub use graphrun_expressions::{
+    EvaluateError, Expression, ExpressionError, ExpressionView, Function, facts::Fact,
+};
 use graphrun_guard::{beneath::read_named, data_limit::DataLimit};
+pub use graphrun_prompts::{Prompt, PromptError, PromptView};
 use thiserror::Error;
 
 pub use self::{
     definition::{
         Caching, Defaults, LockFileUse, NodeDefinition, NodeFactory, SandboxSettings, Workflow,
-    },
-    expression::{
-        EvaluateError, Expression, ExpressionError, ExpressionView, Function, facts::Fact,
     },
     format::{cases_json_schema, json_schema},
     layout::{FileKind, format_text},
@@ -82,7 +79,6 @@ pub use self::{
         Custom, CustomSettings, EnterNode, LeaveNode, Map, MapSettings, NestedUse, Parallel, Use,
     },
     outline::{Outline, Part, Slot, Step},
-    prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
     sections::{
         agents::OnOverflow,
@@ -104,8 +100,7 @@ pub use self::{
 };
 use self::{
     lower::used::{Chain, WholeSize},
-    prompt::PromptFiles,
-    source::{files::SourceFolder, report::Report},
+    source::{files::SourceFolder, prompts::PromptFiles, report::Report},
 };
 
 /// A workflow cannot be loaded.

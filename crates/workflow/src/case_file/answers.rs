@@ -8,6 +8,7 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::Update,
 };
+use graphrun_expressions::problem::suggestion;
 use serde_json::{Value, json};
 
 use super::{Answer, Answers, Turns, read::Reading};
@@ -15,7 +16,6 @@ use crate::{
     format::FailKeys,
     source::{
         reader::{Data, Entry, SpannedText, Yaml},
-        report::suggestion,
         shape::Section,
     },
 };

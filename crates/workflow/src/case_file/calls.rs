@@ -5,6 +5,7 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::{Type, Update},
 };
+use graphrun_expressions::problem::suggestion;
 use serde_json::{Value, json};
 
 use super::{Answer, read::Reading};
@@ -13,7 +14,6 @@ use crate::{
     sections::types::value_of,
     source::{
         reader::{Data, Entry, SpannedText, Yaml},
-        report::suggestion,
         shape::Section,
     },
 };

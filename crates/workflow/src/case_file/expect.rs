@@ -8,6 +8,7 @@ use graphrun_core::{
     state::{Channel, Schema},
     words::count,
 };
+use graphrun_expressions::problem::suggestion;
 use serde_json::Value;
 
 use super::{Expectation, ExpectedValue, PromptParts, Stage, read::Reading};
@@ -15,7 +16,6 @@ use crate::{
     format::ExpectKeys,
     source::{
         reader::{Data, Entry, SpannedText, Yaml},
-        report::suggestion,
         shape::Section,
     },
 };

@@ -9,15 +9,13 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::{Channel, Record, Type, complete, smallest, validator_for},
 };
+use graphrun_expressions::problem::suggestion;
 use serde_json::Value;
 
 use super::read::Reading;
 use crate::{
     sections::types::value_of,
-    source::{
-        reader::{Data, Entry, Yaml},
-        report::suggestion,
-    },
+    source::reader::{Data, Entry, Yaml},
 };
 
 impl Reading<'_> {

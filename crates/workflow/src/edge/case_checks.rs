@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use graphrun_core::{diagnostic::Diagnostic, id::NodeName};
+use graphrun_expressions::{CaseList, UncoveredState};
 
 use crate::{
     Expression,
-    expression::{CaseList, UncoveredState},
     source::{reader::Yaml, report::Report},
 };
 

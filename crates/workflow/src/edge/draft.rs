@@ -6,12 +6,12 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::Schema,
 };
-
-use crate::{
-    expression::{ByOutcome, FieldGuarantee, PresentValue, guarantees_after, present_after},
-    flow::success::SuccessFields,
-    source::reader::{SpannedText, Yaml},
+use graphrun_expressions::{
+    ByOutcome, FieldGuarantee, PresentValue, flow::success::SuccessFields, guarantees_after,
+    present_after,
 };
+
+use crate::source::reader::{SpannedText, Yaml};
 
 /// An edge as it is written.
 #[derive(Debug)]

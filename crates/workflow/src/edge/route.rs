@@ -14,11 +14,12 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::{Type, plain_text},
 };
+use graphrun_expressions::exclude_each_other;
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::Value;
 
 use super::draft::{case_choices, match_choices};
-use crate::{Expression, ExpressionView, expression::exclude_each_other};
+use crate::Expression;
 
 /// Cases that are tried in order.
 #[derive(Debug)]
@@ -87,12 +88,7 @@ impl Cases {
     fn first(&self, view: &RouteView<'_>) -> Result<usize, RouteError> {
         for (at, case) in self.tried.iter().enumerate() {
             let holds = match &case.when {
-                Some(when) => {
-                    let value = evaluated(when, view)?;
-                    value
-                        .as_bool()
-                        .ok_or_else(|| failed(when, format!("`{value}` is not a bool")))?
-                }
+                Some(when) => when.holds(view)?,
                 None => true,
             };
             if holds {
@@ -124,10 +120,10 @@ impl Match {
 
     /// Returns the arm of the value, with its targets.
     fn arm(&self, view: &RouteView<'_>) -> Result<(&str, &[Target]), RouteError> {
-        let value = evaluated(&self.on, view)?;
+        let value = self.on.evaluate_for_route(view)?;
         let word = plain_text(&value);
         let arm = self.arms.get_key_value(&word).map(|(word, to)| (word.as_str(), to.as_slice()));
-        arm.ok_or_else(|| failed(&self.on, format!("no target for `{word}`")))
+        arm.ok_or_else(|| self.on.route_error(format!("no target for `{word}`")))
     }
 }
 
@@ -244,35 +240,6 @@ fn transitions(to: &[Target]) -> Vec<Transition> {
     to.iter().cloned().map(Transition::To).collect()
 }
 
-impl Condition for Expression {
-    fn text(&self) -> &str {
-        self.source()
-    }
-
-    fn reads(&self) -> Option<&[ChannelName]> {
-        Some(self.reads())
-    }
-
-    fn access_set(&self) -> Option<AccessSet> {
-        Some(self.access_set())
-    }
-
-    fn excludes(&self, other: &dyn Condition) -> bool {
-        let other: &dyn Any = other;
-        let other = other.downcast_ref::<Self>();
-        other.is_some_and(|other| {
-            self.reads_only_fields()
-                && other.reads_only_fields()
-                && exclude_each_other(&[(self, true), (other, true)])
-        })
-    }
-
-    fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {
-        let value = evaluated(self, view)?;
-        value.as_bool().ok_or_else(|| failed(self, format!("`{value}` is not a bool")))
-    }
-}
-
 impl Route for Each {
     fn targets(&self) -> &[RouteTarget] {
         &self.targets
@@ -300,60 +267,33 @@ impl Route for Each {
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
-        let over = evaluated(&self.over, view)?;
+        let over = self.over.evaluate_for_route(view)?;
         match over.as_ref() {
             Value::Array(items) if items.is_empty() => Ok(transitions(&self.after)),
             Value::Array(items) => {
                 // The check comes before a task is made for each item.
                 DataLimit::MapItems.check(items.len() as u64).map_err(|reached| {
-                    failed(&self.over, format!("its {} items are {reached}", items.len()))
+                    self.over.route_error(format!("its {} items are {reached}", items.len()))
                 })?;
                 if let Some(order) = &self.order {
                     let needs = order.needs(&items.iter().collect::<Vec<_>>(), view)?;
                     if let Some(missing) = needs.missing {
-                        return Err(failed(&self.over, missing));
+                        return Err(self.over.route_error(missing));
                     }
                 }
                 let dispatch = |input: &Value| Dispatch::new(self.node.clone(), input.clone());
                 Ok(items.iter().map(|it| Transition::Dispatch(dispatch(it))).collect())
             }
-            other => Err(failed(&self.over, format!("`{other}` is not a list"))),
+            other => Err(self.over.route_error(format!("`{other}` is not a list"))),
         }
     }
 
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
-        let is_empty = evaluated(&self.over, view)?.as_array().is_some_and(Vec::is_empty);
+        let is_empty = self.over.evaluate_for_route(view)?.as_array().is_some_and(Vec::is_empty);
         Ok(if is_empty { (1..self.targets.len()).collect() } else { vec![0] })
     }
 
     fn access_set(&self) -> Option<AccessSet> {
         Some(self.over.access_set())
     }
-}
-
-fn evaluated(expression: &Expression, view: &RouteView<'_>) -> Result<Arc<Value>, RouteError> {
-    evaluated_with(expression, view, view.input.item())
-}
-
-/// Returns the value of an expression about an item.
-pub(crate) fn evaluated_item(
-    expression: &Expression,
-    view: &RouteView<'_>,
-    item: &Value,
-) -> Result<Arc<Value>, RouteError> {
-    evaluated_with(expression, view, Some(item))
-}
-
-fn evaluated_with(
-    expression: &Expression,
-    view: &RouteView<'_>,
-    item: Option<&Value>,
-) -> Result<Arc<Value>, RouteError> {
-    let RouteView { state, visits, trigger, facts, .. } = *view;
-    let view = ExpressionView { state, visits, item, output_dir: None, trigger, facts };
-    expression.evaluate(&view).map_err(|it| failed(expression, it.reason.to_string()))
-}
-
-pub(crate) fn failed(expression: &Expression, reason: String) -> RouteError {
-    RouteError::Expression { expression: expression.start(), reason }
 }

@@ -10,6 +10,7 @@ use graphrun_core::{
     graph::{Route, Target},
     state::{Schema, Type},
 };
+use graphrun_expressions::{flow::guarantee::Guarantee, present_after, problem::suggestion};
 use serde_json::Value;
 
 use super::{
@@ -19,13 +20,11 @@ use super::{
 };
 use crate::{
     Expression,
-    expression::present_after,
-    flow::guarantee::Guarantee,
     format::{CaseKeys, MatchKeys},
     lower::{declarations::Declarations, environment::NodeScope},
     source::{
         reader::{Data, Entry, SpannedText, Yaml},
-        report::{Report, suggestion},
+        report::Report,
         shape::Section,
     },
 };

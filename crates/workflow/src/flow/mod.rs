@@ -4,36 +4,25 @@
 //! and prompts need it. A part that is missing because of a reported mistake counts as one that may
 //! do anything, so nothing is reported about its consequences.
 
-pub(super) mod guarantee;
-mod paths;
-pub(super) mod success;
-pub(super) mod written;
-
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, OnceLock},
 };
 
-use graphrun_analysis::flow_model::{
-    DefiniteAssignment, DraftEdge, DraftNode, FlowModel, field_numbers,
-};
+use graphrun_analysis::flow_model::{DraftEdge, DraftNode, FlowModel, field_numbers};
 use graphrun_core::{
-    graph::{Edge, Limits, NodeDescription, Policies, RouteChoice, Target, TriggerKind},
+    graph::{Edge, Limits, NodeDescription, Policies, RouteChoice, Target},
     id::{ChannelName, NodeName},
     state::{Schema, Type},
 };
-
-pub(super) use self::paths::Paths;
-use self::{
-    guarantee::{Guarantee, Guarantees},
-    success::SuccessFields,
-    written::AssignedFields,
+use graphrun_expressions::{
+    FieldGuarantee,
+    flow::{Flow, FlowParts, guarantee::Guarantee, success::SuccessFields},
 };
+
 use super::{
     Registry, Workflow,
     edge::draft::{EdgeDraft, RouteDraft},
-    expression::FieldGuarantee,
     lower::{
         declarations::Declarations,
         draft::{NodeDraft, WorkflowDraft},
@@ -41,13 +30,6 @@ use super::{
     node::structure::fields_of_use,
     source::{reader::Yaml, shape::Section},
 };
-
-/// The assigned fields before and after each node.
-#[derive(Debug)]
-pub(crate) struct Flow {
-    nodes: BTreeMap<NodeName, usize>,
-    paths: Arc<Paths>,
-}
 
 /// The inputs of the data flow.
 #[derive(Clone, Copy, Debug)]
@@ -66,100 +48,6 @@ pub(super) struct Sources<'a> {
     pub(super) incomplete_fields: &'a BTreeSet<ChannelName>,
     /// Whether an error hides where a run starts, or where a limit leads.
     pub(super) lacks_start: bool,
-}
-
-impl Flow {
-    pub(super) fn of(sources: Sources<'_>) -> Self {
-        let names: Vec<NodeName> = sources.declarations.nodes.iter().cloned().collect();
-        let nodes: BTreeMap<NodeName, usize> =
-            names.iter().enumerate().map(|(at, it)| (it.clone(), at)).collect();
-        let range = |yaml: Option<&Yaml>| yaml.map_or(0..0, |it| it.range.clone());
-        let start = range(sources.top.get("start"));
-        let limit = sources.top.get("limits").and_then(|it| it.get("exhausted"));
-        let span = |name: &NodeName| sources.draft.nodes.get(name).map(|it| it.key.range.clone());
-        let spans = names.iter().map(|it| span(it).unwrap_or(start.clone())).collect();
-        let fields = field_numbers(sources.schema);
-        let success = sources.success();
-        let proved = RouteGuarantees::of(sources, &success);
-        let model = FlowModel::of(&sources.flow_draft(&proved, &success));
-        let assigned = DefiniteAssignment::of(&model);
-        let paths = Paths {
-            model,
-            assigned,
-            fields,
-            proved: proved.guarantees,
-            success,
-            has_incomplete_nodes: sources.has_incomplete_nodes(),
-            lacks_edges: sources.lacks_edges(),
-            visits: names.iter().map(|_| OnceLock::new()).collect(),
-            own_visits: names.iter().map(|_| OnceLock::new()).collect(),
-            names,
-            spans,
-            start,
-            limit: range(limit),
-        };
-        Self { nodes, paths: Arc::new(paths) }
-    }
-
-    /// Returns the fields that are assigned whenever a run is done.
-    pub(super) fn at_end(&self) -> BTreeSet<ChannelName> {
-        let written = self.paths.model.written_at_end();
-        let fields = self.paths.fields.iter().filter(|(_, at)| written.contains(**at));
-        fields.map(|(name, _)| name.clone()).collect()
-    }
-
-    /// Returns the first node, by name, that may write a field.
-    pub(super) fn first_writer(&self, field: &str) -> Option<&NodeName> {
-        let field = self.paths.field(field)?;
-        let mut nodes = self.paths.model.nodes.iter();
-        Some(&self.paths.names[nodes.position(|it| it.may_assign.contains(field))?])
-    }
-
-    /// Returns whether a node may write a field that no other node writes.
-    pub(super) fn is_only_writer(&self, node: &NodeName, field: &str) -> bool {
-        let Some(field) = self.paths.field(field) else { return false };
-        let may_write = |at: usize| self.paths.model.nodes[at].may_assign.contains(field);
-        self.nodes.iter().filter(|(_, at)| may_write(**at)).map(|it| it.0).eq([node])
-    }
-
-    /// Returns the fields that are assigned before the first step.
-    pub(super) fn at_start(&self) -> AssignedFields {
-        AssignedFields::at_start(&self.paths)
-    }
-
-    /// Returns the fields that are assigned when a node starts.
-    pub(super) fn before(&self, node: &NodeName) -> AssignedFields {
-        match self.nodes.get(node) {
-            Some(node) => AssignedFields::before(&self.paths, *node),
-            None => AssignedFields::at_start(&self.paths),
-        }
-    }
-
-    /// Returns the guarantees that hold when a node starts, because routes before it have proved them.
-    pub(super) fn proved_before(&self, node: &NodeName) -> Guarantees {
-        self.nodes.get(node).map(|it| self.paths.proved_before(*it)).unwrap_or_default()
-    }
-
-    /// Those of them that the node itself does not change.
-    pub(super) fn proved_after(&self, node: &NodeName) -> Guarantees {
-        self.nodes.get(node).map(|it| self.paths.proved_after(*it)).unwrap_or_default()
-    }
-
-    /// How a run may reach a node.
-    pub(super) fn triggers(&self, node: &NodeName) -> BTreeSet<TriggerKind> {
-        match self.nodes.get(node) {
-            Some(node) => self.paths.triggers(*node),
-            None => TriggerKind::ALL.into(),
-        }
-    }
-
-    /// Returns the fields that are assigned when a node has finished.
-    pub(super) fn after(&self, node: &NodeName) -> AssignedFields {
-        match self.nodes.get(node) {
-            Some(node) => AssignedFields::after(&self.paths, *node),
-            None => AssignedFields::at_start(&self.paths),
-        }
-    }
 }
 
 /// The guarantees that the routes of a workflow prove, each once.
@@ -200,6 +88,30 @@ impl RouteGuarantees {
 }
 
 impl<'a> Sources<'a> {
+    /// Returns the data flow.
+    pub(super) fn flow(self) -> Flow {
+        let names: Vec<NodeName> = self.declarations.nodes.iter().cloned().collect();
+        let range = |yaml: Option<&Yaml>| yaml.map_or(0..0, |it| it.range.clone());
+        let start = range(self.top.get("start"));
+        let limit = self.top.get("limits").and_then(|it| it.get("exhausted"));
+        let span = |name: &NodeName| self.draft.nodes.get(name).map(|it| it.key.range.clone());
+        let spans = names.iter().map(|it| span(it).unwrap_or(start.clone())).collect();
+        let success = self.success();
+        let proved = RouteGuarantees::of(self, &success);
+        Flow::of(FlowParts {
+            model: FlowModel::of(&self.flow_draft(&proved, &success)),
+            fields: field_numbers(self.schema),
+            proved: proved.guarantees,
+            success,
+            has_incomplete_nodes: self.has_incomplete_nodes(),
+            lacks_edges: self.lacks_edges(),
+            names,
+            spans,
+            start,
+            limit: range(limit),
+        })
+    }
+
     fn flow_draft(
         self,
         proved: &RouteGuarantees,

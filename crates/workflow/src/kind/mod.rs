@@ -25,6 +25,13 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
 };
 
+pub use graphrun_expressions::{
+    file::file_type,
+    flow::success::SuccessForm,
+    problem::suggestion,
+    typing::{describe, values_of},
+};
+
 pub(crate) use self::keys::node_schema;
 pub use self::{
     keys::{KeyValue, Keys, RegisteredKind},
@@ -34,19 +41,16 @@ pub use self::{
 use crate::{Expression, HostUse, Program, Registry, SandboxSettings, tool::DeclaredTool};
 pub use crate::{
     edge::then::MatchArms,
-    expression::typing::{describe, values_of},
-    flow::success::SuccessForm,
     format::values,
-    prompt::LoadedPrompt,
     sections::{
         agents::Agent,
         argument::{ArgumentAdvice, check_argument, read_arguments},
         fixed_files::read_fixed,
-        types::file_type,
     },
     source::{
+        prompts::LoadedPrompt,
         reader::{Data, Entry, SpannedText, Yaml},
-        report::{Report, suggestion},
+        report::Report,
         shape::Section,
     },
     value_types,

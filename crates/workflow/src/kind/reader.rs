@@ -8,30 +8,30 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::{Schema, Type},
 };
+use graphrun_expressions::{
+    OutputPathError,
+    typing::{Misfit, describe},
+};
 use graphrun_guard::beneath::{BeneathError, Folder};
 use graphrun_models::RequestSettings;
-use graphrun_sandbox::SourceFile;
+use graphrun_sandbox::{SourceFile, check_path};
 
 use super::RegisteredKind;
 use crate::{
     Defaults, Expression, HostSettings, Prompt, SandboxSettings,
     edge::then::MatchArms,
-    expression::{
-        OutputPathError,
-        typing::{Misfit, describe},
-    },
     format::{MappingKeys as _, values::RequestKeys},
     lower::environment::NodeScope,
-    prompt::LoadedPrompt,
-    sections::tools::find_tool,
     sections::{
         agents::Agent,
         fixed_files::read_scripts,
         memory::{Tier, Tiers, check_tier},
         read_template, request_settings,
+        tools::find_tool,
         types::refuse_private,
     },
     source::{
+        prompts::LoadedPrompt,
         reader::{Data, Entry, SpannedText, Yaml},
         report::Report,
         shape::Section,
@@ -260,7 +260,7 @@ impl NodeReader<'_> {
 
     /// Refuses a folder that no run could accept.
     fn check_output_path(&mut self, yaml: &Yaml, to: &Expression) {
-        let Err(error) = to.check_output_path() else { return };
+        let Err(error) = to.check_output_path(check_path) else { return };
         let message = match error {
             OutputPathError::Elsewhere => {
                 format!("`{}` is not a path below `output.dir`", to.source())

@@ -9,22 +9,27 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::{Schema, Type},
 };
-
-use super::{declarations::Declarations, used::DeclaredLimits};
-use crate::{
-    Defaults, Expression, Prompt, Registry, Workflow,
-    expression::ExpressionScope,
+use graphrun_expressions::{
+    ExpressionScope,
     flow::{
         Flow,
         guarantee::{Guarantee, Guarantees},
         written::AssignedFields,
     },
-    node::structure::{ITEMS, Item, MapList, READS_OF_ITEMS, names_of_item, read_of_item},
-    prompt::{LoadedPrompt, PromptFiles, PromptScope},
+    item::names_of_item,
+    problem::Problem,
+};
+use graphrun_prompts::PromptScope;
+
+use super::{declarations::Declarations, used::DeclaredLimits};
+use crate::{
+    Defaults, Expression, Prompt, Registry, Workflow,
+    node::structure::{ITEMS, Item, MapList, READS_OF_ITEMS, read_of_item},
     sections::Sections,
     source::{
+        prompts::{LoadedPrompt, PromptFiles},
         reader::{Data, Yaml},
-        report::{DIAGNOSTICS_MAX, Problem, Report},
+        report::{DIAGNOSTICS_MAX, Report},
     },
 };
 

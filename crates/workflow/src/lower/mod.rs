@@ -17,6 +17,7 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::{Channel, Schema, Type},
 };
+use graphrun_expressions::flow::written::Presence;
 
 use self::{
     declarations::{Declarations, Follows},
@@ -27,7 +28,7 @@ use self::{
 use super::{
     EnterNode, NestedUse, NodeDefinition, Workflow,
     edge::draft::EdgeDraft,
-    flow::{Flow, Sources, written::Presence},
+    flow::Sources,
     format::WorkflowKeys,
     node::{
         bounds::check_bounds,
@@ -36,7 +37,6 @@ use super::{
         structure::{read_lists, warn_of_unread_items},
         warn_of_no_effect,
     },
-    prompt::PromptFiles,
     sections::{
         Sections,
         folders::{check_used, read_folders},
@@ -47,6 +47,7 @@ use super::{
         types::{ReadState, read_state, refuse_private, warn_of_placeholders},
     },
     source::{
+        prompts::PromptFiles,
         reader::{Data, Entry, SpannedText, Yaml},
         report::Report,
         shape::Section,
@@ -216,7 +217,7 @@ impl<'y> Drafter<'_, 'y> {
         };
         let lacks_edges = sources.lacks_edges();
         check_bounds(report, sources);
-        let flow = Flow::of(sources);
+        let flow = sources.flow();
         let of_runs = used.nodes_of_runs(&declarations.nodes, &loaded);
         let mut env = Environment {
             registry: registry.clone(),

@@ -21,11 +21,11 @@ use graphrun_core::{
     id::{NodeName, SCOPE_DEPTH_MAX},
     state::{Channel, Schema},
 };
+use graphrun_expressions::flow::guarantee::Guarantee;
 use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 
 use crate::{
     EnterNode, LeaveNode, NodeDefinition, Registry, Workflow,
-    flow::guarantee::Guarantee,
     format::{LimitsKeys, MappingKeys as _},
     source::{
         files::SourceFolder,

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     Registry,
     format::{AgentKeys, ToolUseKeys},
-    prompt::{LoadedPrompt, PromptFiles},
     source::{
+        prompts::{LoadedPrompt, PromptFiles},
         reader::{Data, Entry, SpannedText, Yaml},
         report::Report,
         shape::Section,

@@ -8,12 +8,12 @@ use graphrun_core::{
     id::{NodeName, RunId},
     state::{StateError, Type, Update},
 };
+use graphrun_expressions::typing::describe;
 use thiserror::Error;
 
 use super::hosts::check_used_host;
 use crate::{
     Expression, ExpressionError, ExpressionView, Workflow,
-    expression::typing::describe,
     format::FolderKeys,
     lower::environment::{Environment, ExpressionUse, NodeScope},
     source::{

@@ -38,8 +38,8 @@ use self::{
 use super::{
     Registry, SandboxSettings,
     format::{FilesKeys, values::TemplateKeys},
-    prompt::{LoadedPrompt, PromptFiles},
     source::{
+        prompts::{LoadedPrompt, PromptFiles},
         reader::{Data, Entry, SpannedText, Yaml},
         report::Report,
         shape::Section,

@@ -1,6 +1,7 @@
 //! The program of an agent, which does the work in place of a model: its command, its protocol and its place.
 
 use graphrun_core::diagnostic::Diagnostic;
+use graphrun_expressions::problem::suggestion;
 use graphrun_sandbox::SourceFile;
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ use crate::{
     HostSettings, HostUse, SandboxSettings,
     source::{
         reader::{SpannedText, Yaml},
-        report::{Report, suggestion},
+        report::Report,
         shape::Section,
     },
 };

@@ -8,22 +8,23 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::{Channel, State},
 };
+use graphrun_expressions::flow::{
+    guarantee::Guarantees,
+    written::{AssignedFields, Presence},
+};
+use graphrun_prompts::PromptScope;
 use graphrun_sandbox::check_path;
 
 use super::{entries, read_template};
 use crate::{
     NodeDefinition, Prompt, PromptError, PromptView,
-    flow::{
-        guarantee::Guarantees,
-        written::{AssignedFields, Presence},
-    },
     format::ReportKeys,
     lower::{
         draft::WorkflowDraft,
         environment::{Environment, FIELDS, check_prompt_in},
     },
-    prompt::{LoadedPrompt, PromptScope},
     source::{
+        prompts::LoadedPrompt,
         reader::{Data, Entry, SpannedText, Yaml},
         report::Report,
         shape::Section,

@@ -6,6 +6,7 @@ use graphrun_core::{
     diagnostic::Diagnostic,
     state::{Record, Type},
 };
+use graphrun_expressions::typing::describe;
 use graphrun_sandbox::is_harmless_variable;
 use serde_json::json;
 
@@ -21,10 +22,9 @@ use super::{
 };
 use crate::{
     Approval, Registry,
-    expression::typing::describe,
     format::{HeaderKeys, HttpKeys, ToolKeys},
-    prompt::PromptFiles,
     source::{
+        prompts::PromptFiles,
         reader::{Data, Entry, SpannedText, Yaml},
         report::Report,
         shape::Section,

@@ -3,14 +3,14 @@
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use graphrun_core::{
-    diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile, SourceSpan, did_you_mean},
+    diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile, SourceSpan},
     graph::Target,
     id::NodeName,
 };
+use graphrun_expressions::problem::{Problem, suggestion};
 use graphrun_guard::data_limit::DataLimitReached;
 
 use super::references::References;
-use crate::flow::written::AssignmentGap;
 
 /// The most diagnostics that are reported; a file with more mistakes is probably not a workflow.
 pub(crate) const DIAGNOSTICS_MAX: usize = 500;
@@ -28,21 +28,6 @@ pub struct Report {
     refused: BTreeSet<String>,
     /// What the file refers to.
     pub(crate) references: References,
-}
-
-/// A mistake inside an expression or a prompt, placed relative to that text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    pub(crate) code: &'static str,
-    /// The bytes within the text.
-    pub(crate) range: Range<usize>,
-    pub(crate) message: String,
-    pub(crate) label: String,
-    pub(crate) help: Option<String>,
-    /// The path that causes the problem, if there is one.
-    pub(crate) gap: Option<Box<AssignmentGap>>,
-    /// Whether the workflow loads in spite of it.
-    pub(crate) is_warning: bool,
 }
 
 /// Something that was read.
@@ -179,51 +164,5 @@ impl Report {
 
     pub(crate) fn into_diagnostics(self) -> Diagnostics {
         self.diagnostics
-    }
-}
-
-impl Problem {
-    pub(crate) fn new(
-        code: &'static str,
-        range: Range<usize>,
-        message: impl Into<String>,
-        label: impl Into<String>,
-    ) -> Self {
-        Self {
-            code,
-            range,
-            message: message.into(),
-            label: label.into(),
-            help: None,
-            gap: None,
-            is_warning: false,
-        }
-    }
-
-    #[must_use]
-    pub(crate) fn warning(mut self) -> Self {
-        self.is_warning = true;
-        self
-    }
-
-    #[must_use]
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
-        self
-    }
-}
-
-/// "did you mean …?", or the list of known names; `None` if there are none.
-pub fn suggestion<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) -> Option<String> {
-    const SHOWN_MAX: usize = 20;
-    let known: Vec<&str> = known.into_iter().collect();
-    if let Some(near) = did_you_mean(word, known.iter().copied()) {
-        return Some(format!("did you mean `{near}`?"));
-    }
-    let shown = known.iter().take(SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
-    match known.len() {
-        0 => None,
-        1..=SHOWN_MAX => Some(format!("there is: {shown}")),
-        _ => Some(format!("there is: {shown}, …")),
     }
 }

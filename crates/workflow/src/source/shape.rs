@@ -8,10 +8,11 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::Schema,
 };
+use graphrun_expressions::problem::suggestion;
 
 use super::{
     reader::{Data, Entry, SpannedText, Yaml},
-    report::{Report, suggestion},
+    report::Report,
 };
 use crate::format::MappingKeys;
 

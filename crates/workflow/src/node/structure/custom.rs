@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use graphrun_core::{diagnostic::Diagnostic, graph::Node};
+use graphrun_expressions::problem::suggestion;
 use schemars::JsonSchema;
 
-use crate::{
-    kind::{Keys, Kind, MakeContext, NodeReader, NodeSettings, values::CustomName},
-    source::report::suggestion,
-};
+use crate::kind::{Keys, Kind, MakeContext, NodeReader, NodeSettings, values::CustomName};
 
 /// The kind `node`.
 #[derive(Debug)]

@@ -10,8 +10,9 @@ use graphrun_core::{
         SideEffects,
     },
     id::{ChannelName, NodeName},
-    state::{Field, NumberRange, Record, Schema, Type},
+    state::{Field, NumberRange, Record, Type},
 };
+use graphrun_expressions::item::{ITEM, names_of_item};
 use schemars::JsonSchema;
 
 use super::order::KeyedOrder;
@@ -44,12 +45,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("retry", "put it on the node that it runs"),
     ("timeout", "put it on the node that it runs"),
 ];
-
-/// The default name of the item of a dispatched task.
-pub(crate) const ITEM: &str = "item";
-
-/// The name of the position of the item, from zero. A field of the state or an item with this name takes precedence.
-pub(crate) const INDEX: &str = "index";
 
 /// The section of [`Report::uses`] for the nodes that read their item or its position.
 pub(crate) const ITEMS: &str = "items";
@@ -236,16 +231,6 @@ impl Node for Pass {
             ..NodeDescription::default()
         }
     }
-}
-
-/// Returns the names that only a node for items has: the position, and the item, which hides it.
-pub(crate) fn names_of_item(item: Option<(&str, &Type)>, schema: &Schema) -> Vec<(String, Type)> {
-    let Some((name, ty)) = item else { return Vec::new() };
-    let index = schema
-        .channel(INDEX)
-        .is_none()
-        .then(|| (INDEX.to_owned(), Type::Int(NumberRange::FROM_ZERO)));
-    index.into_iter().chain([(name.to_owned(), ty.clone())]).collect()
 }
 
 /// Reads the lists of all maps.

@@ -20,8 +20,8 @@ pub use self::{
 };
 pub(crate) use self::{
     map::{
-        FAILED, INDEX, ITEM, ITEMS, Item, MAP, MapList, READS_OF_ITEMS, names_of_item, read_lists,
-        read_of_item, warn_of_unread_items,
+        FAILED, ITEMS, Item, MAP, MapList, READS_OF_ITEMS, read_lists, read_of_item,
+        warn_of_unread_items,
     },
     use_workflow::fields_of_use,
 };

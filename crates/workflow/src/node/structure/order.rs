@@ -7,13 +7,12 @@ use graphrun_core::{
     graph::{ItemNeeds, ItemOrder, ItemReads, RouteError, RouteView},
     state::Type,
 };
+use graphrun_expressions::typing::{comparable, describe};
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::Value;
 
 use crate::{
     Expression,
-    edge::route::{evaluated_item, failed},
-    expression::typing::{comparable, describe},
     lower::environment::NodeScope,
     source::{reader::Yaml, report::Report},
 };
@@ -82,7 +81,7 @@ impl KeyedOrder {
     }
 
     fn key_of(&self, view: &RouteView<'_>, item: &Value) -> Result<String, RouteError> {
-        Ok(evaluated_item(&self.key, view, item)?.to_string())
+        Ok(self.key.evaluate_for_item(view, item)?.to_string())
     }
 }
 
@@ -115,19 +114,19 @@ impl ItemOrder for KeyedOrder {
         for (at, key) in keys.iter().enumerate() {
             if numbers.insert(key.as_str(), at).is_some() {
                 let reason = format!("two items have the key {}", shown(key));
-                return Err(failed(&self.key, reason));
+                return Err(self.key.route_error(reason));
             }
         }
         let (mut count, mut missing): (u64, Option<String>) = (0, None);
         let mut needs = Vec::with_capacity(items.len());
         for (item, key) in items.iter().zip(&keys) {
-            let after = evaluated_item(&self.after, view, item)?;
+            let after = self.after.evaluate_for_item(view, item)?;
             let Some(after) = after.as_array() else {
-                return Err(failed(&self.after, format!("`{after}` is not a list")));
+                return Err(self.after.route_error(format!("`{after}` is not a list")));
             };
             count = count.saturating_add(after.len() as u64);
             DataLimit::MapItems.check(count).map_err(|reached| {
-                failed(&self.after, format!("the {count} keys that items need are {reached}"))
+                self.after.route_error(format!("the {count} keys that items need are {reached}"))
             })?;
             let mut of_item = Vec::with_capacity(after.len());
             for needed in after {
@@ -153,7 +152,7 @@ impl ItemOrder for KeyedOrder {
             let names = cycle.iter().take(CYCLE_KEYS_MAX).map(|&it| shown(&keys[it]));
             let names: Vec<String> = names.collect();
             let reason = format!("items need each other: {}{more}", names.join(" → "));
-            return Err(failed(&self.after, reason));
+            return Err(self.after.route_error(reason));
         }
         let keys = keys.iter().map(|it| shown(it)).collect();
         Ok(ItemNeeds { keys, needs, missing })

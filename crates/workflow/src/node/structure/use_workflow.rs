@@ -18,6 +18,7 @@ use graphrun_core::{
     id::ChannelName,
     state::{Channel, Update},
 };
+use graphrun_expressions::problem::suggestion;
 use schemars::JsonSchema;
 
 use crate::{
@@ -29,7 +30,6 @@ use crate::{
     lower::{environment::NodeScope, used::Nesting},
     source::{
         reader::{Data, Entry, SpannedText, Yaml},
-        report::suggestion,
         shape::Section,
     },
 };

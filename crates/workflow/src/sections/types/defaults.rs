@@ -1,14 +1,12 @@
 //! Defaults with a text that looks like a placeholder. A default is a constant: nothing fills it in.
 
 use graphrun_core::{diagnostic::Diagnostic, state::Schema};
+use graphrun_expressions::facts::Fact;
 
-use crate::{
-    expression::facts::Fact,
-    source::{
-        reader::{Data, Yaml},
-        report::Report,
-        shape::Section,
-    },
+use crate::source::{
+    reader::{Data, Yaml},
+    report::Report,
+    shape::Section,
 };
 
 /// Warns about `{{ field }}` and `{{ via.node }}` in the defaults of the fields.

@@ -4,7 +4,6 @@
 //! `a | b`, `T?` and the names under `types`. A field may have more keys:
 //! `{type: T, merge: append, default: v, private: true, about: …}`. Start with [`read_state`].
 
-mod contents;
 mod defaults;
 mod notation;
 mod range;
@@ -22,13 +21,12 @@ use graphrun_core::{
     id::ChannelName,
     state::{Channel, Reducer, Schema, Type, schema_size},
 };
+use graphrun_expressions::{file::FILE, problem::suggestion};
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::{Value, json};
 
-pub use self::notation::file_type;
-use self::notation::{FILE, is_lenience};
+use self::notation::is_lenience;
 pub(crate) use self::{
-    contents::{CONTENT, as_shown, is_file},
     defaults::warn_of_placeholders,
     notation::{LENIENCE, TYPES},
     reducers::reducer_names,
@@ -41,7 +39,7 @@ use crate::{
     source::{
         files::SourceFolder,
         reader::{Data, Entry, SpannedText, Yaml},
-        report::{Report, suggestion},
+        report::Report,
         shape::Section,
     },
 };

@@ -3,26 +3,24 @@
 //! A named type is expanded where it is used, with its name as the title of a record. So a type
 //! cannot contain itself, and the size of all uses is bounded.
 
-use std::{ops::Range, sync::LazyLock};
+use std::ops::Range;
 
 use graphrun_core::{
     diagnostic::Diagnostic,
     state::{LENIENT, Type, validator_for},
 };
+use graphrun_expressions::{
+    file::{FILE, file_schema},
+    problem::suggestion,
+};
 use serde_json::{Map, Value, json};
 
 use super::{DeclaredType, TypeReader, as_spec, check_type_name, value_of};
-use crate::source::{
-    reader::{Data, Entry, SpannedText, Yaml},
-    report::suggestion,
-};
+use crate::source::reader::{Data, Entry, SpannedText, Yaml};
 
 /// The types with a name.
 pub(crate) const TYPES: &[&str] =
     &["string", "int", "float", "bool", "json", "date", "duration", "message", "file"];
-
-/// The type of a file in the state.
-pub(super) const FILE: &str = "file";
 
 /// The only key of a record beside its fields.
 pub(crate) const LENIENCE: &str = "lenient";
@@ -356,26 +354,6 @@ fn levels_of(schema: &Value) -> usize {
     let forms = forms.into_iter().flatten().map(levels_of);
     let parts = [inside("items"), inside("additionalProperties")].into_iter().flatten();
     parts.chain(fields).chain(forms).max().unwrap_or(0)
-}
-
-/// Returns the type of a file: its name, its media type, and its content in base64.
-pub fn file_type() -> Type {
-    static FILE_TYPE: LazyLock<Type> = LazyLock::new(|| Type::of_schema(&file_schema()));
-    FILE_TYPE.clone()
-}
-
-fn file_schema() -> Value {
-    json!({
-        "type": "object",
-        "title": FILE,
-        "properties": {
-            "name": {"type": "string"},
-            "media_type": {"type": "string"},
-            "data": {"type": "string", "contentEncoding": "base64"},
-        },
-        "required": ["name", "media_type", "data"],
-        "additionalProperties": false,
-    })
 }
 
 /// Returns whether an entry of a record makes it lenient or not. A field of that name has a type, which is no such

@@ -4,11 +4,12 @@ use graphrun_core::{
     diagnostic::Diagnostic,
     state::{Reducer, Type},
 };
+use graphrun_expressions::problem::suggestion;
 
 use super::TypeReader;
 use crate::{
     format::BestKeys,
-    source::{reader::Yaml, report::suggestion, shape::Section},
+    source::{reader::Yaml, shape::Section},
 };
 
 /// Returns the names of the built-in reducers.
