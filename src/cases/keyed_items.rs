@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::outcomes::placed;
+use super::placed::placed;
 use crate::{
     graph::{Graph, ItemReads},
     state::Type,

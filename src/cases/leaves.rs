@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use super::outcomes::placed;
+use super::placed::placed;
 use crate::{
     graph::Access,
     state::{NumberRange, Type},

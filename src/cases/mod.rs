@@ -12,11 +12,13 @@ mod explore;
 mod keyed_items;
 mod leaves;
 mod outcomes;
+mod placed;
 mod relevant;
 mod run;
 #[cfg(feature = "cli")]
 mod saved;
 mod script;
+mod traces;
 mod undecided;
 mod verdict;
 

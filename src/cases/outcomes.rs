@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::FutureExt;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
     AFTER_ALL_WAITS,
     combinations::{Combinations, combinations},
     keyed_items::KeyedItems,
     leaves::Leaves,
+    placed::placed,
 };
 use crate::{
     compile::CompiledGraph,
@@ -388,18 +389,6 @@ fn failure(node: &NodeName, kind: ErrorKind) -> Outcome {
     let label = format!("fails: {kind}");
     let result = Err(Failure::new(kind, format!("`{node}` fails: {kind}")));
     Outcome { is_expected: true, ..Outcome::new(label, result) }
-}
-
-/// Returns a value with another one placed at a path; missing fields are completed later.
-pub(super) fn placed(base: Option<Value>, path: &[String], value: Value) -> Value {
-    let Some((first, rest)) = path.split_first() else { return value };
-    let mut fields = match base {
-        Some(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    };
-    let inner = fields.shift_remove(first);
-    fields.insert(first.clone(), placed(inner, rest, value));
-    Value::Object(fields)
 }
 
 fn access_name(accesses: &[Access], path: &[String]) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     coverage::Trail,
-    run::{Traces, emitted, route_of, visits_of},
+    traces::{Traces, emitted, route_of, visits_of},
     verdict::{self, Problem},
 };
 use crate::{

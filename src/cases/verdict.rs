@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::run::Traces;
+use super::traces::Traces;
 use crate::{
     diagnostic::SourceSpan,
     id::NodeName,

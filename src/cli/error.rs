@@ -3,19 +3,13 @@
 use std::{error::Error, io, path::Path};
 
 use super::{
-    arguments::globals::Output,
     exit::Exit,
-    output::{
-        diagnostics,
-        json::to_json,
-        terminal::{Paint, print_result},
-        words::clean,
-    },
+    output::{diagnostics, terminal::Paint, words::clean},
 };
 use crate::{
     diagnostic::{Diagnostics, Severity},
     engine::{ReviseError, RunError},
-    event::{DeltaLine, LeftRun},
+    event::LeftRun,
 };
 
 /// The most causes that are shown of one error.
@@ -144,19 +138,12 @@ impl CliError {
         self
     }
 
-    /// Prints the end of the output for a run, if a program reads the output.
-    ///
-    /// # Errors
-    ///
-    /// Fails when stdout cannot be written.
-    pub(super) fn print_left(&self, output: Output) -> Result<(), Self> {
-        let Some(ConcernedRun::Left(left)) = self.concerns.as_deref() else { return Ok(()) };
-        let text = match output {
-            Output::Json => to_json(left)?,
-            Output::Jsonl => left_line(left)?,
-            Output::Text | Output::Sarif | Output::Github => return Ok(()),
-        };
-        print_result(&text).map_err(Self::write)
+    /// Returns the end of the output for the run, if the error is one.
+    pub(super) fn left(&self) -> Option<&LeftRun> {
+        match self.concerns.as_deref() {
+            Some(ConcernedRun::Left(left)) => Some(left),
+            Some(ConcernedRun::OwnedElsewhere) | None => None,
+        }
     }
 
     /// Returns the message with its causes, in one line.
@@ -278,12 +265,6 @@ impl From<RunError> for CliError {
             }
         }
     }
-}
-
-/// Returns the line that ends the output for a run without an event.
-pub(super) fn left_line(left: &LeftRun) -> Result<String, CliError> {
-    let line = serde_json::to_string(&DeltaLine::Left(left.clone()));
-    Ok(line.map_err(|error| CliError::write(error.into()))? + "\n")
 }
 
 #[cfg(test)]

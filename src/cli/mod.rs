@@ -105,7 +105,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Err(error) => {
             let exit = report(&error, globals.stderr);
             // The exit code is that of the first error.
-            if let Err(unwritten) = error.print_left(globals.output) {
+            if let Err(unwritten) = output::left::print_left(&error, globals.output) {
                 report(&unwritten, globals.stderr);
             }
             exit

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::Write as _,
     net::TcpListener,
+    os::unix::fs::symlink,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -62,6 +63,30 @@ nodes:
     assert_eq!(ended.code, 0, "{ended}");
     let results = &ended.json()["results"];
     assert_eq!((&results[0]["passed"], &results[0]["status"]), (&true.into(), &"paused".into()));
+}
+
+#[test]
+fn a_score_that_is_no_number_starts_nothing() {
+    let place = graded();
+    for (score, expected) in
+        [("scroe", "there is no `scroe`"), ("score.mean", "`score`, a float, has no `mean`")]
+    {
+        let ended = eval(&place, &["--score", score]);
+        assert!(ended.code == 2 && ended.stderr.contains(expected), "{expected}: {ended}");
+    }
+    assert!(!place.path("grade.eval.jsonl").exists());
+}
+
+#[test]
+fn results_are_not_written_through_a_link_that_nobody_named() {
+    let place = graded();
+    let (results, outside) = (place.path("grade.eval.jsonl"), place.path("outside"));
+    symlink(&outside, &results).unwrap();
+    let ended = eval(&place, &[]);
+    assert!(ended.code == 5 && ended.stderr.contains("symbolic link"), "{ended}");
+    assert!(!outside.exists());
+    assert_ne!(eval(&place, &["--results", "grade.eval.jsonl"]).code, 5);
+    assert!(outside.exists());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `graphrun fmt`: files are laid out, or left as they are.
 
-use std::fs;
+use std::{fs, os::unix::fs::symlink};
 
 use crate::cli::program::{Ended, Place};
 
@@ -31,6 +31,20 @@ fn files_are_laid_out_once() {
     assert_eq!(second, serde_json::json!({"files": 2, "changed": [], "refused": 0}));
     assert_eq!(place.run(["fmt", "--check", "flows"]).code, 0);
     assert_eq!(fs::read_dir(place.path("flows")).unwrap().count(), 3, "no other file is left");
+}
+
+#[test]
+fn a_link_in_a_folder_is_left_alone_and_a_named_one_is_followed() {
+    let place = Place::new();
+    fs::create_dir(place.path("flows")).unwrap();
+    fs::write(place.path("flows/a.yaml"), LAID_OUT).unwrap();
+    fs::write(place.path("outside.yaml"), CROOKED).unwrap();
+    symlink(place.path("outside.yaml"), place.path("flows/link.yaml")).unwrap();
+    assert_eq!(place.run(["fmt", "flows"]).code, 0);
+    assert_eq!(fs::read_to_string(place.path("outside.yaml")).unwrap(), CROOKED);
+    assert_eq!(place.run(["fmt", "flows/link.yaml"]).code, 0);
+    assert_eq!(fs::read_to_string(place.path("outside.yaml")).unwrap(), LAID_OUT);
+    assert!(place.path("flows/link.yaml").is_symlink());
 }
 
 /// All files that `graphrun init` writes are below `graphs`.

@@ -14,6 +14,30 @@ fn tamper(place: &Place, change: &str) {
     assert!(raw.total_changes() > 0, "{change}");
 }
 
+/// The step that a person makes also takes in the tasks that had ended.
+#[test]
+fn a_change_by_hand_names_no_node() {
+    let place = Place::new();
+    let text = "graphrun: 1\nname: h\nstate:\n  x: string\n  c: { type: string, default: none }\n  \
+                log: { type: \"[string]\", merge: append, default: [] }\n  a: \"bool?\"\n\
+                input: x\noutput: [a, c, log]\nstart: [q, w]\nnodes:\n  \
+                q: { ask: \"go {{ x }}?\", writes: a, then: end }\n  \
+                w: { set: { log: '\"from w\"' }, then: end }\n";
+    fs::write(place.path("h.yaml"), text).unwrap();
+    place.run(["execute", "h.yaml", "-i", "x=1", "--run-id", "h1"]);
+    let set = ["--set", "log=[\"by a person\"]", "--set", "c=\"p\""];
+    let ended = place.run(["runs", "update", "h1"].iter().chain(&set));
+    assert_eq!(ended.code, 0, "{ended}");
+    let diff = place.run(["runs", "diff", "h1@0", "h1@1"]).stdout;
+    let line = |text: &str| diff.lines().find(|it| it.contains(text)).unwrap().to_owned();
+    assert!(line("from w").ends_with("w (step 1)"), "{diff}");
+    assert!(line("by a person").ends_with("by hand (step 1)"), "{diff}");
+    let history = place.run(["runs", "history", "h1"]).stdout;
+    assert!(history.contains("w, by hand"), "{history}");
+    let steps = place.run(["runs", "history", "h1", "--output", "json"]).json();
+    assert_eq!(steps[1]["by_hand"], json!(["c", "log"]));
+}
+
 #[test]
 fn a_history_is_verified_by_its_hash() {
     let place = Place::new();

@@ -1,6 +1,6 @@
 //! Tools of MCP servers: a server of our own that behaves well, or badly in the ways that its argument names.
 
-use std::{fs, path::Path, thread};
+use std::{fs, os::unix::fs::symlink, path::Path, thread};
 
 use graphrun::id::unique_id;
 use serde_json::{Value, json};
@@ -232,6 +232,12 @@ fn tools_and_prompts_that_cannot_be_used_are_not_locked() {
             "`srv` has the tool `echo`, which cannot be used: the schema of its arguments";
         assert!(ended.stderr.contains(expected), "{ended}");
     }
+    let ended = lock(&place, "mark");
+    assert_ne!(ended.code, 0, "{ended}");
+    assert!(ended.stderr.contains("its name has other characters"), "{ended}");
+    let ended = lock(&place, "formless");
+    assert_ne!(ended.code, 0, "{ended}");
+    assert!(ended.stderr.contains("without the fields that MCP requires"), "{ended}");
     let tools = lock(&place, "twice");
     fs::write(place.path("w.yaml"), greeting("\"two prompts\"")).unwrap();
     let prompts = run(&place, &["mcp", "lock", "w.yaml", "--allow-host", "here"]);
@@ -240,6 +246,37 @@ fn tools_and_prompts_that_cannot_be_used_are_not_locked() {
         assert!(ended.code == 5 && ended.stderr.contains(&expected), "{expected}: {ended}");
     }
     assert!(!place.path("w.mcp.lock").exists());
+}
+
+#[test]
+fn an_empty_cursor_ends_a_list() {
+    let place = Place::new();
+    let ended = lock(&place, "empty");
+    assert!(ended.code == 0 && ended.stderr.contains("locked 2 tools"), "{ended}");
+}
+
+#[test]
+fn a_lock_file_is_replaced_and_no_link_is_followed() {
+    let place = Place::new();
+    let (outside, locked) = (place.path("outside"), place.path("w.mcp.lock"));
+    for content in [Some("precious"), None] {
+        drop(fs::remove_file(&outside));
+        drop(fs::remove_file(&locked));
+        if let Some(content) = content {
+            fs::write(&outside, content).unwrap();
+        }
+        symlink(&outside, &locked).unwrap();
+        let ended = lock(&place, "well");
+        assert_eq!(ended.code, 2, "{ended}");
+        assert!(ended.stderr.contains("cannot write `w.mcp.lock`"), "{ended}");
+        assert!(ended.stderr.contains("symbolic link"), "{ended}");
+        assert_eq!(fs::read_to_string(&outside).ok().as_deref(), content);
+    }
+    fs::remove_file(&locked).unwrap();
+    fs::write(&outside, "precious").unwrap();
+    fs::hard_link(&outside, &locked).unwrap();
+    assert_eq!(lock(&place, "well").code, 0);
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "precious");
 }
 
 #[test]
@@ -334,7 +371,7 @@ fn a_bad_server_harms_only_its_call() {
         ("changed", "the server `srv` has changed its tool `echo` since it was locked"),
         // A call could mean the other one.
         ("twice", "the server `srv` has changed its tool `echo` since it was locked"),
-        ("pages", "the server `srv` lists more than 1000 tools"),
+        ("pages", "the server `srv` lists its tools in more than 100 pages"),
         // Lines that are no messages are passed over.
         ("garbage", "none"),
     ];

@@ -88,7 +88,7 @@ fn a_bad_server_in_a_sandbox_harms_only_its_call() {
         ("die", "the server `srv` ended; it wrote: out of memory, token [redacted]"),
         ("memory", "MemoryError"),
         ("changed", "the server `srv` has changed its tool `echo` since it was locked"),
-        ("pages", "the server `srv` lists more than 1000 tools"),
+        ("pages", "the server `srv` lists its tools in more than 100 pages"),
         ("garbage", "none"),
         // The `time` of the sandbox is for one command.
         ("slow", "none"),

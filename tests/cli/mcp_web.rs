@@ -146,7 +146,7 @@ fn a_bad_server_harms_only_its_call() {
         ("drip", "the server `srv` did not answer within 3s"),
         ("flood", "the server `srv` answered with more than 8 MiB"),
         ("endless", "sent an event of more than 8 MiB"),
-        ("pages", "the server `srv` lists more than 1000 tools"),
+        ("pages", "the server `srv` lists its tools in more than 100 pages"),
         ("changed", "the server `srv` has changed its tool `echo` since it was locked"),
         ("denied", "the server `srv` denies access (401): check its `headers`"),
         ("challenged", "the server `srv` denies access (401): check its `headers`"),

@@ -1,6 +1,6 @@
 //! Runs in PostgreSQL, from the command line.
 
-use std::{thread, time::Duration};
+use std::{fs, thread, time::Duration};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -9,6 +9,33 @@ use crate::{
     cli::program::{Place, Running, workflow},
     support::postgres::{Schema, ask, execute, server, without_room},
 };
+
+#[test]
+fn authorities_that_cannot_be_read_are_named() {
+    let place = Place::new();
+    fs::write(place.path("text.pem"), "no certificate").unwrap();
+    for (file, expected) in
+        [("missing.pem", "cannot be read"), ("text.pem", "no certificate of an authority")]
+    {
+        let file = place.path(file);
+        let url = format!(
+            "postgres://me@127.0.0.1:1/app?sslmode=verify-full&sslrootcert={}",
+            file.display()
+        );
+        for args in [
+            &["runs", "list"][..],
+            &["execute", &workflow("two_steps"), "-i", "brief=x"],
+            &["doctor"],
+        ] {
+            let ended = place.run([args, &["--db", &*url]].concat());
+            let said = ended.to_string();
+            assert!(
+                ended.code == 5 && said.contains(expected) && !said.contains("panicked"),
+                "{ended}"
+            );
+        }
+    }
+}
 
 #[test]
 fn a_postgres_run_is_shown_and_listed_without_the_password() {
@@ -28,7 +55,7 @@ fn a_postgres_run_is_shown_and_listed_without_the_password() {
     let empty = place.run_with(["runs", "list"], by_variable);
     assert_eq!((empty.code, empty.stdout.as_str()), (0, "no runs yet\n"), "{empty}");
     let first = place.run([&execute[..], &by_flag].concat());
-    assert!(first.stderr.contains(" --db \"$GRAPHRUN_DB\""), "{first}");
+    assert!(first.stderr.contains(&format!(" --db 'postgres://{user}:…@")), "{first}");
     let second = place.run_with([&execute[..], &["--output", "json"]].concat(), by_variable);
     assert_eq!((first.code, second.code), (0, 0), "{first}{second}");
     let run = second.json()["name"].as_str().unwrap().to_owned();

@@ -133,6 +133,20 @@ async fn an_uncounted_answer_is_estimated_however_it_ends() {
 }
 
 #[tokio::test]
+async fn a_count_that_is_missing_beside_another_is_estimated() {
+    let choice = json!({"message": {"content": "z".repeat(350)}, "finish_reason": "stop"});
+    for (usage, expected) in [
+        (json!({"completion_tokens": 5}), (10, 5, true)),
+        (json!({"prompt_tokens": 7}), (7, 100, true)),
+        (json!({"prompt_tokens": 7, "completion_tokens": 5}), (7, 5, false)),
+    ] {
+        let body = json!({"choices": [choice], "usage": usage}).to_string();
+        let (usage, _) = ask(Protocol::Chat, body).await.unwrap();
+        assert_eq!((usage.input_tokens, usage.output_tokens, usage.estimated), expected);
+    }
+}
+
+#[tokio::test]
 async fn the_arguments_of_calls_are_estimated() {
     let arguments = json!({"at": "z".repeat(341)}).to_string();
     assert_eq!(arguments.len(), 350);

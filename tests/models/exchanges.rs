@@ -222,6 +222,28 @@ fn counts_that_cannot_be_right_are_ignored_and_a_sum_counts() {
     for (usage, expected, is_ignored) in [
         (json!({"total_tokens": 120}), (120, 0, 0), false),
         (json!({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 99}), (9, 3, 0), false),
+        // Reasoning beside the answer, which the sum shows, and which cannot be a part of it.
+        (
+            json!({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 19,
+                   "completion_tokens_details": {"reasoning_tokens": 7}}),
+            (9, 10, 0),
+            false,
+        ),
+        (
+            json!({"prompt_tokens": 9, "completion_tokens": 8, "total_tokens": 24, "reasoning_tokens": 7}),
+            (9, 15, 0),
+            false,
+        ),
+        (
+            json!({"prompt_tokens": 9, "completion_tokens": 8, "total_tokens": 17, "reasoning_tokens": 7}),
+            (9, 8, 0),
+            false,
+        ),
+        (
+            json!({"prompt_tokens": 9, "completion_tokens": 3, "reasoning_tokens": 7}),
+            (9, 10, 0),
+            false,
+        ),
         (json!({"prompt_tokens": 1e30, "completion_tokens": 3}), (0, 0, 0), true),
         (json!({"prompt_tokens": u64::MAX, "completion_tokens": 3}), (0, 0, 0), true),
         (json!({"prompt_tokens": 9, "completion_tokens": -3}), (0, 0, 0), true),

@@ -115,6 +115,24 @@ async fn a_declared_host_is_reached_through_the_proxy() {
 }
 
 #[tokio::test]
+async fn programs_check_hosts_with_the_certificates_of_the_system() {
+    let network = private(&["localhost:1".to_owned()]);
+    let program = "import os, ssl\n\
+         file = os.environ.get('SSL_CERT_FILE')\n\
+         print(file == os.environ.get('CURL_CA_BUNDLE'), bool(file) and os.path.getsize(file), \
+         ssl.create_default_context().cert_store_stats()['x509'] > 0)";
+    let sizes = ["ssl/certs/ca-certificates.crt", "pki/tls/certs/ca-bundle.crt", "ssl/cert.pem"]
+        .iter()
+        .filter_map(|it| std::fs::metadata(format!("/etc/{it}")).ok());
+    let size = sizes.map(|it| it.len()).next();
+    let expected = size.map_or("True False False\n".to_owned(), |it| format!("True {it} True\n"));
+    assert_eq!(run(&network, program).await.output, expected);
+    // Without a network, there is nothing to check.
+    let alone = Sandbox::probe().unwrap().run(&job(program), &CancellationToken::new()).await;
+    assert_eq!(alone.unwrap().output, "True False False\n");
+}
+
+#[tokio::test]
 async fn other_hosts_ports_and_forms_of_the_host_are_refused() {
     let (port, _serving) = serve(1);
     let network = private(&[format!("localhost:{port}")]);

@@ -134,11 +134,31 @@ fn an_unusable_database_is_reported_with_reason_and_remedy() {
     assert!(PostgresStorage::open_existing(&mine("")).unwrap().is_none());
     let remedy = format!("CREATE SCHEMA {name} AUTHORIZATION {user}");
     assert!(told(&error).ends_with(&remedy), "{}", told(&error));
-    refused(&mine("&options=-cdefault_transaction_read_only%3Don"));
-    execute(format!("CREATE SCHEMA {name}; GRANT USAGE ON SCHEMA {name} TO {user}"));
-    let error = PostgresStorage::open(&mine("")).unwrap_err();
-    let remedy = format!("GRANT CREATE ON SCHEMA {name} TO {user}");
+    let error = PostgresStorage::check(&mine("")).unwrap_err();
     assert!(told(&error).ends_with(&remedy), "{}", told(&error));
+    refused(&mine("&options=-cdefault_transaction_read_only%3Don"));
+    execute(format!("CREATE SCHEMA {name}"));
+    let error = PostgresStorage::open_existing(&mine("")).unwrap_err();
+    assert!(
+        told(&error).contains(&format!("GRANT USAGE ON SCHEMA {name} TO {user};")),
+        "{}",
+        told(&error)
+    );
+    execute(format!("GRANT USAGE ON SCHEMA {name} TO {user}"));
+    let remedy = format!("GRANT CREATE ON SCHEMA {name} TO {user}");
+    for error in
+        [PostgresStorage::open(&mine("")), PostgresStorage::check(&mine("")).map(Option::unwrap)]
+    {
+        let error = error.unwrap_err();
+        assert!(told(&error).ends_with(&remedy), "{}", told(&error));
+    }
+    assert!(PostgresStorage::check(&schema.url()).unwrap().is_none());
+    for (thing, made) in [("SEQUENCE", "heads"), ("TYPE", "heads AS ENUM ('a')")] {
+        execute(format!("CREATE {thing} {name}.{made}"));
+        let error = PostgresStorage::open(&schema.url()).unwrap_err();
+        assert!(told(&error).contains("belongs to another program"), "{}", told(&error));
+        execute(format!("DROP {thing} {name}.heads"));
+    }
 
     execute(format!("CREATE TABLE {name}.customers (id int)"));
     refused(&schema.url());

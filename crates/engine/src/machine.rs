@@ -15,6 +15,7 @@
 
 mod backoff;
 mod breakpoints;
+mod deferred;
 mod facts;
 mod fit;
 mod frontier;

@@ -13,9 +13,9 @@ pub struct Problem {
     pub code: &'static str,
     /// The bytes within the text.
     pub range: Range<usize>,
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
-    /// What stands at the place.
+    /// The text at the place.
     pub label: String,
     /// How to mend it.
     pub help: Option<String>,

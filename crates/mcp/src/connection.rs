@@ -178,8 +178,8 @@ impl Connection {
         let tool = |mut tool: Value| {
             let text = |it: &Value| it.as_str().map(clean_text).unwrap_or_default();
             let output = tool.get_mut("outputSchema").map(Value::take);
-            let (name, about, input) =
-                (text(&tool["name"]), text(&tool["description"]), tool["inputSchema"].take());
+            let name = name_of(&tool);
+            let (about, input) = (text(&tool["description"]), tool["inputSchema"].take());
             (name, LockedTool { about, input, output })
         };
         Ok(listed.into_iter().map(tool).collect())
@@ -260,15 +260,20 @@ impl Connection {
             if let Some(Value::Array(items)) = listed.get_mut(what).map(Value::take) {
                 all.extend(items);
             }
-            cursor = listed["nextCursor"].as_str().map(str::to_owned);
             if all.len() > ENTRIES_MAX {
-                break;
+                return Err(McpError::TooMany {
+                    server: self.server.clone(),
+                    what,
+                    most: ENTRIES_MAX,
+                });
             }
+            // Some servers write an empty cursor behind the last page.
+            cursor = listed["nextCursor"].as_str().filter(|it| !it.is_empty()).map(str::to_owned);
             if cursor.is_none() {
                 return Ok(all);
             }
         }
-        Err(McpError::TooMany { server: self.server.clone(), what, most: ENTRIES_MAX })
+        Err(McpError::TooManyPages { server: self.server.clone(), what, most: PAGES_MAX })
     }
 
     /// Waits for a reply. A server that does not answer, or that has ended, is not used again.
@@ -290,6 +295,7 @@ impl Connection {
                     None => Err(ended(&self.server, end).await),
                 }
             }
+            Ok(Err(ServiceError::UnexpectedResponse)) => Err(McpError::Form { server: server() }),
             Ok(Err(error)) => Err(McpError::Protocol {
                 server: server(),
                 message: clean_text(&error.to_string()),
@@ -302,13 +308,19 @@ impl Connection {
     }
 }
 
+/// Returns the name of a tool, a prompt or an argument as the server knows it: a name with odd characters is refused, and never
+/// another one.
+fn name_of(listed: &Value) -> String {
+    listed["name"].as_str().unwrap_or_default().to_owned()
+}
+
 /// Returns the name of a prompt, and the prompt as a tool.
 fn prompt(listed: &Value) -> (String, LockedTool) {
     let text = |it: &Value| it.as_str().map(clean_text).unwrap_or_default();
     let mut properties = Map::new();
     let mut required = Vec::new();
     for argument in listed["arguments"].as_array().into_iter().flatten() {
-        let name = text(&argument["name"]);
+        let name = name_of(argument);
         if argument["required"] == Value::Bool(true) {
             required.push(Value::from(name.clone()));
         }
@@ -326,7 +338,7 @@ fn prompt(listed: &Value) -> (String, LockedTool) {
         "additionalProperties": false,
     });
     let about = text(&listed["description"]);
-    (text(&listed["name"]), LockedTool { about, input, output: None })
+    (name_of(listed), LockedTool { about, input, output: None })
 }
 
 /// Returns the arguments of a call.

@@ -90,6 +90,14 @@ pub enum McpError {
         /// Its name.
         server: String,
     },
+    /// It answered, in another form than that of the request.
+    #[error(
+        "the server `{server}` gave an answer without the fields that MCP requires, or with parts of an unknown type"
+    )]
+    Form {
+        /// Its name.
+        server: String,
+    },
     /// It answered with an error of the protocol.
     #[error("the server `{server}` refused: {message}")]
     Protocol {
@@ -107,6 +115,18 @@ pub enum McpError {
     /// It lists more than a lock file may have.
     #[error("the server `{server}` lists more than {most} {what}")]
     TooMany {
+        /// Its name.
+        server: String,
+        /// The kind of entries.
+        what: &'static str,
+        /// The limit.
+        most: usize,
+    },
+    /// Its list has no end.
+    #[error(
+        "the server `{server}` lists its {what} in more than {most} pages: correct its `nextCursor`"
+    )]
+    TooManyPages {
         /// Its name.
         server: String,
         /// The kind of entries.

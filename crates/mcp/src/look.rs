@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use graphrun_core::state::validator_for;
 use graphrun_workflow::{LockedServer, LockedTool, McpServer};
 use serde_json::Value;
 
@@ -126,12 +125,5 @@ fn problem(server: &str, name: &str, tool: &LockedTool) -> Option<String> {
     if server.len() + 1 + name.len() > NAME_CHARACTERS_MAX {
         return Some(format!("`{server}.{name}` has more than {NAME_CHARACTERS_MAX} characters"));
     }
-    if tool.input["type"] != "object" {
-        return Some("its arguments are not an object".to_owned());
-    }
-    let schemas = [("arguments", Some(&tool.input)), ("result", tool.output.as_ref())];
-    schemas.into_iter().find_map(|(what, schema)| {
-        let error = validator_for(schema?).err()?;
-        Some(format!("the schema of its {what} is invalid: {error}"))
-    })
+    tool.check().err()
 }

@@ -11,7 +11,7 @@ use graphrun_guard::redact::{redact, redact_value};
 use serde_json::Value;
 
 use super::{
-    ChatReply, Finish, ModelError, Protocol, TokenUsage, reader::text_of,
+    ChatReply, Finish, ModelError, Protocol, TokenUsage, lenient::text_of,
     retry_after::read_retry_delay,
 };
 

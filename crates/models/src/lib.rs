@@ -33,6 +33,7 @@ mod tools;
 
 mod calls;
 mod failure;
+mod lenient;
 mod reader;
 mod retry_after;
 mod thoughts;
@@ -105,6 +106,7 @@ pub use embeddings::EmbeddingClient;
 #[cfg(feature = "openai")]
 pub use provider::from_env;
 #[cfg(feature = "openai")]
-pub use provider_client::{ClientConfig, ConfigError, ExchangeLimits, ProviderClient};
+pub use provider_client::{ClientConfig, ConfigError, ProviderClient};
+pub use transport::ExchangeLimits;
 #[cfg(feature = "openai")]
 pub use transport::client_builder;

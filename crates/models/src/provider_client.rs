@@ -4,7 +4,7 @@
 //! rejects is replaced by the next simpler one, and a parameter that it rejects by name is left out.
 //! The process remembers both. Retries are the engine's. All clients of a process send their requests through one gate for each model.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 use async_openai::{
     Client,
@@ -30,7 +30,7 @@ use super::{
     refused::RefusedParameters,
     secret::Secret,
     shape::{Shape, unwrap_answer},
-    transport::Transport,
+    transport::{ExchangeLimits, Transport},
 };
 
 /// The address of a model and the settings of its requests.
@@ -58,31 +58,6 @@ impl ClientConfig {
             model: model.into(),
             profile: Profile::default(),
             limits: ExchangeLimits::default(),
-        }
-    }
-}
-
-/// The limits of an exchange: times and size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExchangeLimits {
-    /// To open a connection.
-    pub connect: Duration,
-    /// Between two pieces of a reply that has begun.
-    pub idle: Duration,
-    /// For the whole exchange, unless the [request](ChatRequest::timeout) has its own limit. Long, because a
-    /// reasoning model is silent for minutes before it answers.
-    pub total: Duration,
-    /// The largest reply, in bytes.
-    pub reply_bytes_max: usize,
-}
-
-impl Default for ExchangeLimits {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(10),
-            idle: Duration::from_secs(60),
-            total: Duration::from_secs(600),
-            reply_bytes_max: 16 * 1024 * 1024,
         }
     }
 }
@@ -237,10 +212,18 @@ impl ProviderClient {
         let read = body.and_then(|body| self.profile.protocol.read_reply(&body));
         let mut reply = read.map_err(|error| with_input(error, request))?;
         let estimated = estimate(request, reply.characters());
-        if reply.usage.total_tokens() == 0 {
-            reply.usage = estimated;
-        } else if reply.usage.output_tokens == 0 && estimated.output_tokens > 0 {
-            (reply.usage.output_tokens, reply.usage.estimated) = (estimated.output_tokens, true);
+        let usage = &mut reply.usage;
+        if usage.total_tokens() == 0 {
+            *usage = estimated;
+        }
+        // A provider may state one of the counts only.
+        for (stated, estimated) in [
+            (&mut usage.input_tokens, estimated.input_tokens),
+            (&mut usage.output_tokens, estimated.output_tokens),
+        ] {
+            if *stated == 0 && estimated > 0 {
+                (*stated, usage.estimated) = (estimated, true);
+            }
         }
         Ok(reply)
     }

@@ -4,7 +4,6 @@
 //! missing, null, of another type or unknown. It also classifies a reply without an answer
 //! (refused, truncated, empty, an error in disguise), before any caller parses the text.
 
-use graphrun_core::state::plain_text;
 use serde_json::Value;
 
 use super::{
@@ -12,6 +11,7 @@ use super::{
     calls::read_calls,
     chat::characters,
     failure::{self, readable},
+    lenient::{parts_text, text_of, whole_number},
     stated::StatedUsage,
     thoughts::{TextParts, part_text},
 };
@@ -210,28 +210,6 @@ pub(super) fn usage_of_part(usage: TokenUsage, characters: u64) -> TokenUsage {
     TokenUsage { output_tokens, calls, estimated, ..usage }
 }
 
-/// Returns a value as text: a string as it is, other JSON in its JSON notation.
-pub(super) fn text_of(value: Option<&Value>) -> String {
-    match value {
-        None | Some(Value::Null) => String::new(),
-        Some(value) => plain_text(value),
-    }
-}
-
-/// Joins the texts of a content part and of the parts inside it.
-pub(super) fn parts_text(part: &Value) -> String {
-    match part {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().map(parts_text).collect(),
-        Value::Object(part) => ["text", "thinking", "refusal", "reasoning", "summary", "content"]
-            .iter()
-            .find_map(|name| part.get(*name))
-            .map(parts_text)
-            .unwrap_or_default(),
-        _ => String::new(),
-    }
-}
-
 pub(super) fn read_finish(finish: Option<&Value>) -> Finish {
     match finish {
         None | Some(Value::Null) => Finish::Stop,
@@ -324,12 +302,18 @@ pub(super) fn read_usage(usage: Option<&Value>, stated: &mut StatedUsage) -> Tok
     let details = ["completion_tokens_details", "output_tokens_details"];
     let reasoning = details.iter().find_map(|it| usage?.get(it)?.get("reasoning_tokens"));
     let reasoning = reasoning.or_else(|| usage?.get("reasoning_tokens"));
+    let reasoning = stated.part("reasoning_tokens", reasoning);
+    let (input, output) = (input.unwrap_or(0), output.unwrap_or(0));
+    // xAI counts them beside the answer; only the sum shows it.
+    let sum = usage.and_then(|it| it.get("total_tokens")).and_then(whole_number);
+    let is_beside = sum == Some(input.saturating_add(output).saturating_add(reasoning));
+    let output = output.saturating_add(if is_beside || reasoning > output { reasoning } else { 0 });
     let usage = TokenUsage {
-        input_tokens: input.unwrap_or(0),
+        input_tokens: input,
         cached_input_tokens: stated.part("cached_tokens", cached),
         cache_write_input_tokens: stated.part("cache_write_tokens", written),
-        output_tokens: output.unwrap_or(0),
-        reasoning_output_tokens: stated.part("reasoning_tokens", reasoning),
+        output_tokens: output,
+        reasoning_output_tokens: reasoning,
         calls: 1,
         ..TokenUsage::default()
     };
@@ -348,12 +332,6 @@ pub(super) fn read_cost(usage: Option<&Value>, stated: &mut StatedUsage) -> Opti
     let upstream = usage.pointer("/cost_details/upstream_inference_cost").filter(|_| is_own_key);
     let upstream = stated.cost("upstream_inference_cost", upstream).unwrap_or(0.0);
     cost.map(|it| it + upstream)
-}
-
-/// Takes `12`, `12.0` and `"12"`.
-pub(super) fn whole_number(value: &Value) -> Option<u64> {
-    let text = text_of(Some(value));
-    text.split_once('.').map_or(text.as_str(), |(whole, _)| whole).parse().ok()
 }
 
 fn or(text: String, otherwise: impl FnOnce() -> String) -> String {

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::{TokenUsage, reader::whole_number};
+use super::{TokenUsage, lenient::whole_number};
 
 /// The most tokens of one call, for each count that is stated.
 pub const STATED_TOKENS_MAX: u64 = 1_000_000_000;

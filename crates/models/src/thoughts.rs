@@ -5,6 +5,8 @@
 //! channels of OpenAI's harmony format. An answer may also be about these marks, so a mark in code or in a
 //! quotation is left alone.
 
+use serde::de::IgnoredAny;
+
 use super::tools::ToolCall;
 
 /// The marks around reasoning. A prompt may end with the first mark, so the text of a model may have only the second.
@@ -75,7 +77,9 @@ fn split_at_lone_end(text: &str) -> Option<(&str, &str)> {
 /// Returns whether the text ends inside JSON, code or a quotation, so that a mark behind it is part of an answer.
 fn is_quoted(before: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or_default();
-    before.trim_start().starts_with(['{', '['])
+    // Behind whole JSON, which is a draft then, a mark is none of its texts.
+    let is_whole = || serde_json::from_str::<IgnoredAny>(before).is_ok();
+    before.trim_start().starts_with(['{', '[']) && !is_whole()
         || before.matches("```").count() % 2 == 1
         || line.matches('`').count() % 2 == 1
         || before.ends_with(['"', '\'', '“', '«'])
@@ -143,6 +147,7 @@ mod tests {
             ("Sea or sky?\n</think>\n\nTeal.", Some("Sea or sky?"), "Teal."),
             ("Sea.</think>Teal.", Some("Sea."), "Teal."),
             ("</think>Teal.", None, "Teal."),
+            ("{\"a\": 1}\n</think>\n{\"a\": 2}", Some("{\"a\": 1}"), "{\"a\": 2}"),
             (
                 "<think>Sea. Sky. Perhaps {\"colour\": \"red\"}",
                 Some("Sea. Sky. Perhaps {\"colour\": \"red\"}"),

@@ -32,11 +32,35 @@ use super::{
     gate::Gate,
     protocol::{IncomingReply, Pace, completion},
     provider::{Profile, Protocol, is_local},
-    provider_client::ExchangeLimits,
     rates::Rates,
     retry_after::read_retry_after,
     secret::Secret,
 };
+
+/// The limits of an exchange: times and size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExchangeLimits {
+    /// To open a connection.
+    pub connect: Duration,
+    /// Between two pieces of a reply that has begun.
+    pub idle: Duration,
+    /// For the whole exchange, unless the [request](crate::ChatRequest::timeout) has its own limit. Long, because a
+    /// reasoning model is silent for minutes before it answers.
+    pub total: Duration,
+    /// The largest reply, in bytes.
+    pub reply_bytes_max: usize,
+}
+
+impl Default for ExchangeLimits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(60),
+            total: Duration::from_secs(600),
+            reply_bytes_max: 16 * 1024 * 1024,
+        }
+    }
+}
 
 /// TLS with the authorities that this system trusts.
 pub(super) fn tls() -> Result<ClientConfig, rustls::Error> {

@@ -9,6 +9,7 @@ mod cut;
 mod history;
 mod program;
 mod read;
+mod result;
 mod session;
 mod tools;
 

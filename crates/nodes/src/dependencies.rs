@@ -11,7 +11,7 @@ use graphrun_sandbox::{
 use graphrun_workflow::LockFileUse;
 use thiserror::Error;
 
-use crate::{in_folder, in_folder::folders_of, sandboxed::hinted};
+use crate::{in_folder, in_folder::folders_of};
 
 /// A lock file cannot be used.
 #[derive(Debug, Error)]
@@ -81,7 +81,7 @@ pub(super) async fn find(
         })?;
         let unusable = |error: PackagesError| {
             let hint = error.hint();
-            hinted(Failure::of(ErrorKind::Sandbox, &error), hint.as_deref())
+            NodeError::from(Failure::of(ErrorKind::Sandbox, &error).with_hint(hint.as_deref()))
         };
         let packages = cache.find(&lock).await.map_err(unusable)?;
         found.push(packages.ok_or_else(|| missing(used))?);

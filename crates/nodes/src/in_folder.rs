@@ -8,7 +8,7 @@ use std::{
 use graphrun_core::{
     diagnostic::Diagnostic,
     event::Report,
-    graph::{ErrorKind, Failure, NodeContext, NodeError, with_hint},
+    graph::{ErrorKind, Failure, NodeContext, NodeError},
 };
 use graphrun_folders::{ExclusiveFolder, FolderError, RunFolders, SharedFolder};
 use graphrun_sandbox::{FolderContent, FolderFile, WriteError};
@@ -69,7 +69,7 @@ pub(super) fn failure(error: &FolderError) -> NodeError {
         }
         error => error.hint(),
     };
-    Failure { message: with_hint(failure.message, hint), ..failure }.into()
+    failure.with_hint(hint).into()
 }
 
 /// Returns the failure of a node that could not write files.

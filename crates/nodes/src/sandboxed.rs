@@ -11,7 +11,7 @@ use std::{
 
 use graphrun_core::{
     event::Report,
-    graph::{ErrorKind, Failure, NodeContext, NodeError, with_hint},
+    graph::{ErrorKind, Failure, NodeContext, NodeError},
 };
 use graphrun_sandbox::{
     InstalledPackages, Job, JobResult, Mount, Network, NetworkAccess, NetworkHost, PackageCache,
@@ -214,15 +214,11 @@ async fn probe() -> Result<Sandbox, NodeError> {
 async fn python(requirements: &[String], cache_dir: &Path) -> Result<PythonEnvironment, NodeError> {
     PythonEnvironment::prepare(requirements, cache_dir)
         .await
-        .map_err(|error| hinted(Failure::of(ErrorKind::Sandbox, &error), error.hint()))
+        .map_err(|error| Failure::of(ErrorKind::Sandbox, &error).with_hint(error.hint()).into())
 }
 
 /// The machine is the cause, not the code, so no model sees this error.
 pub(super) fn unusable(error: &SandboxError) -> NodeError {
     let hint = error.hint();
-    hinted(Failure::of(ErrorKind::Sandbox, error), hint.as_deref())
-}
-
-pub(super) fn hinted(failure: Failure, hint: Option<&str>) -> NodeError {
-    Failure { message: with_hint(failure.message, hint), ..failure }.into()
+    Failure::of(ErrorKind::Sandbox, error).with_hint(hint.as_deref()).into()
 }

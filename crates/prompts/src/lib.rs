@@ -4,8 +4,8 @@
 //! the state by name, `visit`, `max_visits`, `via` and, in a dispatched task, `item`.
 //!
 //! [`Prompt::check`] passes over the template once: `checker` over the statements, `expressions` and its neighbours over
-//! the expressions. What a condition or a loop proves inside its block comes from `guards`. A run calls [`Prompt::render`], which counts
-//! steps and bytes (`metered`, `meter`).
+//! the expressions. `guards` finds the guarantees that conditions and loops prove inside their blocks. A run calls
+//! [`Prompt::render`], which counts steps and bytes (`metered`, `meter`).
 //!
 //! ```
 //! let prompt = graphrun_prompts::Prompt::compile("greet.md", "Greet {{ name }} in one line.").unwrap();

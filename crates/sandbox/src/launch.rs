@@ -26,7 +26,9 @@ use super::{
     error::SandboxError,
     job::{Channel, Job, Limits},
     job_streams::Ends,
-    mounts::{SYNTHETIC_ETC, SystemMounts},
+    mounts::{
+        CERTIFICATES, CERTIFICATES_ENVIRONMENT, SYNTHETIC_ETC, SystemMounts, system_certificates,
+    },
     network::PROXY_ENVIRONMENT,
 };
 
@@ -182,6 +184,10 @@ impl Launch {
         for (name, value) in FIXED_ENVIRONMENT {
             arguments.add(&["--setenv", name, value]);
         }
+        let certificates = system_certificates().filter(|_| self.has_proxy);
+        for name in CERTIFICATES_ENVIRONMENT.iter().filter(|_| certificates.is_some()) {
+            arguments.add(&["--setenv", name, CERTIFICATES]);
+        }
         for (name, value) in &self.job.env {
             arguments.add(&["--setenv", name, value]);
         }
@@ -190,6 +196,9 @@ impl Launch {
             arguments.add(&["--setenv", name, value]);
         }
         arguments.0.extend_from_slice(self.launcher.mounts.arguments());
+        if let Some(certificates) = certificates {
+            arguments.0.extend(["--ro-bind".into(), certificates.into(), CERTIFICATES.into()]);
+        }
         for (path, content) in SYNTHETIC_ETC {
             let number = descriptors.pass_bytes(content.as_bytes())?.to_string();
             arguments.add(&["--perms", "0444", "--file", &number, path]);

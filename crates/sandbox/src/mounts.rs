@@ -27,6 +27,23 @@ pub(super) const SYNTHETIC_ETC: [(&str, &str); 4] = [
     ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
 ];
 
+/// Where distributions keep the certificates that a system trusts.
+const SYSTEM_CERTIFICATES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// Where the certificates are inside.
+pub(super) const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Where programs look for the certificates by which they know a host.
+pub(super) const CERTIFICATES_ENVIRONMENT: [&str; 6] = [
+    "SSL_CERT_FILE",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO",
+];
+
 /// Where `python` is if the system has only `python3`.
 const PYTHON: &str = "/aliases/python";
 
@@ -57,6 +74,11 @@ impl SystemMounts {
     pub(super) fn arguments(&self) -> &[OsString] {
         &self.arguments
     }
+}
+
+/// Returns the file of the certificates that this system trusts.
+pub(super) fn system_certificates() -> Option<&'static Path> {
+    SYSTEM_CERTIFICATES.into_iter().map(Path::new).find(|it| it.is_file())
 }
 
 /// Finds a program where distributions install it. `PATH` is ignored: an attacker who can set it

@@ -10,6 +10,51 @@ const DISABLED: &str = "OTEL_SDK_DISABLED";
 const CAPTURE_CONTENT: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
+const HEADERS: &str = "HEADERS";
+const MILLISECONDS: &str = "write a whole number of milliseconds";
+const NUMBER: &str = "write a whole number";
+
+/// A variable or the end of its name, a check of its value, and a description of the values that pass.
+type Check = (&'static str, fn(&str) -> bool, &'static str);
+
+/// The variables of the exporter, each also for one signal.
+const EXPORTER_CHECKS: [Check; 5] = [
+    ("COMPRESSION", |it| it == "none", "nothing is compressed: write `none`"),
+    (HEADERS, is_list, "write `name=value`, with commas between several"),
+    ("CERTIFICATE", |_| false, "the certificates of the system are used"),
+    ("CLIENT_KEY", |_| false, "graphrun sends no certificate of a client"),
+    ("CLIENT_CERTIFICATE", |_| false, "graphrun sends no certificate of a client"),
+];
+
+/// The variables that only the SDK reads.
+const SDK_CHECKS: &[Check] = &[
+    (
+        "OTEL_TRACES_SAMPLER",
+        |it| SAMPLERS.contains(&it),
+        "the samplers are `always_on`, `always_off`, `traceidratio`, and each with `parentbased_` before it",
+    ),
+    (
+        "OTEL_TRACES_SAMPLER_ARG",
+        |it| it.parse::<f64>().is_ok_and(|it| (0.0..=1.0).contains(&it)),
+        "write a number from 0 to 1",
+    ),
+    ("OTEL_RESOURCE_ATTRIBUTES", is_list, "write `name=value`, with commas between several"),
+    ("OTEL_BSP_SCHEDULE_DELAY", is_whole, MILLISECONDS),
+    ("OTEL_BSP_EXPORT_TIMEOUT", is_whole, MILLISECONDS),
+    ("OTEL_BSP_MAX_QUEUE_SIZE", is_whole, NUMBER),
+    ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", is_whole, NUMBER),
+    ("OTEL_METRIC_EXPORT_INTERVAL", is_whole, MILLISECONDS),
+    ("OTEL_METRIC_EXPORT_TIMEOUT", is_whole, MILLISECONDS),
+];
+const SAMPLERS: [&str; 6] = [
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+];
+
 /// The settings of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Config {
@@ -50,14 +95,18 @@ impl Config {
     ) -> Result<Self, UnsupportedVariable> {
         // An empty variable counts as one that is not set, as in the specification.
         let variable = |name: &str| variable(name).filter(|it| !it.trim().is_empty());
-        if variable(DISABLED).is_some_and(|it| it.trim().eq_ignore_ascii_case("true")) {
+        if is_disabled(variable(DISABLED))? {
             return Ok(Self::default());
         }
-        Ok(Self {
+        let config = Self {
             traces: Signal::read("TRACES", "/v1/traces", &variable)?,
             metrics: Signal::read("METRICS", "/v1/metrics", &variable)?,
             content: captures_content(variable(CAPTURE_CONTENT))?,
-        })
+        };
+        if config.traces.is_some() || config.metrics.is_some() {
+            check_for_sdk(&variable)?;
+        }
+        Ok(config)
     }
 }
 
@@ -101,7 +150,24 @@ impl Signal {
             let expected = "the protocol is `http/protobuf`, at port 4318 of most collectors";
             return Err(UnsupportedVariable { variable, value, expected });
         }
-        let timeout = either("TIMEOUT").and_then(|(_, it)| it.trim().parse().ok());
+        let timeout = match either("TIMEOUT") {
+            None => None,
+            Some((variable, value)) => match value.trim().parse() {
+                Ok(milliseconds) => Some(milliseconds),
+                Err(_) => {
+                    return Err(UnsupportedVariable { variable, value, expected: MILLISECONDS });
+                }
+            },
+        };
+        for (suffix, is_supported, expected) in EXPORTER_CHECKS {
+            if let Some((variable, value)) = either(suffix)
+                && !is_supported(value.trim())
+            {
+                // The value of a header is a key, also if it is not written as one.
+                let value = if suffix == HEADERS { "[redacted]".to_owned() } else { value };
+                return Err(UnsupportedVariable { variable, value, expected });
+            }
+        }
         let address = own.unwrap_or_else(|| {
             let base = base.as_deref().unwrap_or("http://localhost:4318");
             format!("{}{path}", base.trim().trim_end_matches('/'))
@@ -111,6 +177,45 @@ impl Signal {
             timeout: timeout.map_or(TIMEOUT_DEFAULT, Duration::from_millis),
         }))
     }
+}
+
+/// Returns whether nothing is sent.
+fn is_disabled(value: Option<String>) -> Result<bool, UnsupportedVariable> {
+    let Some(value) = value else { return Ok(false) };
+    match value.trim().to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => {
+            let expected = "write `true` to send nothing, or `false`";
+            Err(UnsupportedVariable { variable: DISABLED.to_owned(), value, expected })
+        }
+    }
+}
+
+/// Checks the variables that the SDK reads. It would take a default in place of a wrong value, and say nothing.
+fn check_for_sdk(variable: &impl Fn(&str) -> Option<String>) -> Result<(), UnsupportedVariable> {
+    for (name, is_supported, expected) in SDK_CHECKS {
+        if let Some(value) = variable(name)
+            && !is_supported(value.trim())
+        {
+            return Err(UnsupportedVariable { variable: (*name).to_owned(), value, expected });
+        }
+    }
+    Ok(())
+}
+
+fn is_whole(value: &str) -> bool {
+    value.parse::<u32>().is_ok_and(|it| it > 0)
+}
+
+/// Returns whether a text has the form `name=value,name=value`.
+fn is_list(value: &str) -> bool {
+    let parts = || value.split(',').map(str::trim).filter(|it| !it.is_empty());
+    parts().all(|it| it.split_once('=').is_some_and(|(name, _)| is_name(name.trim())))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|it| it.is_ascii_graphic() && it != ':')
 }
 
 /// Returns whether spans have content. The names are those of the instrumentations in Python; events are not sent.
@@ -195,11 +300,35 @@ mod tests {
                 "the protocol is `http/protobuf`, at port 4318 of most collectors",
             ),
             (CAPTURE_CONTENT, "yes", "write `true` to send prompts and answers, or `false`"),
+            (DISABLED, "1", "write `true` to send nothing, or `false`"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s", MILLISECONDS),
+            (
+                "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION",
+                "gzip",
+                "nothing is compressed: write `none`",
+            ),
+            (
+                "OTEL_EXPORTER_OTLP_CERTIFICATE",
+                "/ca.pem",
+                "the certificates of the system are used",
+            ),
+            (
+                "OTEL_TRACES_SAMPLER",
+                "traceid",
+                "the samplers are `always_on`, `always_off`, `traceidratio`, and each with `parentbased_` before it",
+            ),
+            ("OTEL_TRACES_SAMPLER_ARG", "10%", "write a number from 0 to 1"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "-3", NUMBER),
+            ("OTEL_RESOURCE_ATTRIBUTES", "team", "write `name=value`, with commas between several"),
         ];
         for (name, value, expected) in cases {
             let error = read(&[ENDPOINT, (name, value)]).unwrap_err();
             assert_eq!(error, format!("{name} is `{value}`; {expected}"));
         }
+        // A key may be written in another form than that of a header.
+        let header = ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization: Bearer 0123456789");
+        let error = read(&[ENDPOINT, header]).unwrap_err();
+        assert!(error.contains("name=value") && !error.contains("0123456789"), "{error}");
     }
 
     #[test]

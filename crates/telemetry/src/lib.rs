@@ -28,7 +28,7 @@ use std::{
 
 use graphrun_core::event::CONTENT_TARGET;
 use graphrun_guard::redact::redact;
-use opentelemetry::{KeyValue, metrics::MeterProvider as _, trace::TracerProvider as _};
+use opentelemetry::{Key, KeyValue, metrics::MeterProvider as _, trace::TracerProvider as _};
 use opentelemetry_otlp::{
     ExporterBuildError, MetricExporter, RetryPolicy, SpanExporter, WithExportConfig as _,
     WithHttpConfig as _,
@@ -242,11 +242,15 @@ fn resource(variable: &impl Fn(&str) -> Option<String>) -> Resource {
     let name = variable("OTEL_SERVICE_NAME").filter(|it| !it.is_empty());
     let is_attribute = |it: &str| it.trim_start().starts_with("service.name=");
     let attributes = variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
-    match name {
+    let resource = match name {
         Some(name) => builder.with_service_name(name).build(),
         None if attributes.split(',').any(is_attribute) => builder.build(),
         None => builder.with_service_name(SERVICE).build(),
-    }
+    };
+    let clean = |(name, value): (&Key, &opentelemetry::Value)| {
+        KeyValue::new(name.clone(), redact(&value.as_str()).into_owned())
+    };
+    Resource::builder_empty().with_attributes(resource.iter().map(clean)).build()
 }
 
 fn tracer_provider(

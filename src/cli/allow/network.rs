@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::refusals::Refusals;
 use crate::{
-    cli::{arguments::options::RunOptions, error::CliError},
+    cli::{arguments::options::RunOptions, error::CliError, output::words::shell_word},
     sandbox::NetworkAccess,
     workflow::{HostAccess, HostRefusal, Program, SandboxSettings},
 };
@@ -41,7 +41,10 @@ pub(crate) fn check(
         }
         refusals.add(
             format!("programs in a sandbox reach `{host}`"),
-            format!("read the file, and pass `--allow-network {host}` to allow it in this process"),
+            format!(
+                "read the file, and pass `--allow-network {}` to allow it in this process",
+                shell_word(&host.to_string())
+            ),
         );
     }
     refusals.or_ok(format!(

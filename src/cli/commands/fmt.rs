@@ -48,7 +48,9 @@ impl Args {
         if self.paths.iter().any(|it| it.as_os_str() == STDIN) {
             return self.lay_out_stdin(globals);
         }
-        let files = find(&self.paths)?;
+        let mut files = find(&self.paths)?;
+        // A link in a folder may lead out of it.
+        files.retain(|it| self.paths.contains(&it.path) || !it.path.is_symlink());
         let mut changed = Vec::new();
         let mut refused = 0_usize;
         for file in &files {

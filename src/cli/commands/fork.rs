@@ -55,6 +55,9 @@ impl Args {
         let checkpointer = database.open_for(&self.run.run)?;
         block_on(async {
             let found = self.run.find(checkpointer.as_ref()).await?;
+            // The command that continues it needs them.
+            let database =
+                if self.no_run { database.with_permissions_of(&found.info) } else { database };
             let origin = Origin::of(&found.info)?;
             // A recording belongs to the old run only.
             let started = RunOptions { record: None, ..origin.options.clone() };

@@ -2,6 +2,7 @@
 
 pub(super) mod diagnostics;
 pub(super) mod json;
+pub(super) mod left;
 pub(super) mod progress;
 pub(super) mod report;
 pub(super) mod run_result;

@@ -1,10 +1,10 @@
 //! The result of a run, in the requested format.
 
-use super::{json::to_json, report::RunReport, summary, terminal::print_result};
+use super::{json::to_json, left::left_line, report::RunReport, summary, terminal::print_result};
 use crate::{
     cli::{
         arguments::globals::{Globals, Output},
-        error::{CliError, left_line},
+        error::CliError,
         settings::database::Database,
     },
     event::LeftRun,

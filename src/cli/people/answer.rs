@@ -101,7 +101,7 @@ pub(crate) fn read(
     let refused = CliError::usage("the answers do not fit the questions; nothing was started");
     let refused = if problems.len() == closed {
         refused.with_exit(Exit::NotResumable).with_help(
-            "`graphrun runs show` prints the answers; `graphrun resume` continues without one",
+            "`graphrun runs show` prints who answered when; `graphrun resume` continues without an answer",
         )
     } else {
         refused

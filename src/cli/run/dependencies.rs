@@ -13,7 +13,10 @@ use crate::{
         allow::{network, refusals::Refusals},
         error::CliError,
         exit::Exit,
-        output::{terminal::print_message, words::count},
+        output::{
+            terminal::print_message,
+            words::{count, shell_word},
+        },
         settings::user_folders::cache_dir,
     },
     folders::{FolderError, RunFolder, RunFolders},
@@ -192,8 +195,9 @@ impl Installer {
             }
             for host in hosts {
                 let help = format!(
-                    "let {} reach its registry by `--allow-network {host}`",
-                    used.installer
+                    "let {} reach its registry by `--allow-network {}`",
+                    used.installer,
+                    shell_word(&host.to_string())
                 );
                 refusals.add_help(help);
             }

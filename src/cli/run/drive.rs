@@ -107,7 +107,12 @@ impl Run<'_> {
     ) -> Result<StoppedRun, CliError> {
         let is_turn = matches!(begin, Begin::Turn { .. });
         let mut signals = listen()?;
-        let outcome = self.drive_and_ask(begin, lines, &mut signals).await?;
+        let outcome = self.drive_and_ask(begin, lines, &mut signals).await.map_err(|error| {
+            let is_busy = is_turn && error.is_owned_elsewhere();
+            let help =
+                is_busy.then_some("with `--queue`, the turn begins when the one at work has ended");
+            help.into_iter().fold(error, CliError::with_help)
+        })?;
         let status = match &outcome {
             DriveOutcome::Stopped { end, .. } => end.status,
             DriveOutcome::AlreadyEnded => Status::Done,

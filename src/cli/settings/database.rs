@@ -358,21 +358,10 @@ impl Database {
         if self.ends_with_process() {
             return None;
         }
-        let flag = self.flag.as_ref().map(|Url(url)| match &self.location {
-            // Printed text ends up in logs, and arguments in the process list.
-            #[cfg(feature = "postgres")]
-            DatabaseLocation::Postgres(_) if without_secrets(url) != *url => {
-                " --db \"$GRAPHRUN_DB\"".to_owned()
-            }
-            _ => format!(" --db {}", shell_word(url)),
-        });
-        let memory = self.memory_flag.as_ref().map(|Url(url)| {
-            if without_secrets(url) == *url {
-                format!(" --memory {}", shell_word(url))
-            } else {
-                " --memory \"$GRAPHRUN_MEMORY\"".to_owned()
-            }
-        });
+        // Printed text ends up in logs, so a password is left out. A variable in its place could name another database.
+        let word = |Url(url): &Url| shell_word(&without_secrets(url)).into_owned();
+        let flag = self.flag.as_ref().map(|it| format!(" --db {}", word(it)));
+        let memory = self.memory_flag.as_ref().map(|it| format!(" --memory {}", word(it)));
         let flags = [flag, memory].into_iter().flatten().collect::<String>();
         let continues = ["resume", "retry", "approve", "reject"].contains(&verb);
         let permissions = self.permissions.iter().filter(|_| continues);
@@ -393,7 +382,7 @@ impl Database {
             }
             #[cfg(feature = "postgres")]
             DatabaseLocation::Postgres(Url(url)) => {
-                let found = PostgresStorage::open_existing(url)?;
+                let found = PostgresStorage::check(url)?;
                 let url = PostgresStorage::shown(url).unwrap_or_default();
                 return Ok(match found {
                     Some(storage) => format!("{url}, {}", storage.server()),
@@ -445,7 +434,13 @@ fn postgres(_: &str, layer: &str) -> Result<DatabaseLocation, CliError> {
 
 /// Returns a URL without its password, and without its parameters if one of them has the name of a secret.
 pub(crate) fn without_secrets(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // A mistyped URL of a server has a password, too.
+        return match url.rsplit_once('@') {
+            Some((_, rest)) if !url.starts_with("sqlite:") => format!("…@{rest}"),
+            _ => url.to_owned(),
+        };
+    };
     let rest = match rest.rsplit_once('@') {
         Some((user, rest)) => match user.split_once(':') {
             Some((user, _)) => format!("{user}:…@{rest}"),
@@ -505,7 +500,7 @@ fn help_of(error: &CheckpointError) -> String {
             "free some space on the disk of the database, and try again"
         }
         CheckpointError::Overtaken { .. } => {
-            "another process continues this run; `graphrun runs show` prints its progress"
+            "`graphrun runs show` tells whether another process continues this run; otherwise `graphrun resume` does"
         }
         CheckpointError::Damaged { .. }
         | CheckpointError::Ended { .. }
@@ -603,6 +598,7 @@ mod tests {
             ("http://db/app?auth_token=secret", "http://db/app?…"),
             ("http://db/app?sslpassword=secret", "http://db/app?…"),
             ("http://me@db/app?a=b", "http://me@db/app?a=b"),
+            ("postgres//me:secret@db/app", "…@db/app"),
         ] {
             assert_eq!(without_secrets(url), shown);
             let error = parse(url).unwrap_err();
@@ -617,11 +613,11 @@ mod tests {
         let command = |url: &str| parse(url).unwrap().command("resume", "calm-otter").unwrap();
         assert_eq!(
             command("postgres://me:secret@db/app"),
-            "graphrun resume calm-otter --db \"$GRAPHRUN_DB\""
+            "graphrun resume calm-otter --db 'postgres://me:…@db/app'"
         );
         assert_eq!(
             command("postgresql://db/app?user=me&password=secret"),
-            "graphrun resume calm-otter --db \"$GRAPHRUN_DB\""
+            "graphrun resume calm-otter --db 'postgresql://db/app?…'"
         );
         assert_eq!(
             command("postgres://me@db/app"),

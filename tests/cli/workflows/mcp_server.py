@@ -106,6 +106,8 @@ def tools(behaviour):
     if behaviour in ("pattern", "reference"):
         text = {"pattern": "("} if behaviour == "pattern" else {"$ref": "https://example.com/text"}
         return [{**ECHO, "inputSchema": {"type": "object", "properties": {"text": text}}}, ADD]
+    if behaviour == "mark":
+        return [{**ECHO, "name": "e\u202echo"}, ADD]
     if behaviour == "huge":
         return [{**ECHO, "description": "x" * 3_000_000}, ADD]
     if behaviour == "hidden":
@@ -129,6 +131,10 @@ def answer(behaviour, note, message, token):
     if method == "tools/list":
         if behaviour == "pages":
             return {"tools": [ECHO], "nextCursor": "again"}
+        if behaviour == "empty":
+            return {"tools": tools(behaviour), "nextCursor": ""}
+        if behaviour == "formless":
+            return {"tools": [{"name": "echo"}]}
         return {"tools": tools(behaviour)}
     if method == "tools/call":
         return call(behaviour, note, params["name"], params.get("arguments") or {}, token)

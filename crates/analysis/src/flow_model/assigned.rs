@@ -396,7 +396,7 @@ impl Effects {
         let after_visit = |it: usize| AfterVisit::of(model, reach, concurrency, &clearing, it);
         Self {
             gains: nodes.clone().map(|it| written_by(model, concurrency.of_node(it))).collect(),
-            loses: nodes.clone().map(|it| cleared_by(model, concurrency.of_node(it))).collect(),
+            loses: nodes.clone().map(|it| model.cleared_by(concurrency.of_node(it))).collect(),
             after_visit: nodes.map(after_visit).collect(),
             settled: Settled::of(model, reach),
         }
@@ -431,7 +431,7 @@ impl AfterVisit {
             let later = reach.from([node]);
             clearing.retain(|it| later.contains(*it));
         }
-        let lost = cleared_by(model, clearing.into_iter());
+        let lost = model.cleared_by(clearing.into_iter());
         Some(Self { unfinished, lost })
     }
 }
@@ -713,7 +713,7 @@ impl<'a> FieldFlow<'a> {
     fn must_assign_over(&self, edge: &FlowEdge) -> Bits {
         let mut fields = self.must_assign_onto(edge);
         if self.model.nodes[edge.to].defers.is_some() {
-            fields.remove(&cleared_by(self.model, self.concurrency.of_deferred(edge.to)));
+            fields.remove(&self.model.cleared_by(self.concurrency.of_deferred(edge.to)));
         }
         if let Some(settled) = self.effects.settled.at(edge.to) {
             fields.add(settled);
@@ -729,7 +729,7 @@ impl<'a> FieldFlow<'a> {
             }
             let mut fields = self.model.must_assign_at_start.clone();
             if edge.is_limit {
-                fields.remove(&cleared_by(self.model, 0..self.model.nodes.len()));
+                fields.remove(&self.model.cleared_by(0..self.model.nodes.len()));
             }
             return fields;
         };
@@ -744,7 +744,7 @@ impl<'a> FieldFlow<'a> {
         fields.extend(&edge.known);
         fields.remove(&self.effects.loses[from]);
         if let Some((join, at)) = edge.join {
-            fields.remove(&cleared_by(self.model, self.concurrency.of_arrived(join, at)));
+            fields.remove(&self.model.cleared_by(self.concurrency.of_arrived(join, at)));
         } else {
             self.add_visited(edge, &mut fields);
         }
@@ -771,17 +771,6 @@ impl<'a> FieldFlow<'a> {
 /// Returns the fields that some of the nodes may write.
 fn written_by(model: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
     nodes.fold(Bits::none(model.fields), |all, it| all.with(&model.nodes[it].may_assign))
-}
-
-/// Returns the fields that some of the nodes clear and may leave unwritten.
-pub(super) fn cleared_by(model: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
-    let mut all = Bits::none(model.fields);
-    for node in nodes.map(|it| &model.nodes[it]).filter(|it| !it.clears.is_empty()) {
-        let mut cleared = node.clears.clone();
-        cleared.remove(&node.must_assign);
-        all.add(&cleared);
-    }
-    all
 }
 
 #[cfg(test)]

@@ -28,7 +28,6 @@ use super::{
         subsets,
     },
     exclusions::{Choice, Exclusions},
-    projection::JoinVerdict,
     reach::Reach,
 };
 
@@ -68,6 +67,17 @@ pub struct StarvingJoins {
     pub starving: Vec<StarvedJoin>,
     /// Whether every situation was explored. If so, no other join waits forever.
     pub is_complete: bool,
+}
+
+/// The result of the check of one join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JoinVerdict {
+    /// It never waits forever.
+    Completes,
+    /// It may wait forever.
+    Starves(StarvedJoin),
+    /// The situations are too many.
+    Unknown,
 }
 
 /// A join that waits although no task is left to run.

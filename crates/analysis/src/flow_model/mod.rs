@@ -32,9 +32,12 @@ pub use self::{
     build::field_numbers,
     draft::{Draft, DraftEdge, DraftNode},
     exclusions::Exclusions,
-    explore::{Situations, StarvedJoin, StarvingJoins, WrongChoice, explore, find_starving_joins},
+    explore::{
+        JoinVerdict, Situations, StarvedJoin, StarvingJoins, WrongChoice, explore,
+        find_starving_joins,
+    },
     pairs::Concurrency,
-    projection::{JoinVerdict, check_join_alone},
+    projection::check_join_alone,
 };
 
 /// The flow model of a graph. Nodes, joins and fields are numbers that start at zero.
@@ -222,6 +225,19 @@ impl Outcome {
 
     pub(crate) fn alternatives(&self) -> impl Iterator<Item = &Alternative> {
         self.decisions.iter().flat_map(|it| &it.alternatives)
+    }
+}
+
+impl FlowModel {
+    /// Returns the fields that some of the nodes clear and may leave unwritten.
+    pub(crate) fn cleared_by(&self, nodes: impl Iterator<Item = usize>) -> Bits {
+        let mut all = Bits::none(self.fields);
+        for node in nodes.map(|it| &self.nodes[it]).filter(|it| !it.clears.is_empty()) {
+            let mut cleared = node.clears.clone();
+            cleared.remove(&node.must_assign);
+            all.add(&cleared);
+        }
+        all
     }
 }
 

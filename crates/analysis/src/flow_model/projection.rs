@@ -18,19 +18,8 @@
 use super::{
     Arrow, Bits, FlowModel, FlowNode, Join, Outcome,
     choices::failing_nodes,
-    explore::{StarvedJoin, check_join},
+    explore::{JoinVerdict, check_join},
 };
-
-/// The result of the check of one join.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JoinVerdict {
-    /// It never waits forever.
-    Completes,
-    /// It may wait forever.
-    Starves(StarvedJoin),
-    /// The situations are too many.
-    Unknown,
-}
 
 /// Checks one join in projections of the model.
 pub fn check_join_alone(model: &FlowModel, join: usize) -> JoinVerdict {

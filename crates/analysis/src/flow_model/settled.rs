@@ -11,7 +11,7 @@
 //! **Soundness.** It promises nothing of dispatched tasks, of which there may be none, of work behind a join, which may wait for
 //! the deferred node, of work in a used workflow, which may be abandoned, and no field that a node clears.
 
-use super::{Arrow, Bits, Decision, FlowModel, Outcome, assigned::cleared_by, reach::Reach};
+use super::{Arrow, Bits, Decision, FlowModel, Outcome, reach::Reach};
 
 /// The fields that are written on every path when nodes start that wait for all other work of a run.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Settled {
         }
         let work = Work::of(model);
         let at = work.at_starts(reach);
-        let cleared = cleared_by(model, 0..model.nodes.len());
+        let cleared = model.cleared_by(0..model.nodes.len());
         let mut fields = vec![None; model.nodes.len()];
         for node in waiting {
             let mut settled = at[node].clone();

@@ -159,6 +159,12 @@ impl NodeError {
 }
 
 impl Failure {
+    /// Adds a hint to the message, if there is one.
+    #[must_use]
+    pub fn with_hint(self, hint: Option<&str>) -> Self {
+        Self { message: with_hint(self.message, hint), ..self }
+    }
+
     /// Makes a failure that a retry would repeat.
     pub fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
         let message = message.to_string();

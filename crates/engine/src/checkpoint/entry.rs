@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use graphrun_core::{
-    event::{RunEvent, Status},
+    event::{Event, RunEvent, Status},
     fault::Point,
     graph::{Input, Transition},
     id::RunId,
@@ -138,6 +138,15 @@ impl Entry {
         let position = &self.commit.as_ref()?.position;
         let EarlierTurns { turns, steps, .. } = position.earlier;
         (turns > 0 && steps == position.step.0).then_some(turns + 1)
+    }
+
+    /// Returns the channels that a person wrote or cleared in the step, if the entry completes one by hand.
+    pub fn written_by_hand(&self) -> &[String] {
+        let written = self.events.iter().find_map(|it| match &it.event {
+            Event::StateUpdated { writes, .. } => Some(writes.as_slice()),
+            _ => None,
+        });
+        written.unwrap_or_default()
     }
 
     /// Returns the records that a migration carries into the open step; empty without a migration.

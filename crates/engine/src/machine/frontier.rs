@@ -29,17 +29,15 @@ use graphrun_core::{
 
 use super::{
     RestoreError,
+    deferred::{rank, waits_for},
     indexed::{IndexedActivation, IndexedPosition},
-    limits::route_if_limit_reached,
+    limits::{route_if_limit_reached, shortened},
     rounds::Rounds,
 };
 use crate::{
     budget::{self, StepLimits},
     checkpoint::{NodeUsage, Outcome, Position, TaskRecord, is_followed},
 };
-
-/// The longest text of the state in the reason of a failure, in characters.
-const REASON_CHARACTERS_MAX: usize = 2_000;
 
 /// The results of a step.
 pub(super) struct StepResults<'a> {
@@ -598,25 +596,6 @@ impl<'a> FrontierBuilder<'a> {
     }
 }
 
-/// Returns whether a deferred node lets another one run first.
-pub(super) fn waits_for(name: &NodeName, defer: &Defer, other: &NodeName) -> bool {
-    let scope = match defer {
-        Defer::Siblings => name.scope(),
-        Defer::Scope(scope) => Some(scope.as_str()),
-    };
-    scope.is_none_or(|it| other.strip_scope(it).is_some())
-}
-
-/// Orders nodes that wait for each other: the node of the inner workflow goes first, and the end of a
-/// workflow comes after the nodes that wait in it.
-fn rank(name: &NodeName, defer: &Defer) -> (usize, bool) {
-    let depth = |scope: Option<&str>| scope.map_or(0, |it| it.split('.').count());
-    match defer {
-        Defer::Siblings => (depth(name.scope()), true),
-        Defer::Scope(scope) => (depth(Some(scope.as_str())), false),
-    }
-}
-
 /// Returns the failure of a run that has nothing left to run while a join still waits.
 fn starvation_failure(graph: &CompiledGraph, position: &IndexedPosition) -> Option<String> {
     let (join, arrived) = position.joins.iter().next().filter(|_| position.frontier.is_empty())?;
@@ -633,9 +612,4 @@ fn starvation_failure(graph: &CompiledGraph, position: &IndexedPosition) -> Opti
 /// Returns whether a limit of the node itself was reached, and not one of a nested run.
 pub(super) fn is_node_limit(failure: &Failure) -> bool {
     failure.kind == ErrorKind::Limit && !failure.is_nested
-}
-
-/// Returns the beginning of a text, as long as a reason may be.
-pub(super) fn shortened(text: &str) -> String {
-    text.chars().take(REASON_CHARACTERS_MAX).collect()
 }

@@ -10,10 +10,12 @@ use graphrun_core::{
 
 use super::{
     Action, Machine,
-    frontier::shortened,
     indexed::{IndexedActivation, IndexedPosition},
 };
 use crate::budget::{self, Budget, StepLimits};
+
+/// The longest text of the state in the reason of a failure, in characters.
+const REASON_CHARACTERS_MAX: usize = 2_000;
 
 impl Machine {
     /// Ends the step early: running tasks were aborted, and a limit of the run is reached.
@@ -112,4 +114,9 @@ fn route_to_exhausted(
         Target::Fail => position.failure = Some(reason),
         Target::End => (),
     }
+}
+
+/// Returns the beginning of a text, as long as a reason may be.
+pub(super) fn shortened(text: &str) -> String {
+    text.chars().take(REASON_CHARACTERS_MAX).collect()
 }

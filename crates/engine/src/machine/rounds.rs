@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 
 use super::{
-    frontier::waits_for,
+    deferred::waits_for,
     indexed::{IndexedPosition, IndexedRound},
 };
 

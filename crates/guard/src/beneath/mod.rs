@@ -8,6 +8,7 @@
 //! Reading follows symbolic links that stay beneath the folder. Writing follows none. A hard link has no other end that
 //! could be checked: it is a file of the folder. Writing never changes a file in place, so a hard link is safe there.
 
+mod beside;
 mod named;
 mod project;
 mod write;
@@ -27,6 +28,7 @@ use nix::{
 use thiserror::Error;
 
 pub use self::{
+    beside::{append_beside, write_beside},
     named::{open_given, open_named, read_named},
     project::Project,
     write::Kind,

@@ -7,7 +7,8 @@ use crate::{
     EmbeddingReply, ModelError, Protocol,
     embeddings::problem_of,
     failure::{has_error, not_a},
-    reader::{read_cost, read_usage, text_of, whole_number},
+    lenient::{text_of, whole_number},
+    reader::{read_cost, read_usage},
     stated::StatedUsage,
 };
 

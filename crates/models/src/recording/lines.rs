@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     ChatReply, ChatRequest, Finish, Message, ModelError, Phase, TokenUsage, ToolCall,
-    reader::text_of,
+    lenient::text_of,
 };
 
 #[derive(Serialize, Deserialize)]

@@ -22,7 +22,7 @@ use graphrun_workflow::{
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use super::{cut::FittingModel, tools::cut};
+use super::{cut::FittingModel, result::cut};
 use crate::call::{Calls, Candidates, WatchedModel};
 
 /// The turns that stay whole if the workflow names no number.

@@ -19,7 +19,7 @@ use graphrun_models::{ChatModel, ChatReply, ChatRequest, Message, ModelError, Ro
 use graphrun_workflow::OnOverflow;
 use serde_json::Value;
 
-use super::tools::ERROR_PREFIX;
+use super::result::ERROR_PREFIX;
 use crate::call::WatchedModel;
 
 /// How often a request is shortened. Each time, three quarters of its characters are left, at last a hundred-thousandth.

@@ -13,7 +13,6 @@ use graphrun_core::{
     graph::{NodeContext, NodeError},
     words::duration,
 };
-use graphrun_guard::redact::redact;
 use graphrun_models::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, ToolCall, ToolChoice, ToolSpec,
 };
@@ -21,7 +20,10 @@ use graphrun_workflow::tool::{ToolContext, ToolError};
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::timeout};
 
-use super::cut::FittingModel;
+use super::{
+    cut::FittingModel,
+    result::{ERROR_PREFIX, INPUT_CHARACTERS_MAX, RESULT_CHARACTERS_MAX, cut, result_text},
+};
 use crate::{
     approval::{AskedCall, CallPermission},
     call::Calls,
@@ -32,12 +34,6 @@ use crate::{
 pub(super) const CALLS_AT_ONCE_MAX: usize = 16;
 /// How often the same call is made. A further one means that the model repeats itself.
 const SAME_CALL_MAX: u32 = 2;
-/// The beginning of a result that is an error.
-pub(super) const ERROR_PREFIX: &str = "error: ";
-/// The most characters of a result in the conversation.
-const RESULT_CHARACTERS_MAX: usize = 60_000;
-/// The most characters of arguments in an event.
-pub(super) const INPUT_CHARACTERS_MAX: usize = 200;
 
 /// The tools that an agent may call.
 #[derive(Debug)]
@@ -437,28 +433,5 @@ impl Exchange {
         let complaint = "This is no call of a tool that can be read. Call the tool in the form you \
                          were given, with its arguments as JSON, or give your answer.";
         self.messages.push(Message::user(complaint));
-    }
-}
-
-fn result_text(outcome: Result<Value, ToolError>) -> String {
-    match outcome {
-        Ok(Value::String(text)) => cut(&text, RESULT_CHARACTERS_MAX),
-        Ok(value) => cut(&value.to_string(), RESULT_CHARACTERS_MAX),
-        Err(error) if error.transient => {
-            format!("{ERROR_PREFIX}{error}; it may work at another time")
-        }
-        Err(error) => format!("{ERROR_PREFIX}{error}"),
-    }
-}
-
-/// Truncates a text. Keys are removed first, because a part of a key would not be recognised.
-pub(super) fn cut(text: &str, characters_max: usize) -> String {
-    let text = redact(text);
-    match text.char_indices().nth(characters_max) {
-        None => text.into_owned(),
-        Some((end, _)) => {
-            let more = text[end..].chars().count();
-            format!("{}… ({more} more characters)", &text[..end])
-        }
     }
 }

@@ -16,7 +16,10 @@ use super::{
     lock_file::{LockFile, PackageInstaller},
     npm_config::NpmConfig,
 };
-use crate::network::{NetworkHost, NetworkHostError};
+use crate::{
+    mounts::system_certificates,
+    network::{NetworkHost, NetworkHostError},
+};
 
 /// The registries, if the operator names no others.
 const PYPI: &str = "https://pypi.org/simple";
@@ -27,9 +30,6 @@ const GO_PROXY: &str = "https://proxy.golang.org";
 const PYPI_FILES: &str = "files.pythonhosted.org";
 const CRATES_IO_FILES: &str = "static.crates.io";
 
-/// Where distributions keep the certificates that a system trusts.
-const SYSTEM_CERTIFICATES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 /// The most bytes of a file of certificates.
 const CERTIFICATES_BYTES_MAX: u64 = 8 << 20;
 /// The most bytes of a file with settings.
@@ -244,9 +244,9 @@ impl<F: Fn(&str) -> Option<String>> Variables<'_, F> {
         learn_password(&url);
         let hosts = vec![host_of(&place, &url)?];
         let named = self.first(certificates).or_else(|| self.first(&["SSL_CERT_FILE"]));
-        let of_system =
-            || SYSTEM_CERTIFICATES.map(PathBuf::from).into_iter().find(|it| it.is_file());
-        let certificates = named.map(|it| PathBuf::from(it.value)).or_else(of_system);
+        let certificates = named
+            .map(|it| PathBuf::from(it.value))
+            .or_else(|| system_certificates().map(PathBuf::from));
         Ok(Registry { url, hosts, credentials: String::new(), certificates })
     }
 

@@ -155,11 +155,13 @@ fn is_passing_code(code: &SqlState) -> bool {
 
 /// Returns whether the connection is missing or lost.
 fn is_lost(error: &tokio_postgres::Error) -> bool {
-    let by_system = error.source().is_some_and(<dyn std::error::Error>::is::<io::Error>);
+    let by_system = error.source().and_then(|it| it.downcast_ref::<io::Error>());
     match Kind::of(error) {
         Kind::Connect | Kind::Late => true,
-        Kind::Other => by_system || error.is_closed(),
-        Kind::Encryption | Kind::Url | Kind::Proof => false,
+        Kind::Other => by_system.is_some() || error.is_closed(),
+        // A certificate or a message that is wrong is invalid data; all else ends the connection.
+        Kind::Encryption => by_system.is_some_and(|it| it.kind() != io::ErrorKind::InvalidData),
+        Kind::Url | Kind::Proof => false,
     }
 }
 
@@ -213,6 +215,11 @@ fn unanswered(error: &tokio_postgres::Error) -> Option<String> {
             format!("no server answers there{because}; start it, or correct the address")
         }
         (Kind::Late, _) => "no server answers there in time; correct the address".to_owned(),
+        (Kind::Encryption, _) if is_lost(error) => {
+            format!(
+                "the server closed the connection{because}; try again when it accepts connections"
+            )
+        }
         (Kind::Encryption, Some(cause)) if cause.contains("does not support TLS") => {
             "the server accepts no encrypted connections; turn its `ssl` on, or disable \
              encryption with `sslmode=disable`"

@@ -117,6 +117,16 @@ impl PostgresStorage {
         traits.map(|traits| Self::new(server, traits)).transpose()
     }
 
+    /// Opens a database as [`open_existing`](Self::open_existing) does, and checks that this user could create the tables.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`PostgresStorage::open`].
+    pub fn check(url: &str) -> Result<Option<Self>, CheckpointError> {
+        let (server, traits) = Server::open(url, &TABLES, Missing::Check)?;
+        traits.map(|traits| Self::new(server, traits)).transpose()
+    }
+
     fn new(server: Arc<Server>, traits: Traits) -> Result<Self, CheckpointError> {
         Ok(Self { runs: Arc::new(RunServer::new(server)?), traits: Arc::new(traits) })
     }

@@ -64,10 +64,15 @@ const SURVEY: &str = "
         current_setting('transaction_read_only')::bool AS read_only,
         current_setting('fsync')::bool AS fsync,
         EXISTS (SELECT FROM pg_namespace WHERE nspname = $1) AS schema,
+        has_database_privilege(current_database(), 'CREATE') AS makes_schema,
+        coalesce((SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1), true) AS usable,
+        coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1), true) AS makes_tables,
         EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind = 'r') AS marked,
         EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-            WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS used";
+            WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'c'))
+            OR EXISTS (SELECT FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+                WHERE n.nspname = $1 AND t.typtype IN ('e', 'd', 'r')) AS used";
 
 /// Our tables that this user may not read and write.
 const FORBIDDEN: &str = "
@@ -91,6 +96,8 @@ pub enum Missing {
     Make,
     /// Leave the database as it is.
     Leave,
+    /// The same, and fail if this user could not create them.
+    Check,
 }
 
 impl Server {
@@ -137,6 +144,13 @@ pub(super) async fn open(
     let found = client.query_one(SURVEY, &[schema, format_table]).await?;
     let traits = Traits { version: found.get("server_name"), fsync: found.get("fsync") };
     check_server(&found)?;
+    if !found.get::<_, bool>("usable") {
+        let user = server.place.user();
+        return Err(Fault::Unusable(format!(
+            "user `{user}` may not use the schema `{schema}`; let its owner allow it: GRANT USAGE ON SCHEMA {schema} TO \
+             {user}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {user}"
+        )));
+    }
     if !found.get::<_, bool>("marked") {
         if found.get("used") {
             return Err(Fault::Unusable(format!(
@@ -144,8 +158,12 @@ pub(super) async fn open(
                  `?schema=NAME`"
             )));
         }
-        if missing == Missing::Leave {
-            return Ok(None);
+        let rights = ["schema", "makes_schema", "makes_tables"].map(|it| found.get(it));
+        match (missing, rights) {
+            (Missing::Check, [false, false, _]) => return Err(Fault::Unusable(no_schema(server))),
+            (Missing::Check, [true, _, false]) => return Err(Fault::Unusable(no_tables(server))),
+            (Missing::Check | Missing::Leave, _) => return Ok(None),
+            (Missing::Make, _) => {}
         }
     } else if tables
         .migrations
@@ -161,24 +179,16 @@ pub(super) async fn open(
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
     let found = transaction.query_one(SURVEY, &[schema, format_table]).await?;
     if !found.get::<_, bool>("schema") {
-        transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await.map_err(|error| {
-            let user = server.place.user();
-            forbidden(error, &format!(
-                "user `{user}` may make no schema in it; let its owner do it: CREATE SCHEMA {schema} AUTHORIZATION {user}"
-            ))
-        })?;
+        let made = transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await;
+        made.map_err(|error| forbidden(error, &no_schema(server)))?;
     }
     if found.get("marked") {
         let format = version(tables, &transaction.query(&version_query, &[]).await?)?;
         migrate(&transaction, server, tables, format).await?;
     } else {
         let sql = format!("CREATE TABLE {format_table} (version integer NOT NULL)");
-        transaction.batch_execute(&sql).await.map_err(|error| {
-            let user = server.place.user();
-            forbidden(error, &format!(
-                "user `{user}` may make no tables in the schema `{schema}`; let its owner allow it: GRANT CREATE ON SCHEMA {schema} TO {user}"
-            ))
-        })?;
+        let made = transaction.batch_execute(&sql).await;
+        made.map_err(|error| forbidden(error, &no_tables(server)))?;
         let format = i32::try_from(tables.migrations.format()).expect("formats are few");
         let sql = format!("INSERT INTO {format_table} VALUES ($1)");
         transaction.execute(&sql, &[&format]).await?;
@@ -187,6 +197,23 @@ pub(super) async fn open(
     transaction.commit().await?;
     check_rights(server, &client.query(FORBIDDEN, &[&tables.names]).await?)?;
     Ok(Some(traits))
+}
+
+/// Returns why the schema cannot be created.
+fn no_schema(server: &Server) -> String {
+    let (schema, user) = (&server.place.schema, server.place.user());
+    format!(
+        "user `{user}` may make no schema in it; let its owner do it: CREATE SCHEMA {schema} AUTHORIZATION {user}"
+    )
+}
+
+/// Returns why the tables cannot be created.
+fn no_tables(server: &Server) -> String {
+    let (schema, user) = (&server.place.schema, server.place.user());
+    format!(
+        "user `{user}` may make no tables in the schema `{schema}`; let its owner allow it: GRANT CREATE ON SCHEMA {schema} TO \
+         {user}"
+    )
 }
 
 fn check_server(found: &Row) -> Result<(), Fault> {

@@ -137,13 +137,14 @@ impl Server {
             action: format!("open {place}"),
             source: error.to_string().into(),
         };
+        // A runtime that is dropped in another one would panic, so it is made when nothing else can fail.
+        let (pool, leases) = (pool(&place, CONNECTIONS_MAX)?, pool(&place, 1)?);
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("postgres")
             .enable_all()
             .build()
             .map_err(|error| failed(&error))?;
-        let (pool, leases) = (pool(&place, CONNECTIONS_MAX)?, pool(&place, 1)?);
         Ok(Self { place, pool, leases, runtime: Some(runtime) })
     }
 

@@ -1,5 +1,11 @@
 //! Tests that need access to the connection.
 
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    thread,
+};
+
 use graphrun_core::{id::ChannelName, state::Update};
 use graphrun_engine::results::{CachedResult, ResultKey, ResultStore};
 use jiff::Timestamp;
@@ -27,6 +33,31 @@ fn commits_are_durable_despite_settings_of_the_user() {
         });
         assert_eq!(found.unwrap(), ours, "{setting}");
     }
+}
+
+/// A server that restarts, or a proxy before it, may end a connection at any moment.
+#[test]
+fn a_connection_that_ends_during_the_handshake_is_lost() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let mut asked = [0; 8];
+            client.read_exact(&mut asked).unwrap();
+            client.write_all(b"S").unwrap();
+            // The begin of the client's message.
+            client.read_exact(&mut asked).unwrap();
+        }
+    });
+    let url = format!("postgres://me@127.0.0.1:{port}/app");
+    let address = DatabaseAddress::parse(&url, TABLES.schema).unwrap();
+    let server = Arc::new(Server::new(address).unwrap());
+    let asking = Arc::clone(&server);
+    let fault = server.wait(async move { Ok(asking.connect().await.err().unwrap()) }).unwrap();
+    assert!(fault.is_passing(), "{fault:?}");
+    let error = fault.explain(&server.place, "look".to_owned());
+    assert!(error.to_string().contains("the server closed the connection"), "{error}");
 }
 
 #[test]

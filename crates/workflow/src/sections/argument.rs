@@ -42,11 +42,13 @@ pub fn check_argument(
     advice: ArgumentAdvice,
 ) {
     let span = report.span(&word.range);
-    if word.text.contains("{{") || word.text.contains("${") {
+    let is_script = is_script(before);
+    // A shell has variables of this form.
+    if word.text.contains("{{") || word.text.contains("${") && !is_script {
         let message = "a text of the state must not become part of a command";
         let diagnostic = Diagnostic::error("GR046", message).at(span, "not filled in");
         report.push(diagnostic.help(advice.values));
-    } else if is_shell_syntax(&word.text) && !is_script(before) {
+    } else if is_shell_syntax(&word.text) && !is_script {
         let message = format!("no shell reads `{}`: the program gets it as it is", word.text);
         let diagnostic = Diagnostic::warning("GR051", message).at(span, "not interpreted");
         report.push(diagnostic.help(advice.shell));

@@ -50,7 +50,11 @@ use crate::{
         settings::database::Database,
     },
     engine::ShutdownHandle,
-    workflow::case_file::{Row, read_table},
+    state::{Schema, Type},
+    workflow::{
+        case_file::{Row, read_table},
+        kind::suggestion,
+    },
 };
 
 /// How many runs in a row may end without a result before no further one is started, unless more run at once.
@@ -122,12 +126,18 @@ impl EvaluateArgs {
         let database = globals.database()?.with_permissions(Permission::of(&self.options));
         let rows = rows(workflow, table, globals)?;
         let variants = self.variants(workflow, globals)?;
-        let path = self.results_path(workflow);
+        if let Some(score) = &self.score {
+            check_score(score, &variants[0].loaded.workflow.schema)?;
+        }
+        let (path, is_named) = match &self.results {
+            Some(path) => (path.clone(), true),
+            None => (results_beside(workflow), false),
+        };
         let evaluation = Evaluation {
             workflow: variants[0].loaded.workflow.name.clone(),
             fingerprint: fingerprint(workflow)?,
         };
-        let results = Results::open(&path, &evaluation)?;
+        let results = Results::open(&path, is_named, &evaluation)?;
         let mut attempts = Vec::new();
         for row in &rows {
             for variant in &variants {
@@ -179,14 +189,6 @@ impl EvaluateArgs {
             variants.push(Arc::new(Variant { path, options, model, loaded, models, score }));
         }
         Ok(variants)
-    }
-
-    fn results_path(&self, workflow: &Path) -> PathBuf {
-        let beside = || {
-            let stem = workflow.file_stem().unwrap_or_default().to_string_lossy();
-            PathBuf::from(format!("{stem}.eval.jsonl"))
-        };
-        self.results.clone().unwrap_or_else(beside)
     }
 
     /// Runs every attempt that has no result yet; returns an exit code if some have none in the end.
@@ -318,4 +320,41 @@ fn rows(workflow: &Path, table: &Path, globals: &Globals) -> Result<Vec<Arc<run:
     Err(CliError::usage("the table does not fit the workflow; nothing was started")
         .with_problems(problems)
         .with_help("give each row the input of its run: `\"input\": {\"FIELD\": VALUE}`"))
+}
+
+/// Checks that a score leads to a number, as far as the types say.
+fn check_score(score: &str, schema: &Schema) -> Result<(), CliError> {
+    let mut names = score.split('.');
+    let first = names.next().unwrap_or_default();
+    let fields = schema.channels().iter().map(|it| it.name().as_str());
+    let Some(field) = schema.channel(first) else {
+        let help =
+            suggestion(first, fields).unwrap_or_else(|| "the state has no fields".to_owned());
+        return Err(CliError::usage(format!("`--score` names no field: there is no `{first}`"))
+            .with_help(help));
+    };
+    let mut ty = field.ty();
+    let mut path = first.to_owned();
+    for name in names {
+        ty = match ty.required() {
+            Type::Any => return Ok(()),
+            Type::Map(value) => value,
+            record => record.field(name).ok_or_else(|| {
+                CliError::usage(format!(
+                    "`--score` leads nowhere: `{path}`, a {record}, has no `{name}`"
+                ))
+            })?,
+        };
+        path = format!("{path}.{name}");
+    }
+    match ty.required() {
+        Type::Int(_) | Type::Float(_) | Type::Any => Ok(()),
+        other => Err(CliError::usage(format!("`--score` needs a number: `{path}` is a {other}"))),
+    }
+}
+
+/// Returns the file of results for a workflow, if none is named.
+fn results_beside(workflow: &Path) -> PathBuf {
+    let stem = workflow.file_stem().unwrap_or_default().to_string_lossy();
+    PathBuf::from(format!("{stem}.eval.jsonl"))
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::run::Attempt;
 use crate::{
+    beneath::append_beside,
     cli::{error::CliError, exit::Exit},
     event::{Status, Usage},
     id::RunId,
@@ -70,19 +71,23 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Opens the results of an evaluation, or begins new ones.
+    /// Opens the results of an evaluation, or begins new ones. A link is followed only if a person named the path.
     ///
     /// # Errors
     ///
     /// Fails if the file cannot be used, or has the results of something else.
-    pub(super) fn open(path: &Path, of: &Evaluation) -> Result<Self, CliError> {
+    pub(super) fn open(path: &Path, is_named: bool, of: &Evaluation) -> Result<Self, CliError> {
         let unusable = |error: io::Error| {
             let message = format!("the results cannot be kept in `{}`", path.display());
             CliError::new(Exit::Unusable, message)
                 .because(error)
                 .with_help("name another file with `--results`; nothing was started")
         };
-        let file = OpenOptions::new().append(true).create(true).open(path).map_err(unusable)?;
+        let file = if is_named {
+            OpenOptions::new().append(true).create(true).open(path).map_err(unusable)?
+        } else {
+            append_beside(path).map_err(|error| unusable(error.into()))?
+        };
         // Two evaluations with one file would make the same runs.
         match file.try_lock() {
             Ok(()) => {}

@@ -3,12 +3,12 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    fs,
     path::{Path, PathBuf},
 };
 
 use super::{AllowedAccess, look_at_all};
 use crate::{
+    beneath::{read_named, write_beside},
     cli::{
         arguments::globals::{Globals, Output},
         error::CliError,
@@ -56,7 +56,7 @@ impl Args {
         if self.check {
             return Ok(if old == servers { Exit::Done } else { Exit::Failed });
         }
-        fs::write(&path, lock).map_err(|error| {
+        write_beside(&path, lock.as_bytes()).map_err(|error| {
             CliError::usage(format!("cannot write `{}`", path.display())).because(error)
         })?;
         let mut locked = count(tools, "tool");
@@ -90,7 +90,7 @@ fn too_large(
 
 /// Returns the servers of a lock file; none of a missing or damaged one.
 fn read(path: &Path) -> BTreeMap<String, LockedServer> {
-    let text = fs::read_to_string(path).unwrap_or_default();
+    let text = read_named(path, DataLimit::FileBytes).unwrap_or_default();
     McpLock::parse(&text).map(|it| it.servers).unwrap_or_default()
 }
 

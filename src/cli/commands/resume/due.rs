@@ -11,6 +11,7 @@ use crate::{
         exit::Exit,
         output::{
             json::to_json,
+            left::print_left,
             report::RunReport,
             run_result::draw_report,
             terminal::{columns, print_message, print_result},
@@ -162,7 +163,7 @@ impl DueLine {
                     print_message(&error.draw(globals.stderr, columns()));
                     // As JSON, the run is a part of the report.
                     let is_line = globals.output == Output::Jsonl;
-                    let left = if is_line { error.print_left(Output::Jsonl) } else { Ok(()) };
+                    let left = if is_line { print_left(&error, Output::Jsonl) } else { Ok(()) };
                     (DueOutcome::Refused, left.map_or_else(|it| it.exit(), |()| error.exit()))
                 };
                 let exit = error.exit() as u8;

@@ -46,7 +46,10 @@ fn draw(steps: &[HistoryStep], paint: Paint) -> String {
         vec![["STEP", "TIME", "RAN", "CHANGED", "NEXT"].map(|it| paint.faint(it)).to_vec()];
     rows.extend(steps.iter().map(|step| {
         let time = step.ts.as_deref().and_then(|ts| ts.get(11..19)).unwrap_or_default();
-        let ran: Vec<String> = step.tasks.iter().map(describe).collect();
+        let mut ran: Vec<String> = step.tasks.iter().map(describe).collect();
+        if !step.by_hand.is_empty() {
+            ran.push("by hand".to_owned());
+        }
         let changed: Vec<&str> = step.changes.iter().map(|it| it.field.as_str()).collect();
         let mut next: Vec<&str> = step.next.iter().map(NodeName::as_str).collect();
         next.dedup();

@@ -67,12 +67,13 @@ impl ItemWriters {
     }
 
     fn add(&mut self, entry: Entry) {
-        let is_turn = entry.begun_turn().is_some();
+        let turn = entry.begun_turn();
+        let by_hand = entry.written_by_hand().to_vec();
         self.open.extend(entry.records);
         let Some(commit) = entry.commit else { return };
         let mut records = std::mem::take(&mut self.open);
         records.sort_by_key(|it| it.task);
-        let is_migration = entry.migration.is_some() && !is_turn;
+        let is_migration = entry.migration.is_some() && turn.is_none();
         if let Some(migration) = entry.migration {
             // The next step takes in the results that tasks had before the migration.
             records.clear();
@@ -84,11 +85,12 @@ impl ItemWriters {
             let step = commit.position.step;
             let mut writes: Vec<Write<'_>> =
                 records.iter().filter_map(|it| Write::of(it, field, step)).collect();
-            if writes.is_empty() {
-                let writer = Writer { step, node: None, task: None, is_migration };
-                writes.push(Write { writer, items: Vec::new() });
+            if writes.is_empty() || by_hand.iter().any(|it| it == field) {
+                let writer = Writer { is_migration, turn, ..Writer::without_task(step) };
+                let items = items_behind(&writes, &change.kind);
+                writes.push(Write { writer, items });
             }
-            list.apply(change.kind, &writes);
+            list.apply(&change.kind, &writes);
         }
     }
 }
@@ -106,15 +108,15 @@ impl<'a> Write<'a> {
         };
         let node = Some(record.node.clone());
         let task = Some(record.task);
-        Some(Self { writer: Writer { step, node, task, is_migration: false }, items })
+        Some(Self { writer: Writer { node, task, ..Writer::without_task(step) }, items })
     }
 }
 
 impl ListHistory {
-    fn apply(&mut self, change: ChangeKind, writes: &[Write<'_>]) {
+    fn apply(&mut self, change: &ChangeKind, writes: &[Write<'_>]) {
         match change {
-            ChangeKind::Appended(items) => self.append(items, writes),
-            ChangeKind::Set(value) => match &*value {
+            ChangeKind::Appended(items) => self.append(items.clone(), writes),
+            ChangeKind::Set(value) => match &**value {
                 Value::Array(items) => self.replace(items.clone(), writes),
                 _ => self.replace(Vec::new(), writes),
             },
@@ -155,6 +157,18 @@ impl ListHistory {
         }
         self.writers[index].extend(writers);
     }
+}
+
+/// Returns the items that a person has written: those behind the items of the tasks, whose updates come first.
+fn items_behind<'a>(writes: &[Write<'_>], change: &'a ChangeKind) -> Vec<&'a Value> {
+    let items = match change {
+        ChangeKind::Appended(items) => items.as_slice(),
+        ChangeKind::Set(value) => value.as_array().map_or(&[][..], Vec::as_slice),
+        ChangeKind::Cleared => &[],
+    };
+    let of_tasks = writes.iter().map(|it| it.items.len()).sum();
+    let appended = matches!(change, ChangeKind::Appended(_));
+    items.iter().skip(if appended { of_tasks } else { 0 }).collect()
 }
 
 /// Returns the tasks that wrote this item; all tasks if none did, since a reducer computed it.

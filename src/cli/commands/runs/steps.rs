@@ -19,6 +19,9 @@ pub(crate) struct HistoryStep {
     pub(crate) ts: Option<String>,
     pub(crate) tasks: Vec<HistoryTask>,
     pub(crate) changes: Vec<ChangedField>,
+    /// The fields that a person wrote or cleared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) by_hand: Vec<String>,
     /// The next nodes.
     pub(crate) next: Vec<NodeName>,
     /// The number of the turn that begins with the step, after the first one of a thread.
@@ -59,6 +62,9 @@ pub(crate) struct Writer {
     /// Whether a migration wrote the field.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_migration: bool,
+    /// The turn of a thread whose input is the value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) turn: Option<u64>,
 }
 
 /// Reads the committed steps of a journal, including the first one.
@@ -70,6 +76,7 @@ pub(crate) fn steps(journal: Vec<JournalEntry>) -> Vec<HistoryStep> {
         tasks.append(&mut still_open);
         tasks.extend(entry.records.iter().filter_map(HistoryTask::of));
         let turn = entry.begun_turn();
+        let by_hand = entry.written_by_hand().to_vec();
         let Some(commit) = entry.commit else { continue };
         let mut tasks = std::mem::take(&mut tasks);
         tasks.sort_by_key(|it: &HistoryTask| it.task);
@@ -96,6 +103,7 @@ pub(crate) fn steps(journal: Vec<JournalEntry>) -> Vec<HistoryStep> {
             ts: entry.events.last().map(|it| it.ts.clone()),
             tasks,
             changes: changes.collect(),
+            by_hand,
             turn,
             next: commit.position.frontier.into_iter().map(|it| it.node).collect(),
             migrated_to,
@@ -127,7 +135,7 @@ impl HistoryTask {
 }
 
 impl HistoryStep {
-    /// Returns the writers of a field in this step: the tasks in the order of their updates, or a
+    /// Returns the writers of a field in this step: the tasks in the order of their updates, then a person, or a
     /// writer without a task if no task changed it.
     pub(crate) fn writers(&self, field: &str) -> Vec<Writer> {
         let mut writers: Vec<Writer> = self
@@ -137,25 +145,38 @@ impl HistoryStep {
             .map(|task| {
                 let node = Some(task.node.clone());
                 let task = Some(task.task);
-                Writer { step: self.step, node, task, is_migration: false }
+                Writer { node, task, ..Writer::without_task(self.step) }
             })
             .collect();
-        if writers.is_empty() && self.changes.iter().any(|it| it.field == field) {
+        let is_by_hand = self.by_hand.iter().any(|it| it == field);
+        let is_changed = self.changes.iter().any(|it| it.field == field);
+        if is_by_hand || writers.is_empty() && is_changed {
             let is_migration = self.migrated_to.is_some();
-            writers.push(Writer { step: self.step, node: None, task: None, is_migration });
+            writers.push(Writer {
+                is_migration,
+                turn: self.turn,
+                ..Writer::without_task(self.step)
+            });
         }
         writers
     }
 }
 
 impl Writer {
+    /// A person, or the input, unless more is known.
+    pub(crate) fn without_task(step: Step) -> Self {
+        Self { step, node: None, task: None, is_migration: false, turn: None }
+    }
+
     /// Returns the writer as text for people.
     pub(crate) fn describe(&self) -> String {
-        match &self.node {
-            Some(node) => format!("{node} (step {})", self.step),
-            None if self.step == Step(0) => "the beginning".to_owned(),
-            None if self.is_migration => format!("the migration (step {})", self.step),
-            None => format!("by hand (step {})", self.step),
-        }
+        let who = match (&self.node, self.turn) {
+            (Some(node), _) => node.to_string(),
+            (None, Some(turn)) => format!("the input of turn {turn}"),
+            (None, None) if self.step == Step(0) => return "the beginning".to_owned(),
+            (None, None) if self.is_migration => "the migration".to_owned(),
+            (None, None) => "by hand".to_owned(),
+        };
+        format!("{who} (step {})", self.step)
     }
 }

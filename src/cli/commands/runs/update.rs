@@ -68,11 +68,12 @@ impl Args {
             })?;
             let engine = globals.engine(graph, checkpointer)?;
             let position = engine.update(&info.id, update, node.as_ref()).await?;
+            let resume = database.with_permissions_of(&info).command("resume", &info.name);
             let updated = UpdateOutput {
                 run: info.id,
                 step: position.step,
                 next: position.frontier.into_iter().map(|it| it.node).collect(),
-                resume: database.command("resume", &info.name),
+                resume,
                 name: info.name,
             };
             let text = match globals.output {

@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 
 use super::{claude, codex, gemini, json};
 use crate::agent::{
+    result::{INPUT_CHARACTERS_MAX, cut},
     session::is_id,
-    tools::{INPUT_CHARACTERS_MAX, cut},
 };
 
 /// The most bytes of a line, and of the lines that are no events. Longer ones are dropped.

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use graphrun_core::state::validator_for;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -71,6 +72,33 @@ impl McpLock {
     /// Fails when it is not valid, or of another version.
     pub fn parse(text: &str) -> Result<Self, String> {
         let lock: Self = serde_json::from_str(text).map_err(|it| it.to_string())?;
-        if lock.v == LOCK_VERSION { Ok(lock) } else { Err(format!("its version is {}", lock.v)) }
+        if lock.v != LOCK_VERSION {
+            return Err(format!("its version is {}", lock.v));
+        }
+        for (server, parts) in &lock.servers {
+            for (name, part) in parts.tools.iter().chain(&parts.prompts) {
+                part.check().map_err(|it| format!("of `{server}.{name}`, {it}"))?;
+            }
+        }
+        Ok(lock)
+    }
+}
+
+impl LockedTool {
+    /// Checks the schemas.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the arguments are no object, or a schema is invalid.
+    pub fn check(&self) -> Result<(), String> {
+        if self.input["type"] != "object" {
+            return Err("its arguments are not an object".to_owned());
+        }
+        for (what, schema) in [("arguments", Some(&self.input)), ("result", self.output.as_ref())] {
+            if let Some(Err(error)) = schema.map(validator_for) {
+                return Err(format!("the schema of its {what} is invalid: {error}"));
+            }
+        }
+        Ok(())
     }
 }

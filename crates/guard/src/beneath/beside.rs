@@ -1,0 +1,82 @@
+//! Files whose names follow from a file that a person named, such as `review.mcp.lock` beside `review.yaml`.
+//!
+//! Nobody chose these names for writing, and a folder from elsewhere may contain links of that name. So no link is followed.
+
+use std::{fs::File, path::Path};
+
+use nix::{fcntl::OFlag, sys::stat::Mode};
+
+use super::{BeneathError, Folder, Kind, Links, regular};
+
+/// Writes a file, and syncs it. A file of this name is replaced and never changed; a reader sees the old one or the new one.
+///
+/// # Errors
+///
+/// Fails when a link, a folder or a device has the name, or the file cannot be written.
+pub fn write_beside(path: &Path, content: &[u8]) -> Result<(), BeneathError> {
+    let (folder, name) = parts(path)?;
+    match folder.kind(name)? {
+        None | Some(Kind::File) => {}
+        Some(Kind::Folder) => return Err(BeneathError::IsFolder),
+        Some(Kind::Other) if path.is_symlink() => return Err(BeneathError::Link),
+        Some(Kind::Other) => return Err(BeneathError::NotRegular),
+    }
+    let new = format!(".{name}.{}", std::process::id());
+    let written = folder.write_new(&new, content).and_then(|()| folder.rename(&new, name));
+    // Nothing else has this name.
+    written.inspect_err(|_| drop(folder.remove(&new)))
+}
+
+/// Opens a file to read it and to add to it, and makes it if it is not there.
+///
+/// # Errors
+///
+/// Fails when a link, a folder or a device has the name, or the file cannot be opened.
+pub fn append_beside(path: &Path) -> Result<File, BeneathError> {
+    let (folder, name) = parts(path)?;
+    let flags =
+        OFlag::O_RDWR | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let mode = Mode::from_bits_truncate(0o644);
+    regular(folder.resolve(Path::new(name), flags, mode, Links::Never)?)
+}
+
+fn parts(path: &Path) -> Result<(Folder, &str), BeneathError> {
+    let name = path.file_name().and_then(|it| it.to_str()).ok_or(BeneathError::NotText)?;
+    Ok((Folder::open(path.parent().unwrap_or(Path::new("")))?, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        io::Write as _,
+        os::unix::fs::{MetadataExt as _, symlink},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_and_no_link_is_followed() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        write_beside(&path("new"), b"1").unwrap();
+        fs::hard_link(path("new"), path("hard")).unwrap();
+        write_beside(&path("new"), b"2").unwrap();
+        let read = |name: &str| fs::read_to_string(path(name)).unwrap();
+        assert_eq!((read("new"), read("hard")), ("2".to_owned(), "1".to_owned()));
+        symlink(path("hard"), path("link")).unwrap();
+        symlink(path("nowhere"), path("dangling")).unwrap();
+        fs::create_dir(path("folder")).unwrap();
+        for name in ["link", "dangling"] {
+            assert!(matches!(write_beside(&path(name), b"3"), Err(BeneathError::Link)), "{name}");
+            assert!(matches!(append_beside(&path(name)), Err(BeneathError::Link)), "{name}");
+        }
+        assert!(matches!(write_beside(&path("folder"), b"3"), Err(BeneathError::IsFolder)));
+        append_beside(&path("added")).unwrap().write_all(b"a").unwrap();
+        append_beside(&path("added")).unwrap().write_all(b"b").unwrap();
+        assert_eq!((read("added"), read("hard")), ("ab".to_owned(), "1".to_owned()));
+        assert!(!path("nowhere").exists());
+        assert_eq!(fs::metadata(path("hard")).unwrap().nlink(), 1);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6);
+    }
+}

@@ -1,0 +1,32 @@
+//! Values of replies, whatever their types are.
+
+use graphrun_core::state::plain_text;
+use serde_json::Value;
+
+/// Returns a value as text: a string as it is, other JSON in its JSON notation.
+pub(super) fn text_of(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(value) => plain_text(value),
+    }
+}
+
+/// Joins the texts of a content part and of the parts inside it.
+pub(super) fn parts_text(part: &Value) -> String {
+    match part {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().map(parts_text).collect(),
+        Value::Object(part) => ["text", "thinking", "refusal", "reasoning", "summary", "content"]
+            .iter()
+            .find_map(|name| part.get(*name))
+            .map(parts_text)
+            .unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+/// Takes `12`, `12.0` and `"12"`.
+pub(super) fn whole_number(value: &Value) -> Option<u64> {
+    let text = text_of(Some(value));
+    text.split_once('.').map_or(text.as_str(), |(whole, _)| whole).parse().ok()
+}

@@ -1,0 +1,36 @@
+//! What the calls of tools leave in a conversation and in events: their results and arguments, in a bounded length.
+
+use graphrun_guard::redact::redact;
+use graphrun_workflow::tool::ToolError;
+use serde_json::Value;
+
+/// The beginning of a result that is an error.
+pub(super) const ERROR_PREFIX: &str = "error: ";
+/// The most characters of a result in the conversation.
+pub(super) const RESULT_CHARACTERS_MAX: usize = 60_000;
+/// The most characters of arguments in an event.
+pub(super) const INPUT_CHARACTERS_MAX: usize = 200;
+
+/// Returns the result of a call for the model.
+pub(super) fn result_text(outcome: Result<Value, ToolError>) -> String {
+    match outcome {
+        Ok(Value::String(text)) => cut(&text, RESULT_CHARACTERS_MAX),
+        Ok(value) => cut(&value.to_string(), RESULT_CHARACTERS_MAX),
+        Err(error) if error.transient => {
+            format!("{ERROR_PREFIX}{error}; it may work at another time")
+        }
+        Err(error) => format!("{ERROR_PREFIX}{error}"),
+    }
+}
+
+/// Truncates a text. Keys are removed first, because a part of a key would not be recognised.
+pub(super) fn cut(text: &str, characters_max: usize) -> String {
+    let text = redact(text);
+    match text.char_indices().nth(characters_max) {
+        None => text.into_owned(),
+        Some((end, _)) => {
+            let more = text[end..].chars().count();
+            format!("{}… ({more} more characters)", &text[..end])
+        }
+    }
+}
