@@ -301,6 +301,12 @@ fn a_workflow_without_a_fitting_lock_does_not_load() {
     )
     .unwrap();
     check("the tool `ad` of `srv` is not in the lock file");
+    fs::write(place.path("w.yaml"), workflow("well")).unwrap();
+    let lock = fs::read_to_string(place.path("w.mcp.lock")).unwrap();
+    fs::write(place.path("w.mcp.lock"), lock.replace("\"integer\"", "\"number of\"")).unwrap();
+    check("is not valid: of `srv.add`, the schema of its arguments is invalid");
+    let ended = place.run(["validate", "w.yaml"]).to_string();
+    assert!(!ended.contains("GR010") && !ended.contains("GR114"), "nothing follows: {ended}");
     fs::write(place.path("w.mcp.lock"), "{\"v\": 2, \"servers\": {}}").unwrap();
     check("is not valid: its version is 2");
 }
