@@ -14,39 +14,12 @@ use super::{
     junit, libtest,
     probe::Sandbox,
     tap,
-    test_item::{Tally, TestItem},
+    test_item::{Tally, TestCounts, TestItem},
     test_run::Allowed,
 };
 
 /// The largest report that is read.
 const REPORT_BYTES_MAX: usize = 4 << 20;
-
-/// The number of tests by outcome.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TestCounts {
-    /// Tests that passed.
-    pub passed: u32,
-    /// Failures and errors.
-    pub failed: u32,
-    /// Skipped tests, and tests that are expected to fail.
-    pub skipped: u32,
-}
-
-impl TestCounts {
-    /// Returns all tests.
-    pub fn total(self) -> u32 {
-        self.passed.saturating_add(self.failed).saturating_add(self.skipped)
-    }
-
-    /// The sum of two counts, unless it overflows.
-    pub(super) fn plus(self, other: Self) -> Option<Self> {
-        Some(Self {
-            passed: self.passed.checked_add(other.passed)?,
-            failed: self.failed.checked_add(other.failed)?,
-            skipped: self.skipped.checked_add(other.skipped)?,
-        })
-    }
-}
 
 /// The form of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -66,7 +66,7 @@ pub(super) fn read(report: &[u8]) -> Option<Tally> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command_tests::TestCounts;
+    use crate::test_item::TestCounts;
 
     const EVENTS: &str = r#"{"Time":"2026-01-05T10:00:00Z","Action":"start","Package":"example.com/calc"}
 {"Time":"2026-01-05T10:00:00Z","Action":"run","Package":"example.com/calc","Test":"TestAdd"}

@@ -59,7 +59,7 @@ pub(super) fn read(report: &[u8]) -> Option<Tally> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command_tests::TestCounts;
+    use crate::test_item::TestCounts;
 
     /// From jest 30, without the texts of the failures.
     const JEST: &str = r#"{"numFailedTestSuites":2,"numFailedTests":1,"numPassedTestSuites":0,"numPassedTests":1,

@@ -38,7 +38,7 @@ pub(super) fn read(report: &[u8]) -> Option<Tally> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command_tests::TestCounts;
+    use crate::test_item::TestCounts;
 
     #[test]
     fn cases_are_counted_by_their_content() {

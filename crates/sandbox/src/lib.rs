@@ -62,7 +62,7 @@ mod test_run;
 mod write;
 
 pub use cache_entry::{PrunedEntry, prune_cache};
-pub use command_tests::{CommandReport, ReportForm, TestCommand, TestCounts, run_test_command};
+pub use command_tests::{CommandReport, ReportForm, TestCommand, run_test_command};
 pub use error::{JobError, SandboxError};
 pub use folder_file::{FolderContent, FolderFile, Project};
 pub use host_command::{HostCommand, HostCommandError, HostProcess, HostResult, find_program};
@@ -86,6 +86,6 @@ pub use pytest::{PytestError, run_pytest};
 pub use python::{PythonEnvironment, default_cache_dir};
 pub use python_error::PythonError;
 pub use source_file::SourceFile;
-pub use test_item::{ItemOutcome, TestItem};
+pub use test_item::{ItemOutcome, TestCounts, TestItem};
 pub use test_run::{Allowed, Proof, TestOutcome, TestReport, TestSettings};
 pub use write::{Replace, WriteError, change_files, remove_files, replace_files, write_files};

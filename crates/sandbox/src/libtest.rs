@@ -1,9 +1,6 @@
 //! The output of `cargo test`, reduced to counts.
 
-use super::{
-    command_tests::TestCounts,
-    test_item::{ItemOutcome, Tally, TestItem},
-};
+use super::test_item::{ItemOutcome, Tally, TestCounts, TestItem};
 
 /// Sums the results of all test programs. `None` if there is none, or if a started program has no
 /// result or another number of tests than it announced.

@@ -45,7 +45,7 @@ fn is_end_of_word(rest: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command_tests::TestCounts;
+    use crate::test_item::TestCounts;
 
     #[test]
     fn tests_are_counted_at_the_outermost_level() {

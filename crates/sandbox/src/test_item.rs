@@ -1,7 +1,5 @@
 //! A test by its name, for the comparison of two runs.
 
-use super::command_tests::TestCounts;
-
 /// A test that a runner found, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestItem {
@@ -22,6 +20,33 @@ pub enum ItemOutcome {
     Failed,
     /// It was skipped, or is expected to fail.
     Skipped,
+}
+
+/// The number of tests by outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TestCounts {
+    /// Tests that passed.
+    pub passed: u32,
+    /// Failures and errors.
+    pub failed: u32,
+    /// Skipped tests, and tests that are expected to fail.
+    pub skipped: u32,
+}
+
+impl TestCounts {
+    /// Returns all tests.
+    pub fn total(self) -> u32 {
+        self.passed.saturating_add(self.failed).saturating_add(self.skipped)
+    }
+
+    /// The sum of two counts, unless it overflows.
+    pub(super) fn plus(self, other: Self) -> Option<Self> {
+        Some(Self {
+            passed: self.passed.checked_add(other.passed)?,
+            failed: self.failed.checked_add(other.failed)?,
+            skipped: self.skipped.checked_add(other.skipped)?,
+        })
+    }
 }
 
 /// The tests of a report.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use toml_edit::{Document, Table};
 
-use super::lock_file::{LockFile, LockFileError, PACKAGES_MAX, PackageInstaller, line_at};
+use super::lock_file::{LockFile, LockFileError, PACKAGES_MAX, PackageInstaller, line_at, text_of};
 use crate::job::FixedFile;
 
 /// The name of the list inside, below `/graphrun`: a name, a version and a checksum in each line.
@@ -22,7 +22,18 @@ const OTHER_SOURCE: &str = "comes from something else than crates.io, such as gi
 const NO_NAME: &str = "has no plain `name` and `version`";
 const NO_HASH: &str = "has no `checksum` with sha256; let cargo write the lock file again";
 
-pub(super) fn read(text: &str) -> Result<LockFile, LockFileError> {
+impl LockFile {
+    /// Reads a `Cargo.lock`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the first package that is none of the repository and none of crates.io.
+    pub fn cargo(bytes: &[u8]) -> Result<Self, LockFileError> {
+        read(text_of(bytes)?)
+    }
+}
+
+fn read(text: &str) -> Result<LockFile, LockFileError> {
     let document = Document::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |it| line_at(text.as_bytes(), it.start));
         let problem = format!("`Cargo.lock` cannot be read: {}", error.message());

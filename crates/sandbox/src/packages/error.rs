@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::{install::BYTES_MAX, lock_file::PackageInstaller, registries::RegistryError};
+use super::{lock_file::PackageInstaller, registries::RegistryError};
 use crate::{PythonError, SandboxError, cache_entry::CacheFault};
+
+/// The most bytes of the packages on the disk, with everything that an installer needs meanwhile.
+pub(super) const BYTES_MAX: u64 = 4 << 30;
 
 /// The reason why the packages of a lock file are not installed.
 #[derive(Debug, Error)]

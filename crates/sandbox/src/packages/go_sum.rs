@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::lock_file::{LockFile, LockFileError, PACKAGES_MAX, PackageInstaller};
+use super::lock_file::{LockFile, LockFileError, PACKAGES_MAX, PackageInstaller, text_of};
 use crate::job::FixedFile;
 
 /// The names of the files inside, below `/graphrun`.
@@ -25,7 +25,18 @@ const LOCAL: &str = "is replaced by a folder, and only modules of a proxy are in
 const UNKNOWN: &str = "is no directive that is known here";
 const BAD_WORD: &str = "has characters that no path and no version of a module has";
 
-pub(super) fn read(sums: &str, manifest: &str) -> Result<LockFile, LockFileError> {
+impl LockFile {
+    /// Reads a `go.sum`, and the `go.mod` beside it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the first line that is no module of a proxy.
+    pub fn go(sums: &[u8], manifest: &[u8]) -> Result<Self, LockFileError> {
+        read(text_of(sums)?, text_of(manifest)?)
+    }
+}
+
+fn read(sums: &str, manifest: &str) -> Result<LockFile, LockFileError> {
     let mut kept = Vec::new();
     let mut modules = BTreeSet::new();
     for (at, text) in sums.lines().enumerate().filter(|(_, it)| !it.trim().is_empty()) {

@@ -21,7 +21,7 @@ use tokio::{process::Command, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    error::PackagesError,
+    error::{BYTES_MAX, PackagesError},
     lock_file::{LockFile, PackageInstaller},
     registries::Registries,
     toolchain::Toolchain,
@@ -65,8 +65,6 @@ const CERTIFICATES: &str = "certificates.pem";
 
 /// The longest duration of an installation, with its downloads.
 const TIME_MAX: Duration = Duration::from_secs(600);
-/// The most bytes of the packages on the disk, with everything that an installer needs meanwhile.
-pub(super) const BYTES_MAX: u64 = 4 << 30;
 /// The room of the packages.
 const ROOM: RoomLimit = RoomLimit { bytes: BYTES_MAX, entries: 400_000 };
 /// The memory of an installer.

@@ -8,7 +8,6 @@ use std::{collections::BTreeSet, fmt};
 
 use thiserror::Error;
 
-use super::{cargo_lock, go_sum, npm_lock, pip_lock};
 use crate::job::FixedFile;
 
 /// The most packages of a lock file.
@@ -122,50 +121,6 @@ impl LockFile {
     /// The most bytes of a lock file.
     pub const BYTES_MAX: usize = 16 << 20;
 
-    /// Reads a file of requirements for pip: `NAME==VERSION` in each line, with hashes for all of them or for none.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the first line that is anything else.
-    ///
-    /// ```
-    /// use graphrun_sandbox::LockFile;
-    ///
-    /// assert_eq!(LockFile::pip(b"click==8.1.7\n").unwrap().package_count(), 1);
-    /// let error = LockFile::pip(b"click==8.1.7\n-r ../other.txt\n").unwrap_err();
-    /// assert!(error.to_string().starts_with("line 2: `-r ../other.txt` is an option"));
-    /// ```
-    pub fn pip(bytes: &[u8]) -> Result<Self, LockFileError> {
-        pip_lock::read(text_of(bytes)?)
-    }
-
-    /// Reads a `package-lock.json`, and the `package.json` beside it.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the first entry that is no package of a registry.
-    pub fn npm(lock: &[u8], manifest: &[u8]) -> Result<Self, LockFileError> {
-        npm_lock::read(text_of(lock)?, text_of(manifest)?)
-    }
-
-    /// Reads a `Cargo.lock`.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the first package that is none of the repository and none of crates.io.
-    pub fn cargo(bytes: &[u8]) -> Result<Self, LockFileError> {
-        cargo_lock::read(text_of(bytes)?)
-    }
-
-    /// Reads a `go.sum`, and the `go.mod` beside it.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the first line that is no module of a proxy.
-    pub fn go(sums: &[u8], manifest: &[u8]) -> Result<Self, LockFileError> {
-        go_sum::read(text_of(sums)?, text_of(manifest)?)
-    }
-
     /// Returns the installer of its packages.
     pub fn installer(&self) -> PackageInstaller {
         self.installer
@@ -185,7 +140,7 @@ impl LockFileError {
     }
 }
 
-fn text_of(bytes: &[u8]) -> Result<&str, LockFileError> {
+pub(super) fn text_of(bytes: &[u8]) -> Result<&str, LockFileError> {
     if bytes.len() > LockFile::BYTES_MAX {
         return Err(LockFileError::TooLarge);
     }

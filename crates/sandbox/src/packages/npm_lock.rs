@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::lock_file::{LockFile, LockFileError, PACKAGES_MAX, PackageInstaller, line_at};
+use super::lock_file::{LockFile, LockFileError, PACKAGES_MAX, PackageInstaller, line_at, text_of};
 use crate::job::FixedFile;
 
 /// The names of the files inside, below `/graphrun`.
@@ -49,7 +49,18 @@ struct Lock<'a> {
     packages: Option<BTreeMap<String, &'a RawValue>>,
 }
 
-pub(super) fn read(text: &str, manifest: &str) -> Result<LockFile, LockFileError> {
+impl LockFile {
+    /// Reads a `package-lock.json`, and the `package.json` beside it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the first entry that is no package of a registry.
+    pub fn npm(lock: &[u8], manifest: &[u8]) -> Result<Self, LockFileError> {
+        read(text_of(lock)?, text_of(manifest)?)
+    }
+}
+
+fn read(text: &str, manifest: &str) -> Result<LockFile, LockFileError> {
     let lock: Lock<'_> = serde_json::from_str(text).map_err(|it| form("package-lock.json", &it))?;
     let version = lock.lockfile_version.as_ref().and_then(Value::as_u64);
     let (Some(2 | 3), Some(packages)) = (version, lock.packages) else {

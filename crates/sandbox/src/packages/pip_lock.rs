@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::lock_file::{LockFile, LockFileError, PACKAGES_MAX, PackageInstaller};
+use super::lock_file::{LockFile, LockFileError, PACKAGES_MAX, PackageInstaller, text_of};
 use crate::job::FixedFile;
 
 /// The name of the file inside, below `/graphrun`.
@@ -28,7 +28,26 @@ struct PinLine {
     hashes: Vec<String>,
 }
 
-pub(super) fn read(text: &str) -> Result<LockFile, LockFileError> {
+impl LockFile {
+    /// Reads a file of requirements for pip: `NAME==VERSION` in each line, with hashes for all of them or for none.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the first line that is anything else.
+    ///
+    /// ```
+    /// use graphrun_sandbox::LockFile;
+    ///
+    /// assert_eq!(LockFile::pip(b"click==8.1.7\n").unwrap().package_count(), 1);
+    /// let error = LockFile::pip(b"click==8.1.7\n-r ../other.txt\n").unwrap_err();
+    /// assert!(error.to_string().starts_with("line 2: `-r ../other.txt` is an option"));
+    /// ```
+    pub fn pip(bytes: &[u8]) -> Result<Self, LockFileError> {
+        read(text_of(bytes)?)
+    }
+}
+
+fn read(text: &str) -> Result<LockFile, LockFileError> {
     let mut all = Vec::new();
     for (line, text) in logical_lines(text) {
         if all.len() == PACKAGES_MAX {

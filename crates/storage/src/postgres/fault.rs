@@ -137,6 +137,15 @@ impl From<PoolError> for Fault {
     }
 }
 
+/// Returns the fault for an error; a missing privilege is explained by `problem`.
+pub(super) fn forbidden(error: tokio_postgres::Error, problem: &str) -> Fault {
+    if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+        Fault::Unusable(problem.to_owned())
+    } else {
+        error.into()
+    }
+}
+
 /// Returns whether a code is that of a transient error: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 fn is_passing_code(code: &SqlState) -> bool {
     code.code().starts_with("08")

@@ -7,9 +7,9 @@
 use deadpool_postgres::Transaction;
 
 use super::{
-    fault::Fault,
-    open::{Tables, forbidden},
+    fault::{Fault, forbidden},
     session::Server,
+    tables::Tables,
 };
 use crate::migrations::still_owned;
 

@@ -19,6 +19,7 @@ mod run;
 mod run_server;
 mod session;
 mod statements;
+mod tables;
 mod tls;
 mod work;
 
@@ -37,15 +38,16 @@ use graphrun_engine::{
 
 pub use self::{
     fault::Fault,
-    open::{Missing, Tables, Traits},
+    open::{Missing, Traits},
     session::{Mode, Server, Session, Work, get},
+    tables::Tables,
 };
 use self::{
     group::GroupedWrite,
     inbox::{Inbox, Post},
-    open::OwnedRunQueries,
     place::DatabaseAddress,
     run_server::RunServer,
+    tables::OwnedRunQueries,
     work::{
         Acquire, Append, Check, Create, Entries, Ids, KeepValues, Newest, Release, Remove, Renew,
         Search, UpToStep,

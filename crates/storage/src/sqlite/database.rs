@@ -17,6 +17,7 @@ use super::{
     lone_run::LoneRun,
     open::BUSY_TIMEOUT,
     reserve,
+    tools::Tools,
     write::Write,
 };
 use crate::{group::Group, journal::Codec, open_steps::OpenSteps};
@@ -35,13 +36,6 @@ struct Session {
     /// A write failed. After that, the page cache of the kernel may differ from the disk, so that a
     /// second attempt may succeed and save nothing.
     failed: bool,
-}
-
-/// The tools of transactions, besides the connection.
-pub(super) struct Tools {
-    pub(super) codec: Codec,
-    pub(super) heads: HeadCache,
-    pub(super) open_steps: OpenSteps,
 }
 
 /// The purpose of a transaction.

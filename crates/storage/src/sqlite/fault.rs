@@ -7,7 +7,7 @@ use graphrun_engine::{checkpoint::CheckpointError, storage::rules::Refusal};
 use rusqlite::{ErrorCode, ffi};
 use thiserror::Error;
 
-use super::open::not_writable;
+use super::no_access::{not_writable, unusable};
 
 /// Why a transaction failed.
 #[derive(Debug, Error)]
@@ -122,9 +122,4 @@ fn damaged(path: &Path, how: &str) -> CheckpointError {
              start with a new one"
         ),
     )
-}
-
-/// Returns the error for a file that must not be used. The reason contains the remedy.
-pub(super) fn unusable(path: &Path, reason: &str) -> CheckpointError {
-    CheckpointError::Unusable { path: path.display().to_string(), reason: reason.to_owned() }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use graphrun_engine::checkpoint::CheckpointError;
 
-use super::fault::unusable;
+use super::no_access::unusable;
 
 /// The endings of the files of a database that is open: none, its log, and the index of the log.
 const ENDINGS: [&str; 3] = ["", "-wal", "-shm"];

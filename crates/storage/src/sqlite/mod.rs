@@ -13,11 +13,13 @@ mod head_cache;
 mod identity;
 mod lone_run;
 mod migrate;
+mod no_access;
 mod open;
 mod payload;
 mod reserve;
 mod results;
 mod run;
+mod tools;
 mod write;
 
 use std::{fmt, fs::File, path::Path, sync::Arc, time::Duration};

@@ -10,7 +10,7 @@ use graphrun_engine::{
 };
 use rusqlite::Connection;
 
-use super::{database::Tools, fault::Fault, run::Run};
+use super::{fault::Fault, run::Run, tools::Tools};
 use crate::{
     head::{EncodedEntry, NextEntry, StoredHead},
     journal::{Reader, Row, encode, info_after},
