@@ -18,12 +18,13 @@ use graphrun::{
     engine::{
         Answers, Engine, MigrationResult, RunEnd, RunError, ShutdownHandle, machine::Breakpoints,
     },
-    event::{Event, EventSink, Status},
+    event::{Event, EventSink, Status, Usage},
     graph::{
-        Bounds, Dispatch, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, Question,
-        START, Target, node_fn,
+        Bounds, Dispatch, GraphBuilder, IntoNode, NodeContext, NodeError, NodeLimits, Policies,
+        Question, START, Target, node_fn,
     },
     id::{ChannelName, NodeName, RunId, Step},
+    models::TokenUsage,
     state::Update,
     storage::{InMemoryStorage, prove},
 };
@@ -515,6 +516,34 @@ async fn owned_and_finished_runs_are_not_migrated() {
     assert_eq!(place.start(&place.engine(graph())).await.status, Status::Done);
     let refused = place.migrate(graph(), &Mapping::default()).await;
     assert!(matches!(refused, Err(RunError::Revise(_))), "{refused:?}");
+}
+
+/// The usage of the task counts towards the limits of its node, and only the key of its question is taken.
+#[tokio::test]
+async fn a_task_that_starts_again_keeps_its_usage() {
+    let graph = || {
+        let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
+            let tokens = TokenUsage { input_tokens: 80, calls: 1, ..TokenUsage::default() };
+            ctx.reporter.add_usage(&Usage { tokens, cost_usd: None });
+            let question = Question::new("approve", "Go?").with_schema(json!({"type": "boolean"}));
+            let _: bool = ctx.ask(question)?;
+            Ok::<_, NodeError>(())
+        });
+        let limits = Some(NodeLimits { tokens: Some(100), ..NodeLimits::default() });
+        let limited = Policies::from(Bounds { limits, ..Bounds::default() });
+        let work = asks.with_policies(limited);
+        GraphBuilder::new::<Board>("board")
+            .node("work", work)
+            .edge(START, "work")
+            .edge("work", "end")
+    };
+    let place = Place::new();
+    assert_eq!(place.start(&place.engine(graph())).await.status, Status::Paused);
+    let again = Mapping::default().again(name("work"));
+    let position = place.migrate(graph(), &again).await.unwrap().position;
+    assert_eq!(position.used.node_usage[&name("work")].usage.total_tokens(), 80);
+    let keys = &position.people.question_keys;
+    assert!(keys.contains("approve") && !keys.contains("work"), "{keys:?}");
 }
 
 #[tokio::test]

@@ -132,6 +132,9 @@ async fn a_node_that_blocks_the_only_thread_times_out() {
     let policies = Policies::from(Attempts { timeout, ..Attempts::default() });
     let (told, _) = caught_of(node_fn(move |_: Nothing, _: NodeContext| blocks()), policies).await;
     assert_eq!(told, "late after: not finished within 20ms");
+    let policies = Policies::from(Attempts { idle_timeout: timeout, ..Attempts::default() });
+    let (told, _) = caught_of(node_fn(move |_: Nothing, _: NodeContext| blocks()), policies).await;
+    assert_eq!(told, "late after: no sign of progress for 20ms");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

@@ -42,6 +42,35 @@ fn message(number: u64, text: &str) -> InboxMessage {
     InboxMessage { number, message: Message::new(channel("notes"), json!(text), None) }
 }
 
+/// The commit has reported the nodes that run without the message.
+#[test]
+fn a_node_that_runs_by_a_late_message_is_reported_once() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("reports")
+            .node("plan", Decided)
+            .node("file", Decided.with_policies(reported("filed")))
+            .node("write", Decided.with_policies(reported("handed")))
+            .edge(START, "plan")
+            .when("write", "a note came", |team: &Team| !team.notes.is_empty())
+            .edge("plan", "file")
+            .edge("plan", "write")
+            .inbox("notes"),
+    );
+    let FirstStep { mut machine, actions, .. } =
+        Machine::start(graph.clone(), RunSettings::default(), run_id(), Update::default()).unwrap();
+    let actions = finish(&mut machine, &actions);
+    assert_eq!(emitted(&actions).into_iter().map(|it| it.1).collect::<Vec<_>>(), ["filed"]);
+    let commit = actions.iter().find_map(|action| match action {
+        Action::Commit(commit) => Some(commit.position.clone()),
+        _ => None,
+    });
+    let state = machine.state().as_ref().clone();
+    let checkpoint = Checkpoint { position: commit.unwrap(), state };
+    let saved = SavedStep { messages: vec![message(1, "go")], ..checkpoint.into() };
+    let (_, actions) = Machine::restore(graph, RunSettings::default(), run_id(), saved).unwrap();
+    assert_eq!(emitted(&actions).into_iter().map(|it| it.1).collect::<Vec<_>>(), ["handed"]);
+}
+
 #[test]
 fn a_reached_node_is_reported_unless_it_is_skipped() {
     let graph = compiled(

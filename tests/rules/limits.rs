@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use graphrun::{
     checkpoint::{Checkpoint, InboxMessage, Message, Position},
+    compile::CompiledGraph,
     engine::machine::{AttemptStats, Machine, RunSettings, TaskEvent},
     event::{Status, Usage},
     graph::{
@@ -194,6 +195,72 @@ fn a_step_of_messages_at_the_limit_leads_to_its_target() {
     let ran = run(&mut hand, 0, 0);
     assert_eq!(nodes(&ran), ["plan", "flush"]);
     let reason = Some("the limit of 2 steps is reached".to_owned());
+    assert_eq!(hand.rest, Some((Status::Done, reason)));
+}
+
+/// The nodes `a` and `b` side by side, with `flush` for a reached limit.
+fn beside(limits: Limits) -> CompiledGraph {
+    let exhausted = Some(Target::Node(name("flush")));
+    compiled(
+        GraphBuilder::new::<Team>("beside")
+            .node("a", Decided)
+            .node("b", Decided)
+            .node("after", Decided)
+            .node("flush", Decided)
+            .edge(START, "a")
+            .edge(START, "b")
+            .edge("a", "after")
+            .edge("b", "end")
+            .edge("after", "end")
+            .edge("flush", "end")
+            .limits(Limits { exhausted, ..limits }),
+    )
+}
+
+/// A driver that ends a step early knows that a limit is reached, also if the times of the tasks do not add up to it.
+#[test]
+fn a_step_that_ends_early_leads_to_the_target_of_the_limit() {
+    let graph = beside(Limits { time: Some(Duration::from_secs(5)), ..Limits::default() });
+    let mut hand = Hand::start(&graph);
+    let first = hand.open.pop_front().unwrap();
+    hand.finish(&first, super::noting(&first));
+    let second = hand.open.pop_front().unwrap();
+    hand.tell(TaskEvent::Aborted {
+        task: second.id,
+        attempt: AttemptStats { ms: 4_500, ..attempt(1) },
+    });
+    let actions = hand.machine.end_step_at_limit(Usage::default());
+    hand.perform(actions);
+    let ran = run(&mut hand, 0, 0);
+    assert_eq!(nodes(&ran), ["flush"], "nothing goes on beside it");
+    let reason = Some("the limit of 5s is reached: a task of the run had no time left".to_owned());
+    assert_eq!(hand.rest, Some((Status::Done, reason)));
+}
+
+/// The limit may be lower than before, or a call of the step may have reached it before a crash.
+#[test]
+fn a_limit_that_is_reached_before_a_resumed_step_leads_to_its_target() {
+    let graph = beside(Limits::default());
+    let mut hand = Hand::start(&graph);
+    for _ in 0..2 {
+        let task = hand.open.pop_front().unwrap();
+        hand.finish(&task, super::noting(&task));
+    }
+    let Hand { saved, .. } = &hand;
+    let checkpoint = Checkpoint {
+        position: saved.position.clone(),
+        state: hand.machine.state().as_ref().clone(),
+    };
+    let limits = Limits { steps: 1, ..graph.definition().limits.clone() };
+    let settings = RunSettings { limits, ..RunSettings::default() };
+    let (machine, actions) =
+        Machine::restore(graph.clone(), settings, run_id(), checkpoint.into()).unwrap();
+    let mut hand = Hand { machine, ..Hand::start(&graph) };
+    hand.open.clear();
+    hand.perform(actions);
+    let ran = run(&mut hand, 0, 0);
+    assert_eq!(nodes(&ran), ["flush"]);
+    let reason = Some("the limit of 1 step is reached".to_owned());
     assert_eq!(hand.rest, Some((Status::Done, reason)));
 }
 

@@ -29,13 +29,13 @@ pub(super) struct Budget<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepLimits<'a> {
     pub(super) limits: &'a Limits,
-    /// The least usage of a model call that did not fit into the limits and ended the step.
-    pub(super) refused_call: Usage,
+    /// The limit that ended the step early, if one did.
+    pub(super) reached: Option<&'a str>,
 }
 
 impl<'a> From<&'a Limits> for StepLimits<'a> {
     fn from(limits: &'a Limits) -> Self {
-        Self { limits, refused_call: Usage::default() }
+        Self { limits, reached: None }
     }
 }
 
@@ -69,6 +69,17 @@ impl<'a> Budget<'a> {
         let worked = words::duration(Duration::from_millis(self.elapsed_ms));
         let time = words::duration(time);
         Some(format!("the limit of {time} is reached: the run has worked for {worked}"))
+    }
+
+    /// Describes the limit that ended a step early.
+    ///
+    /// The time of a step is that of its tasks, and tasks which wait for a slot begin later than it counts. So the clock may end
+    /// a task before the limit of time is counted as reached.
+    pub(super) fn limit_that_ended_step(&self) -> String {
+        self.reached_limit(|| true).unwrap_or_else(|| {
+            let time = words::duration(self.limits.time.unwrap_or_default());
+            format!("the limit of {time} is reached: a task of the run had no time left")
+        })
     }
 
     /// Describes the first limit on model usage that applies and is reached.

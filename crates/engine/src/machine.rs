@@ -34,11 +34,11 @@ mod status;
 mod task_end;
 mod task_state;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
-    event::{Status, Usage},
+    event::Status,
     graph::{ErrorKind, Failure, Limits, OriginalTask, Policies, RunFacts, Visits},
     id::{NodeName, RunId},
     state::{Change, State, StateError, Update},
@@ -176,10 +176,14 @@ impl Machine {
             let IndexedPosition { failure, used, .. } = &self.position;
             return Some(Action::Stop(RunStatus::at_end(failure.as_ref(), used)));
         }
+        let reached = self.limit_before_step()?;
+        Some(Action::stop(Status::Limit, Some(reached)))
+    }
+
+    /// Describes the limit that is reached before the tasks of the step begin.
+    fn limit_before_step(&self) -> Option<String> {
         let nodes = self.position.frontier.iter().map(|it| it.node);
-        let may_call_models = || budget::may_call_models(&self.graph, nodes);
-        let reason = self.budget().reached_limit(may_call_models)?;
-        Some(Action::stop(Status::Limit, Some(reason)))
+        self.budget().reached_limit(|| budget::may_call_models(&self.graph, nodes))
     }
 
     /// Begins a task of the step. If its node has finished and its route failed, only the decision is tried again.
@@ -245,7 +249,7 @@ impl Machine {
                 self.begin_task(index, actions);
             }
             if self.open_step.is_complete() {
-                if !self.commit(actions, Usage::default()) {
+                if !self.commit(actions, None) {
                     return;
                 }
             } else if !self.open_step.has_busy_task() {
@@ -257,8 +261,8 @@ impl Machine {
     }
 
     /// Commits the step and begins the next one. Returns whether the next one has begun: otherwise the run stops.
-    /// `refused_call` is the least usage of a model call that did not fit into the limits and so ended the step.
-    fn commit(&mut self, actions: &mut Vec<Action>, refused_call: Usage) -> bool {
+    /// `reached` is the limit that ended the step early, if one did.
+    fn commit(&mut self, actions: &mut Vec<Action>, reached: Option<&str>) -> bool {
         self.summarize_last_step(actions);
         let changes = match self.fold_step() {
             Ok(changes) => changes,
@@ -268,7 +272,7 @@ impl Machine {
                 return false;
             }
         };
-        let records = self.close_step(refused_call);
+        let records = self.close_step(reached);
         actions.push(self.commit_action(changes));
         self.process_inbox(actions);
         self.emit(actions);
@@ -314,12 +318,12 @@ impl Machine {
     }
 
     /// Replaces the position and the open step by the next ones. Returns the records of the step.
-    fn close_step(&mut self, refused_call: Usage) -> Vec<Arc<TaskRecord>> {
+    fn close_step(&mut self, reached: Option<&str>) -> Vec<Arc<TaskRecord>> {
         self.open_step.extend_conversation(&mut self.position.people);
         self.position.used.elapsed_ms += self.open_step.elapsed_ms();
         let records = self.open_step.take_records();
         let results = StepResults { records: &records, state: &self.state };
-        let limits = StepLimits { limits: &self.limits, refused_call };
+        let limits = StepLimits { limits: &self.limits, reached };
         next_frontier(&self.graph, limits, &mut self.position, results);
         self.position.began = step_began(&self.graph, self.now);
         self.open_next_step();
@@ -336,10 +340,15 @@ impl Machine {
     /// Reports that the run has reached each node of the frontier that has a name for this and is not skipped. This
     /// comes before a breakpoint: the nodes are not reached again when the run continues from there.
     fn emit(&self, actions: &mut Vec<Action>) {
+        self.emit_but(&BTreeSet::new(), actions);
+    }
+
+    /// Reports the nodes that the run has reached, without those that are reported already.
+    fn emit_but(&self, reported: &BTreeSet<usize>, actions: &mut Vec<Action>) {
         for (index, active) in self.position.frontier.iter().enumerate() {
             let (node, spec) = self.graph.at(active.node);
             let Some(name) = &spec.policies.emits else { continue };
-            if self.will_run(index) {
+            if self.will_run(index) && !reported.contains(&index) {
                 let node = node.clone();
                 let from = active.trigger.node().cloned();
                 let task = self.open_step.id(index);
@@ -389,6 +398,21 @@ impl Machine {
         route_if_limit_reached(&self.graph, StepLimits::from(&self.limits), &mut self.position);
         self.open_next_step();
         actions.extend([Action::PublishMessages(messages), self.commit_action(changes)]);
+    }
+
+    /// Processes the messages that came after the last commit, which has reported the next nodes. Reports those that run only
+    /// because of a message.
+    fn process_inbox_anew(&mut self, actions: &mut Vec<Action>) {
+        let step = self.position.step;
+        let was_routed = self.position.used.limit.is_some();
+        let reported = (0..self.position.frontier.len()).filter(|it| self.will_run(*it)).collect();
+        self.process_inbox(actions);
+        if self.position.step == step {
+            return;
+        }
+        let is_routed = !was_routed && self.position.used.limit.is_some();
+        let reported = if is_routed { BTreeSet::new() } else { reported };
+        self.emit_but(&reported, actions);
     }
 
     /// Queues messages, to be processed when the current step is done. Messages that were queued or processed

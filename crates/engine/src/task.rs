@@ -227,14 +227,15 @@ impl Watch {
         Some(task_event(self.task, returned.result, self.stats_until(returned.returned)))
     }
 
-    /// Replaces a result that comes after the timeout. On the only thread of a runtime, a node that blocks it also keeps
+    /// Replaces a result that comes after a timeout. On the only thread of a runtime, a node that blocks it also keeps
     /// this supervision from running.
     fn in_time(&self, returned: NodeReturn) -> NodeReturn {
-        let took = returned.returned.saturating_duration_since(self.started);
-        match self.timeouts.total.filter(|it| took > *it) {
-            Some(total) => {
-                NodeReturn { result: Err(timed_out(not_within(total)).into()), ..returned }
-            }
+        let since = |it| returned.returned.saturating_duration_since(it);
+        let total = self.timeouts.total.filter(|it| since(self.started) > *it).map(not_within);
+        let last = self.reporter.last_report().unwrap_or(self.started);
+        let idle = self.timeouts.idle.filter(|it| since(last) > *it);
+        match total.or_else(|| idle.map(silent_for)) {
+            Some(message) => NodeReturn { result: Err(timed_out(message).into()), ..returned },
             None => returned,
         }
     }
@@ -269,7 +270,7 @@ impl Watch {
                     return std::future::pending().await;
                 };
                 if idle_end <= Instant::now() {
-                    return format!("no sign of progress for {}", duration(idle));
+                    return silent_for(idle);
                 }
                 sleep_until(idle_end).await;
             }
@@ -328,6 +329,10 @@ fn task_event(
 
 fn not_within(total: Duration) -> String {
     format!("not finished within {}", duration(total))
+}
+
+fn silent_for(idle: Duration) -> String {
+    format!("no sign of progress for {}", duration(idle))
 }
 
 fn timed_out(message: String) -> Failure {

@@ -126,10 +126,16 @@ pub(super) fn count_usage(
     used: NodeUsage,
 ) {
     position.used.usage.add(&used.usage);
-    let (name, spec) = graph.at(node);
-    if spec.policies.bounds.limits.is_some() || graph.definition().facts.usage_of.contains(name) {
-        position.used.node_usage.entry(name.clone()).or_default().add(used);
+    if is_counted_alone(graph, node) {
+        let name = graph.name_at(node).clone();
+        position.used.node_usage.entry(name).or_default().add(used);
     }
+}
+
+/// Returns whether the usage of a node is counted apart from that of the run: for its limits, or for expressions and prompts.
+pub(super) fn is_counted_alone(graph: &CompiledGraph, node: NodeIndex) -> bool {
+    let (name, spec) = graph.at(node);
+    spec.policies.bounds.limits.is_some() || graph.definition().facts.usage_of.contains(name)
 }
 
 /// Returns the joins and deferred nodes that no longer wait for anything in a position changed by a person,

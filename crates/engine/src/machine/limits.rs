@@ -26,22 +26,26 @@ impl Machine {
         if self.open_step.failure().is_some() {
             return vec![Action::Stop(self.open_status())];
         }
+        let reached = self.budget().with_next_call(refused_call).limit_that_ended_step();
         if !self.can_route_to_exhausted() {
-            let budget = self.budget().with_next_call(refused_call);
-            return vec![Action::stop(Status::Limit, budget.reached_limit(|| true))];
+            return vec![Action::stop(Status::Limit, Some(reached))];
         }
         let mut actions = Vec::new();
+        self.route_at_limit(&reached, &mut actions);
+        actions
+    }
+
+    /// Ends the step, and continues at `limits.exhausted`.
+    pub(super) fn route_at_limit(&mut self, reached: &str, actions: &mut Vec<Action>) {
         for index in 0..self.open_step.tasks().len() {
             if self.open_step.tasks()[index].record.is_none() {
-                // The task waits for its turn, its next attempt or a person.
+                // The task waits for its turn, its next attempt or a person, or the step has not begun.
                 actions.push(self.open_step.abort(index).into());
             }
         }
-        // It finds the limit reached again, with the refused call, and routes the run.
-        if self.commit(&mut actions, refused_call) {
-            self.advance(&mut actions);
+        if self.commit(actions, Some(reached)) {
+            self.advance(actions);
         }
-        actions
     }
 
     /// Returns a copy of the run that continues at `limits.exhausted`, because a limit is reached before the open step, with
@@ -61,7 +65,7 @@ impl Machine {
     }
 
     /// Returns whether a reached limit leads to `limits.exhausted`. This happens once in a run.
-    fn can_route_to_exhausted(&self) -> bool {
+    pub(super) fn can_route_to_exhausted(&self) -> bool {
         self.limits.exhausted.is_some() && self.position.used.limit.is_none()
     }
 }
@@ -69,7 +73,7 @@ impl Machine {
 /// Routes a run that reached a limit to `limits.exhausted`, if that is set and the run was not routed there before.
 pub(super) fn route_if_limit_reached(
     graph: &CompiledGraph,
-    StepLimits { limits, refused_call }: StepLimits<'_>,
+    StepLimits { limits, reached }: StepLimits<'_>,
     position: &mut IndexedPosition,
 ) {
     if position.used.limit.is_some() {
@@ -77,8 +81,9 @@ pub(super) fn route_if_limit_reached(
     }
     let nodes = position.frontier.iter().map(|it| it.node);
     let budget = Budget::after(limits, position.steps_of_turn(), &position.used);
-    let budget = budget.with_next_call(refused_call);
-    if let Some(reason) = budget.reached_limit(|| budget::may_call_models(graph, nodes)) {
+    let may_call_models = || budget::may_call_models(graph, nodes);
+    let reached = reached.map(str::to_owned).or_else(|| budget.reached_limit(may_call_models));
+    if let Some(reason) = reached {
         route_to_exhausted(graph, limits, position, reason);
     }
 }
@@ -96,6 +101,8 @@ fn route_to_exhausted(
     let reason = with_cause(reason, cause.map(shortened).as_deref());
     position.used.exhaust(limits, reason.clone());
     position.deferred.clear();
+    // The names of dropped tasks that began before a migration.
+    position.original_tasks.clear();
     // The nodes they wait for are dropped with the frontier.
     position.joins.clear();
     position.rounds.clear();

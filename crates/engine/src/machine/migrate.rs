@@ -13,10 +13,10 @@ use graphrun_core::{
 };
 use serde_json::Value;
 
-use super::frontier::activate_released;
+use super::frontier::{activate_released, is_counted_alone};
 use crate::checkpoint::{
-    Activation, Fate, InboxMessage, Mapping, Outcome, Position, Round, SavedRun, TaskRecord,
-    UsedBudget,
+    Activation, Fate, InboxMessage, Mapping, NodeUsage, Outcome, Position, Round, SavedRun,
+    TaskRecord, UsedBudget,
 };
 
 /// The position of a run in another graph.
@@ -354,15 +354,21 @@ impl PositionMigration<'_> {
         for record in self.records.iter().filter(is_left_behind) {
             if let Outcome::Asked { question } = &record.outcome {
                 position.people.question_keys.insert(question.key.clone());
-                position
-                    .people
-                    .question_keys
-                    .extend(self.new_node(&record.node).map(|it| it.to_string()));
+                // A key that equals the node name follows the rename of the node.
+                let renamed =
+                    self.new_node(&record.node).filter(|_| question.key == record.node.as_str());
+                position.people.question_keys.extend(renamed.map(|it| it.to_string()));
             }
             last.insert(record.task, record);
         }
         for record in last.values() {
             position.used.usage.add(&record.usage);
+            let node = self.new_node(&record.node).and_then(|it| self.graph.index(&it));
+            if let Some(node) = node.filter(|it| is_counted_alone(self.graph, *it)) {
+                let name = self.graph.name_at(node).clone();
+                let used = NodeUsage { usage: record.usage, elapsed_ms: record.ms };
+                position.used.node_usage.entry(name).or_default().add(used);
+            }
         }
         position.used.elapsed_ms += last.values().map(|it| it.ms).max().unwrap_or(0);
     }

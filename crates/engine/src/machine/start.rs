@@ -130,7 +130,13 @@ impl Machine {
             // A record shows that the step has begun. Messages then wait for its end, so that all of its tasks read one
             // state.
             if has_no_records {
-                machine.process_inbox(&mut actions);
+                machine.process_inbox_anew(&mut actions);
+            }
+            if let Some(reached) = machine.limit_before_step()
+                && machine.can_route_to_exhausted()
+            {
+                machine.route_at_limit(&reached, &mut actions);
+                return Ok((machine, actions));
             }
             // No task needs a continuation, so the step begins anew. Its limits are checked again: they may have changed.
             if !machine.begin_step(&mut actions) {
