@@ -232,7 +232,7 @@ fn a_step_that_ends_early_leads_to_the_target_of_the_limit() {
     let actions = hand.machine.end_step_at_limit(Usage::default());
     hand.perform(actions);
     let ran = run(&mut hand, 0, 0);
-    assert_eq!(nodes(&ran), ["flush"], "nothing goes on beside it");
+    assert_eq!(nodes(&ran), ["flush"], "no other node runs beside it");
     let reason = Some("the limit of 5s is reached: a task of the run had no time left".to_owned());
     assert_eq!(hand.rest, Some((Status::Done, reason)));
 }

@@ -176,7 +176,7 @@ impl<'a> Driver<'a> {
         if must_stop { None } else { self.scheduler.take_inline_event() }
     }
 
-    /// Returns the status of a run to suspend: all of its tasks wait for longer than `wait_max`. Their waits are saved.
+    /// Returns the status of a run to suspend: its [next wait](Machine::next_wait) is longer than `wait_max`. Waits are saved.
     fn suspended(&self) -> Option<RunStatus> {
         let wait_max = self.engine.wait_max.filter(|_| self.scheduler.is_idle())?;
         let left = self.machine.next_wait()?.left(self.engine.clock.now());

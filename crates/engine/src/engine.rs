@@ -44,7 +44,7 @@ pub struct Engine {
     pub(super) limits: Limits,
     pub(super) breakpoints: Breakpoints,
     pub(super) grace: Duration,
-    /// The longest wait for the next attempt during which a run keeps its process.
+    /// The longest wait during which a run keeps its process.
     pub(super) wait_max: Option<Duration>,
     pub(super) lease_duration: Duration,
     pub(super) clock: Clock,
@@ -142,8 +142,8 @@ impl Engine {
         self
     }
 
-    /// Suspends a run as paused when each of its unfinished tasks waits for longer than this for its next attempt. By
-    /// default the run waits in this process. The end of the wait is saved, and a resumed run waits only for the rest.
+    /// Suspends a run as paused when its [next wait](crate::machine::Machine::next_wait) is longer than this. By default the run waits in
+    /// this process. The end of the wait is saved, and a resumed run waits only for the rest.
     #[must_use]
     pub fn with_wait_max(mut self, wait_max: Duration) -> Self {
         self.wait_max = Some(wait_max);

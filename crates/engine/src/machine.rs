@@ -7,9 +7,9 @@
 //! This file has the cycle of a machine: an event comes, a step begins, advances and is committed. Then read
 //! - `protocol`: the events and actions; `start`: how a run begins or is restored; `status`: what a driver reads.
 //! - `open_step`: the tasks of the step; `task_state`: one of them; `task_end`: what follows when one ends; `backoff`: the
-//!   wait before a retry.
+//!   waits, for a time or a next attempt.
 //! - `routing`: conditions, updates and routes; `frontier`: what runs next; `rounds`: joins that do not wait for all;
-//!   `limits`: what a reached limit changes.
+//!   `limits`: the way to `limits.exhausted`.
 //! - `facts`: what nodes may read about the run; `item_order`: items of a map that wait for others; `inbox` and `breakpoints`: what happens between two steps.
 //! - `revise`, `migrate`: steps that people make; `indexed`: the position by index; `fit`: whether it fits the graph.
 
@@ -99,6 +99,8 @@ pub struct Machine {
     now: Timestamp,
     /// The facts at the start of the open step.
     facts: Arc<RunFacts>,
+    /// The actions of the event at hand; empty between two events.
+    actions: Vec<Action>,
 }
 
 impl Machine {
@@ -112,60 +114,65 @@ impl Machine {
             return Vec::new();
         }
         self.now = event.time().map_or(self.now, |it| it.max(self.now));
-        // A step with one task: its record, the commit and the next task.
-        let mut actions = Vec::with_capacity(3);
-        self.handle_event(index, event, &mut actions);
-        self.advance(&mut actions);
-        actions
+        // Room for the usual actions: a record, a commit and the next task.
+        self.actions.reserve(3);
+        self.handle_event(index, event);
+        self.advance();
+        self.take_actions()
     }
 
-    fn handle_event(&mut self, index: usize, event: TaskEvent, actions: &mut Vec<Action>) {
+    /// Returns the actions of the event at hand.
+    fn take_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    fn handle_event(&mut self, index: usize, event: TaskEvent) {
         match event {
             TaskEvent::Finished { command, attempt, .. } => {
                 self.open_step.add_attempt(index, &attempt);
-                self.finish(index, command, attempt.ended, actions);
+                self.finish(index, command, attempt.ended);
             }
             TaskEvent::Failed { failure, attempt, .. } => {
                 self.open_step.add_attempt(index, &attempt);
-                self.fail_attempt(index, failure, attempt.ended, actions);
+                self.retry_or_end(index, failure, attempt.ended);
             }
             TaskEvent::Aborted { attempt, .. } => {
                 self.open_step.add_attempt(index, &attempt);
-                actions.push(self.open_step.abort(index).into());
+                self.actions.push(self.open_step.abort(index).into());
             }
             TaskEvent::MemoSaved { name, value, attempt, .. } => {
-                actions.push(self.open_step.save_memo(index, &attempt, name, value).into());
+                self.actions.push(self.open_step.save_memo(index, &attempt, name, value).into());
             }
             TaskEvent::Asked { question, attempt, .. } => {
                 self.open_step.add_attempt(index, &attempt);
-                self.ask(index, question, actions);
+                self.ask(index, question);
             }
             TaskEvent::TimerSet { timer, attempt, .. } => {
                 self.open_step.add_attempt(index, &attempt);
-                self.set_timer(index, timer, attempt.ended, actions);
+                self.set_timer(index, timer, attempt.ended);
             }
             TaskEvent::Answered { key, answer, by, question_hash, .. } => {
                 let record = self.open_step.answer(index, key, answer, by, question_hash);
-                actions.extend([record.into(), self.run_action(index)]);
+                self.actions.extend([record.into(), self.run_action(index)]);
             }
-            TaskEvent::Expired { .. } => self.expire(index, actions),
+            TaskEvent::Expired { .. } => self.expire(index),
             TaskEvent::Woke { .. } => {
                 self.open_step.run_again(index);
-                actions.push(self.run_action(index));
+                self.actions.push(self.run_action(index));
             }
         }
     }
 
     /// Begins the tasks of the frontier, and returns `true`. Stops the run if the frontier is empty or a limit is
     /// reached.
-    fn begin_step(&mut self, actions: &mut Vec<Action>) -> bool {
+    fn begin_step(&mut self) -> bool {
         if let Some(stop) = self.stop_before_step() {
-            actions.push(stop);
+            self.actions.push(stop);
             return false;
         }
-        actions.reserve(self.position.frontier.len());
+        self.actions.reserve(self.position.frontier.len());
         for index in 0..self.position.frontier.len() {
-            self.begin_task(index, actions);
+            self.begin_task(index);
         }
         true
     }
@@ -187,16 +194,16 @@ impl Machine {
     }
 
     /// Begins a task of the step. If its node has finished and its route failed, only the decision is tried again.
-    fn begin_task(&mut self, index: usize, actions: &mut Vec<Action>) {
+    fn begin_task(&mut self, index: usize) {
         if let Some((update, goto)) = self.open_step.take_result(index) {
-            self.decide(index, update, goto, actions);
-        } else if !self.open_step.block(index) && !self.end_by_failed_need(index, actions) {
-            self.run_or_skip(index, actions);
+            self.decide(index, update, goto);
+        } else if !self.open_step.block(index) && !self.end_by_failed_need(index) {
+            self.run_or_skip(index);
         }
     }
 
     /// Ends an item of a map that needs an item which failed. Returns whether it did.
-    fn end_by_failed_need(&mut self, index: usize, actions: &mut Vec<Action>) -> bool {
+    fn end_by_failed_need(&mut self, index: usize) -> bool {
         let Some((failure, need)) = self.open_step.failed_need(index) else { return false };
         // If that failure was caught for all items, this one takes the same transitions, for the same reason.
         let caught = need.and_then(|record| match &record.outcome {
@@ -211,31 +218,31 @@ impl Machine {
                 let update = Update::default();
                 let for_all_items = true;
                 let caught = Outcome::Caught { failure, update, for_all_items, transitions };
-                self.settle(index, caught, actions);
+                self.settle(index, caught);
             }
-            None => self.handle_failure(index, failure, actions),
+            None => self.end_with_failure(index, failure),
         }
         true
     }
 
     /// Runs a task, or skips it if the condition of its node does not hold.
-    fn run_or_skip(&mut self, index: usize, actions: &mut Vec<Action>) {
+    fn run_or_skip(&mut self, index: usize) {
         let active = &self.position.frontier[index];
         if self.graph.spec_at(active.node).when.is_none() {
-            return actions.push(self.run_action(index));
+            return self.actions.push(self.run_action(index));
         }
         let facts = self.facts_of(index);
         let routing = Routing { facts: &facts, ..self.routing() };
         let condition = match routing.false_condition(active) {
-            Ok(None) => return actions.push(self.run_action(index)),
+            Ok(None) => return self.actions.push(self.run_action(index)),
             Ok(Some(condition)) => condition,
-            Err(failure) => return self.handle_failure(index, failure, actions),
+            Err(failure) => return self.end_with_failure(index, failure),
         };
         match routing.transitions(active, &[]) {
             Ok(transitions) => {
-                self.settle(index, Outcome::Skipped { condition, transitions }, actions);
+                self.settle(index, Outcome::Skipped { condition, transitions });
             }
-            Err(failure) => self.fail_task(index, failure, actions),
+            Err(failure) => self.fail_for_good(index, failure),
         }
     }
 
@@ -243,17 +250,17 @@ impl Machine {
     /// run, or waits for the other tasks.
     ///
     /// It is a loop, because a step may settle at once: its nodes are skipped, or an item that others need has failed.
-    fn advance(&mut self, actions: &mut Vec<Action>) {
+    fn advance(&mut self) {
         loop {
             while let Some(index) = self.open_step.next_ready() {
-                self.begin_task(index, actions);
+                self.begin_task(index);
             }
             if self.open_step.is_complete() {
-                if !self.commit(actions, None) {
+                if !self.commit(None) {
                     return;
                 }
             } else if !self.open_step.has_busy_task() {
-                return actions.push(Action::Stop(self.open_status()));
+                return self.actions.push(Action::Stop(self.open_status()));
             } else {
                 return;
             }
@@ -262,46 +269,44 @@ impl Machine {
 
     /// Commits the step and begins the next one. Returns whether the next one has begun: otherwise the run stops.
     /// `reached` is the limit that ended the step early, if one did.
-    fn commit(&mut self, actions: &mut Vec<Action>, reached: Option<&str>) -> bool {
-        self.summarize_last_step(actions);
+    fn commit(&mut self, reached: Option<&str>) -> bool {
+        self.summarize_last_step();
         let changes = match self.fold_step() {
             Ok(changes) => changes,
             Err(error) => {
                 let reason = Failure::of(ErrorKind::Other, &error).message;
-                actions.push(Action::stop(Status::Failed, Some(reason)));
+                self.actions.push(Action::stop(Status::Failed, Some(reason)));
                 return false;
             }
         };
         let records = self.close_step(reached);
-        actions.push(self.commit_action(changes));
-        self.process_inbox(actions);
-        self.emit(actions);
+        self.actions.push(self.commit_action(changes));
+        self.process_inbox();
+        self.emit();
         let has_begun = match self.breakpoint_stop(&records) {
             Some(stop) => {
-                actions.push(stop);
+                self.actions.push(stop);
                 false
             }
-            None => self.begin_step(actions),
+            None => self.begin_step(),
         };
         self.open_step.recycle(records);
         has_begun
     }
 
-    /// Adds a summary to the last `EndStep` of these actions, before the position moves on.
-    fn summarize_last_step(&self, actions: &mut [Action]) {
+    /// Adds a summary to the last `EndStep` of the actions, before the position moves on.
+    fn summarize_last_step(&mut self) {
         // A run with storage has no `EndStep`, and maybe a hundred thousand actions.
         if !self.is_in_process {
             return;
         }
-        let last = actions.iter_mut().rev().find_map(|action| match action {
-            Action::EndStep(summary) => Some(summary),
-            _ => None,
-        });
-        if let Some(summary @ None) = last {
-            let step = self.position.step;
-            let next = self.next_nodes();
-            *summary = Some(Box::new(StepSummary { step, next }));
-        }
+        let last = self.actions.iter().rposition(|it| matches!(it, Action::EndStep(_)));
+        let Some(last) = last.filter(|it| matches!(self.actions[*it], Action::EndStep(None)))
+        else {
+            return;
+        };
+        let (step, next) = (self.position.step, self.next_nodes());
+        self.actions[last] = Action::EndStep(Some(Box::new(StepSummary { step, next })));
     }
 
     /// Folds the updates of the step into the state, in task order. If they conflict, nothing changes.
@@ -339,23 +344,22 @@ impl Machine {
 
     /// Reports that the run has reached each node of the frontier that has a name for this and is not skipped. This
     /// comes before a breakpoint: the nodes are not reached again when the run continues from there.
-    fn emit(&self, actions: &mut Vec<Action>) {
-        self.emit_but(&BTreeSet::new(), actions);
+    fn emit(&mut self) {
+        self.emit_but(&BTreeSet::new());
     }
 
     /// Reports the nodes that the run has reached, without those that are reported already.
-    fn emit_but(&self, reported: &BTreeSet<usize>, actions: &mut Vec<Action>) {
-        for (index, active) in self.position.frontier.iter().enumerate() {
+    fn emit_but(&mut self, reported: &BTreeSet<usize>) {
+        let next = self.position.frontier.iter().enumerate();
+        let reached = next.filter_map(|(index, active)| {
             let (node, spec) = self.graph.at(active.node);
-            let Some(name) = &spec.policies.emits else { continue };
-            if self.will_run(index) && !reported.contains(&index) {
-                let node = node.clone();
-                let from = active.trigger.node().cloned();
-                let task = self.open_step.id(index);
-                let name = name.clone();
-                actions.push(Action::Emit { task, node, from, name });
-            }
-        }
+            let name = spec.policies.emits.clone()?;
+            let is_new = self.will_run(index) && !reported.contains(&index);
+            let (task, node) = (self.open_step.id(index), node.clone());
+            is_new.then(|| Action::Emit { task, node, from: active.trigger.node().cloned(), name })
+        });
+        let reached: Vec<Action> = reached.collect();
+        self.actions.extend(reached);
     }
 
     /// Returns the action that stops the run if there is a breakpoint before the next step. `records` are those of the
@@ -384,11 +388,11 @@ impl Machine {
 
     /// Processes the waiting messages in a separate step without tasks, if the frontier has a node that can
     /// read them.
-    fn process_inbox(&mut self, actions: &mut Vec<Action>) {
+    fn process_inbox(&mut self) {
         if self.inbox.is_empty() || self.position.frontier.is_empty() {
             return;
         }
-        self.summarize_last_step(actions);
+        self.summarize_last_step();
         let state = Arc::make_mut(&mut self.state);
         let InboxChanges { messages, changes } = self.inbox.process(self.graph.schema(), state);
         self.position.people.last_message = self.inbox.last();
@@ -397,22 +401,22 @@ impl Machine {
         // This step counts, too.
         route_if_limit_reached(&self.graph, StepLimits::from(&self.limits), &mut self.position);
         self.open_next_step();
-        actions.extend([Action::PublishMessages(messages), self.commit_action(changes)]);
+        self.actions.extend([Action::PublishMessages(messages), self.commit_action(changes)]);
     }
 
     /// Processes the messages that came after the last commit, which has reported the next nodes. Reports those that run only
     /// because of a message.
-    fn process_inbox_anew(&mut self, actions: &mut Vec<Action>) {
+    fn process_inbox_anew(&mut self) {
         let step = self.position.step;
         let was_routed = self.position.used.limit.is_some();
         let reported = (0..self.position.frontier.len()).filter(|it| self.will_run(*it)).collect();
-        self.process_inbox(actions);
+        self.process_inbox();
         if self.position.step == step {
             return;
         }
         let is_routed = !was_routed && self.position.used.limit.is_some();
         let reported = if is_routed { BTreeSet::new() } else { reported };
-        self.emit_but(&reported, actions);
+        self.emit_but(&reported);
     }
 
     /// Queues messages, to be processed when the current step is done. Messages that were queued or processed

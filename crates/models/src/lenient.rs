@@ -1,4 +1,4 @@
-//! Values of replies, whatever their types are.
+//! Values of replies as texts and numbers, from any type of JSON.
 
 use graphrun_core::state::plain_text;
 use serde_json::Value;

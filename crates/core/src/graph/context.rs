@@ -65,8 +65,8 @@ pub struct NodeContext {
     pub node: NodeName,
     /// The names of both when the task began, if the run was migrated to another workflow since.
     pub original: Option<OriginalTask>,
-    /// The attempt, from one. A failure and a wait of a nested run begin another one; a crash, an answer and the end
-    /// of a [wait](NodeContext::wait_for) do not.
+    /// The attempt, from one. A failure begins another one; a crash, an answer and the end of a
+    /// [wait](NodeContext::wait_for) do not.
     pub attempt: u32,
     /// How often each node has run since its count was last reset, including this visit.
     pub visits: Arc<Visits>,

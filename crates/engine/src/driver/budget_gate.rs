@@ -23,7 +23,7 @@ use crate::machine::Machine;
 /// The usage and the time limits of the running attempts.
 #[derive(Debug, Default)]
 pub(super) struct BudgetGate {
-    /// Boxed, because a map has room for several in each run.
+    /// Boxed, because one node of a `BTreeMap` has room for eleven values.
     attempts: BTreeMap<TaskId, Box<RunningAttempt>>,
     /// The calls that wait for calls in progress, with their tasks, oldest first.
     planned: VecDeque<(TaskId, PlannedCall)>,

@@ -27,7 +27,7 @@ use crate::{
     task::{AttemptContext, NewAttempt},
 };
 
-/// The grace period of a drain whose own one is longer than a clock can count.
+/// Replaces a grace period that an `Instant` cannot represent.
 const GRACE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Starts the attempts of one run and collects their events.

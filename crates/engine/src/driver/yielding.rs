@@ -1,8 +1,8 @@
 //! Ends the poll of the driver after it has started a task.
 //!
-//! A worker thread of Tokio runs a task, then the task that it woke last, and so on. If one poll wakes a second task, or
-//! the row grows to a third, Tokio wakes another thread; that cost a fifth of a step. So the driver starts one task, then
-//! gives up its turn, and the next task begins a new row.
+//! A worker thread of Tokio runs a task, and then the task that it woke last. If one poll wakes two tasks, or the woken task
+//! wakes a third one, Tokio wakes another thread. In measurements that took a fifth of the time of a step. So the driver starts one
+//! task, and then gives up its turn.
 
 use std::{
     future::poll_fn,

@@ -18,7 +18,7 @@ impl Machine {
         let steps = self.limits.steps.saturating_sub(self.position.steps_of_turn());
         let calls = self.limits.calls.map(|it| it.saturating_sub(used.usage.tokens.calls));
         let tokens = self.limits.tokens.map(|it| it.saturating_sub(used.usage.total_tokens()));
-        // Calls without a known price do not count for the limit, either.
+        // A cost with an unknown part counts as nothing: the limit does not know it, either.
         let cost = used.usage.cost_usd.unwrap_or(0.0);
         let usd = self.limits.usd.map(|limit| (limit - cost).max(0.0));
         // The tasks of the last step no longer share the facts, so this copies nothing.

@@ -86,7 +86,7 @@ pub(super) fn next_frontier(
     next.drop_abandoned_scopes();
     next.resolve_deferred();
     next.renew_rounds();
-    // Its memory is used again.
+    // `before` is empty by now; its memory is used again.
     next.fill(before);
 
     position.failure = position.failure.take().or_else(|| starvation_failure(graph, position));

@@ -30,21 +30,20 @@ impl Machine {
         if !self.can_route_to_exhausted() {
             return vec![Action::stop(Status::Limit, Some(reached))];
         }
-        let mut actions = Vec::new();
-        self.route_at_limit(&reached, &mut actions);
-        actions
+        self.route_at_limit(&reached);
+        self.take_actions()
     }
 
     /// Ends the step, and continues at `limits.exhausted`.
-    pub(super) fn route_at_limit(&mut self, reached: &str, actions: &mut Vec<Action>) {
+    pub(super) fn route_at_limit(&mut self, reached: &str) {
         for index in 0..self.open_step.tasks().len() {
             if self.open_step.tasks()[index].record.is_none() {
                 // The task waits for its turn, its next attempt or a person, or the step has not begun.
-                actions.push(self.open_step.abort(index).into());
+                self.actions.push(self.open_step.abort(index).into());
             }
         }
-        if self.commit(actions, Some(reached)) {
-            self.advance(actions);
+        if self.commit(Some(reached)) {
+            self.advance();
         }
     }
 
@@ -57,10 +56,10 @@ impl Machine {
         let mut machine = self.clone();
         route_to_exhausted(&machine.graph, &machine.limits, &mut machine.position, reason);
         machine.open_next_step();
-        let mut actions = Vec::new();
-        if machine.begin_step(&mut actions) {
-            machine.advance(&mut actions);
+        if machine.begin_step() {
+            machine.advance();
         }
+        let actions = machine.take_actions();
         Some((machine, actions))
     }
 

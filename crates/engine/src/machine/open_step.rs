@@ -211,7 +211,7 @@ impl OpenStep {
         self.tasks.iter().filter_map(TaskState::deadline).min()
     }
 
-    /// Returns the wait that ends first, if no task runs and at least one waits for a time or its next attempt.
+    /// Implements [`Machine::next_wait`](super::Machine::next_wait).
     pub(super) fn next_wait(&self) -> Option<Wait> {
         let mut next = None;
         for task in &self.tasks {
@@ -383,7 +383,7 @@ impl OpenStep {
         }
     }
 
-    /// Aborts a task that is not settled. It counts as busy until the step is ended.
+    /// Aborts a task that is not settled. It counts as busy, so that the run does not stop before the driver ends the step.
     pub(super) fn abort(&mut self, index: usize) -> Arc<TaskRecord> {
         self.set_phase(index, Phase::Aborted);
         self.keep_record(index, Outcome::Aborted)

@@ -183,7 +183,7 @@ pub struct Task {
     pub node_index: NodeIndex,
     /// The original names of both, if the run was migrated since the task began.
     pub original: Option<OriginalTask>,
-    /// The attempt, from one. It includes attempts that ended because a nested run waits.
+    /// The attempt, from one. A failure begins another one; a crash, an answer and the end of a wait do not.
     pub attempt: u32,
     /// Its input.
     pub input: Input,

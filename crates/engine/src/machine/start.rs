@@ -101,13 +101,13 @@ impl Machine {
     /// Enters the graph at the next nodes of the position, with the changes that led to the state there.
     fn enter(mut self, changes: Vec<Change>) -> FirstStep {
         let commit = Commit { position: self.position(), changes };
-        let mut actions = Vec::new();
-        self.emit(&mut actions);
+        self.emit();
         if let Some(stop) = self.breakpoint_stop(&[]) {
-            actions.push(stop);
-        } else if self.begin_step(&mut actions) {
-            self.advance(&mut actions);
+            self.actions.push(stop);
+        } else if self.begin_step() {
+            self.advance();
         }
+        let actions = self.take_actions();
         FirstStep { machine: self, commit, actions }
     }
 
@@ -125,38 +125,42 @@ impl Machine {
     ) -> Result<(Self, Vec<Action>), RestoreError> {
         let has_no_records = saved.records.is_empty();
         let mut machine = Self::with_records(graph, settings, run, saved)?;
-        let mut actions = Vec::new();
-        if machine.open_step.tasks().iter().all(TaskState::is_at_beginning) {
-            // A record shows that the step has begun. Messages then wait for its end, so that all of its tasks read one
-            // state.
-            if has_no_records {
-                machine.process_inbox_anew(&mut actions);
-            }
-            if let Some(reached) = machine.limit_before_step()
-                && machine.can_route_to_exhausted()
-            {
-                machine.route_at_limit(&reached, &mut actions);
-                return Ok((machine, actions));
-            }
-            // No task needs a continuation, so the step begins anew. Its limits are checked again: they may have changed.
-            if !machine.begin_step(&mut actions) {
-                return Ok((machine, actions));
-            }
-        } else {
-            for index in machine.open_step.busy_tasks() {
-                machine.continue_task(index, &mut actions);
-            }
-        }
-        machine.advance(&mut actions);
+        machine.continue_step(has_no_records);
+        let actions = machine.take_actions();
         Ok((machine, actions))
     }
 
+    /// Continues the open step from its restored tasks. `has_no_records` says that none of them was saved.
+    fn continue_step(&mut self, has_no_records: bool) {
+        if self.open_step.tasks().iter().all(TaskState::is_at_beginning) {
+            // A record shows that the step has begun. Messages then wait for its end, so that all of its tasks read one
+            // state.
+            if has_no_records {
+                self.process_inbox_anew();
+            }
+            // No task needs a continuation, so the step begins anew. Its limits are checked again: they may have changed.
+            if let Some(reached) = self.limit_before_step()
+                && self.can_route_to_exhausted()
+            {
+                return self.route_at_limit(&reached);
+            }
+            if !self.begin_step() {
+                return;
+            }
+        } else {
+            for index in self.open_step.busy_tasks() {
+                self.continue_task(index);
+            }
+        }
+        self.advance();
+    }
+
     /// Continues a task from its restored state.
-    fn continue_task(&mut self, index: usize, actions: &mut Vec<Action>) {
+    fn continue_task(&mut self, index: usize) {
         match self.open_step.tasks()[index].phase {
-            Phase::Running => self.begin_task(index, actions),
+            Phase::Running => self.begin_task(index),
             Phase::Sleeping { wait, .. } => {
-                actions.push(Action::Sleep { task: self.open_step.id(index), wait });
+                self.actions.push(Action::Sleep { task: self.open_step.id(index), wait });
             }
             Phase::Blocked
             | Phase::Aborted
@@ -216,6 +220,7 @@ impl Machine {
             is_in_process,
             now,
             facts,
+            actions: Vec::new(),
         };
         machine.note_facts();
         machine.link_items();

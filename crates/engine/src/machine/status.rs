@@ -137,7 +137,7 @@ impl Machine {
         self.open_step.next_deadline()
     }
 
-    /// Returns the wait that ends first, if every task with work left waits for a time or its next attempt.
+    /// Returns the wait that ends first, for a time or a next attempt, if no task runs. Tasks that wait for a person do not matter.
     pub fn next_wait(&self) -> Option<Wait> {
         self.open_step.next_wait()
     }

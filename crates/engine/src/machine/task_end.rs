@@ -17,13 +17,7 @@ use crate::{budget, checkpoint::Outcome};
 impl Machine {
     /// Handles the result of a node: checks it, evaluates the routes of the node and puts both into one
     /// record.
-    pub(super) fn finish(
-        &mut self,
-        index: usize,
-        command: Command,
-        ended: Timestamp,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn finish(&mut self, index: usize, command: Command, ended: Timestamp) {
         let Command { mut update, goto } = command;
         let routing = self.routing();
         let active = &self.position.frontier[index];
@@ -34,9 +28,9 @@ impl Machine {
             .and_then(|()| routing.check_choice(active.node, &goto))
             .and_then(|()| self.open_step.add_result(&update, goto.chosen()));
         match checked {
-            Ok(()) => self.decide(index, update, goto, actions),
+            Ok(()) => self.decide(index, update, goto),
             // This is a failed attempt, and the node may be tried again.
-            Err(failure) => self.fail_attempt(index, failure, ended, actions),
+            Err(failure) => self.retry_or_end(index, failure, ended),
         }
     }
 
@@ -44,13 +38,7 @@ impl Machine {
     ///
     /// A route that fails is no failure of its node: the result is kept, and no `catch` of the node applies.
     /// The routes are tried again when the run continues.
-    pub(super) fn decide(
-        &mut self,
-        index: usize,
-        update: Update,
-        goto: Goto,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn decide(&mut self, index: usize, update: Update, goto: Goto) {
         let routing = self.routing();
         let active = &self.position.frontier[index];
         let decided = routing.by_edges(active, &[&update], &goto).and_then(|transitions| {
@@ -61,10 +49,11 @@ impl Machine {
         match decided {
             Ok(mut transitions) => {
                 transitions.extend(goto.into_chosen());
-                self.settle(index, Outcome::Finished { update, transitions }, actions);
+                self.settle(index, Outcome::Finished { update, transitions });
             }
             Err(failure) => {
-                actions.push(self.open_step.leave_undecided(index, update, goto, failure).into());
+                self.actions
+                    .push(self.open_step.leave_undecided(index, update, goto, failure).into());
             }
         }
     }
@@ -72,13 +61,7 @@ impl Machine {
     /// Handles a failed attempt: the node waits for its next attempt, or has failed.
     ///
     /// The end of the wait is saved, so that another process waits only for the rest of it.
-    pub(super) fn fail_attempt(
-        &mut self,
-        index: usize,
-        failure: Failure,
-        ended: Timestamp,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn retry_or_end(&mut self, index: usize, failure: Failure, ended: Timestamp) {
         let task = self.open_step.id(index);
         let state = &self.open_step.tasks()[index];
         let attempt = state.counted_attempts();
@@ -90,23 +73,18 @@ impl Machine {
         let is_last = !is_free && attempt >= attempts_max;
         let is_last = is_last || self.reached_node_limit(index).is_some();
         if is_last || retry.is_over(&failure, lasted) {
-            return self.handle_failure(index, failure, actions);
+            return self.end_with_failure(index, failure);
         }
         let seed = format!("{}/{task}/{attempt}", self.run);
         let wait_ms = backoff::wait_ms(retry, &seed, attempt, failure.retry_after_ms);
         let wait = Wait::from(ended, wait_ms);
         let record = self.open_step.retry(index, failure, wait);
-        actions.extend([record.into(), Action::Sleep { task, wait }]);
+        self.actions.extend([record.into(), Action::Sleep { task, wait }]);
     }
 
     /// Handles a failure that ends its task. In this order: a `catch` leads on, the map of the item collects it, `exhausted`
     /// follows a limit of the node; otherwise the task has failed.
-    pub(super) fn handle_failure(
-        &mut self,
-        index: usize,
-        failure: Failure,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn end_with_failure(&mut self, index: usize, failure: Failure) {
         let policies = self.policies(index);
         let active = &self.position.frontier[index];
         let items = policies.schedule.items.as_ref().filter(|_| active.is_dispatched());
@@ -118,15 +96,15 @@ impl Machine {
         if catch.is_none()
             && let Some(list) = list
         {
-            return self.collect_failure(index, failure, list, actions);
+            return self.collect_failure(index, failure, list);
         }
         let Some(target) = catch.or_else(exhausted) else {
-            return self.fail_task(index, failure, actions);
+            return self.fail_for_good(index, failure);
         };
         let transitions = vec![Transition::To(target)];
         let update = Update::default();
         let caught = Outcome::Caught { failure, update, for_all_items, transitions };
-        self.settle(index, caught, actions);
+        self.settle(index, caught);
     }
 
     /// Describes the limit that the node of a task has reached: with all tasks of the step so far, and without the
@@ -141,13 +119,7 @@ impl Machine {
     }
 
     /// Records the failure of an item in a list of the state. The item counts as finished.
-    fn collect_failure(
-        &mut self,
-        index: usize,
-        failure: Failure,
-        failed: ChannelName,
-        actions: &mut Vec<Action>,
-    ) {
+    fn collect_failure(&mut self, index: usize, failure: Failure, failed: ChannelName) {
         let routing = self.routing();
         let active = &self.position.frontier[index];
         let record = self.failed_item(index, &failed, &failure);
@@ -162,14 +134,10 @@ impl Machine {
         match decided {
             Ok(transitions) => {
                 let for_all_items = false;
-                self.settle(
-                    index,
-                    Outcome::Caught { failure, update, for_all_items, transitions },
-                    actions,
-                );
+                self.settle(index, Outcome::Caught { failure, update, for_all_items, transitions });
             }
             // The first failure is the cause.
-            Err(_) => self.fail_task(index, failure, actions),
+            Err(_) => self.fail_for_good(index, failure),
         }
     }
 
@@ -187,46 +155,40 @@ impl Machine {
     }
 
     /// Handles a failure that no route of the node catches.
-    pub(super) fn fail_task(&mut self, index: usize, failure: Failure, actions: &mut Vec<Action>) {
-        actions.push(self.open_step.fail(index, failure).into());
+    pub(super) fn fail_for_good(&mut self, index: usize, failure: Failure) {
+        self.actions.push(self.open_step.fail(index, failure).into());
     }
 
     /// Handles a question to a person: the task waits.
-    pub(super) fn ask(&mut self, index: usize, question: Question, actions: &mut Vec<Action>) {
+    pub(super) fn ask(&mut self, index: usize, question: Question) {
         match check_question(&question) {
-            Ok(()) => actions.push(self.open_step.ask(index, question).into()),
-            Err(failure) => self.handle_failure(index, failure, actions),
+            Ok(()) => self.actions.push(self.open_step.ask(index, question).into()),
+            Err(failure) => self.end_with_failure(index, failure),
         }
     }
 
     /// Handles a wait of a node. Its end is saved, so that another process waits only for the rest of it.
-    pub(super) fn set_timer(
-        &mut self,
-        index: usize,
-        timer: Timer,
-        ended: Timestamp,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn set_timer(&mut self, index: usize, timer: Timer, ended: Timestamp) {
         let task = self.open_step.id(index);
         let wait = Wait::until(timer.end.after(ended), ended);
         let record = self.open_step.set_timer(index, timer, wait);
-        actions.extend([record.into(), Action::Sleep { task, wait }]);
+        self.actions.extend([record.into(), Action::Sleep { task, wait }]);
     }
 
     /// Fails a task whose question was not answered in time. If a nested run asked, the task runs again, so that the nested
     /// run can fail its own task.
-    pub(super) fn expire(&mut self, index: usize, actions: &mut Vec<Action>) {
+    pub(super) fn expire(&mut self, index: usize) {
         let task = &self.open_step.tasks()[index];
         let Some(deadline) = task.deadline() else { return };
         if task.question().is_some_and(|it| it.nested.is_some()) {
             self.open_step.run_again(index);
-            return actions.push(self.run_action(index));
+            return self.actions.push(self.run_action(index));
         }
         let message = format!("no answer by {deadline:.0}");
-        self.handle_failure(index, Failure::new(ErrorKind::Timeout, message), actions);
+        self.end_with_failure(index, Failure::new(ErrorKind::Timeout, message));
     }
 
-    pub(super) fn settle(&mut self, index: usize, outcome: Outcome, actions: &mut Vec<Action>) {
-        actions.push(self.open_step.settle(index, outcome).into());
+    pub(super) fn settle(&mut self, index: usize, outcome: Outcome) {
+        self.actions.push(self.open_step.settle(index, outcome).into());
     }
 }

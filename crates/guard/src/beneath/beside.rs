@@ -1,6 +1,6 @@
 //! Files whose names follow from a file that a person named, such as `review.mcp.lock` beside `review.yaml`.
 //!
-//! Nobody chose these names for writing, and a folder from elsewhere may contain links of that name. So no link is followed.
+//! No person chose these names for writing, and a cloned folder may contain links of these names. So no link is followed.
 
 use std::{fs::File, path::Path};
 
