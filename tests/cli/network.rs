@@ -86,7 +86,7 @@ fn a_host_of_a_sandbox_needs_the_operator() {
     ];
     refused(&text, &[], &expected);
     let narrower = ["--allow-network", "api.example.com", "--allow-network", "a.pypi.example"];
-    refused(&text, &narrower, &["`--allow-network *.pypi.example`"]);
+    refused(&text, &narrower, &["`--allow-network '*.pypi.example'`"]);
     let other_port = ["--allow-network", "api.example.com:80", "--allow-network", "*.pypi.example"];
     refused(&text, &other_port, &["`--allow-network api.example.com`"]);
 }

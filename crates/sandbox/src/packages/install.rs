@@ -32,7 +32,7 @@ use crate::{
     interpreter::{Interpreter, is_readable_inside},
     job::{Channel, FixedFile, Job, JobResult, Limits, Mount, ProgramEnd},
     launch::SHELL,
-    mounts::find_tool,
+    mounts::{CERTIFICATES_ENVIRONMENT, find_tool},
     network::{Answer, Connections, Network},
     probe::Sandbox,
     python_error::PythonError,
@@ -245,17 +245,13 @@ async fn job(
 ) -> Result<Job, PackagesError> {
     let mut fixed = lock.files.clone();
     let certificates = registries.certificates(lock.installer)?;
-    let trusted = match lock.installer {
-        PackageInstaller::Pip => "PIP_CERT",
-        PackageInstaller::Npm => "NODE_EXTRA_CA_CERTS",
-        PackageInstaller::Cargo => "CURL_CA_BUNDLE",
-        PackageInstaller::Go => "SSL_CERT_FILE",
-    };
     // They may have passwords, which must be on no command line.
     let settings = registries.settings(lock).into_iter();
     let mut settings: Vec<String> = settings.map(|(name, it)| format!("{name}={it}\0")).collect();
     if let Some(content) = certificates {
-        settings.push(format!("{trusted}=/graphrun/{CERTIFICATES}\0"));
+        // Those of the registry take the place of the system's: pip, for one, obeys the variables of its HTTP library, too.
+        let names = CERTIFICATES_ENVIRONMENT.iter().chain(&["PIP_CERT"]);
+        settings.extend(names.map(|name| format!("{name}=/graphrun/{CERTIFICATES}\0")));
         fixed.push(FixedFile { path: CERTIFICATES.to_owned(), content });
     }
     let (script, arguments, required) = match lock.installer {
