@@ -107,6 +107,7 @@ pub use embeddings::EmbeddingClient;
 pub use provider::from_env;
 #[cfg(feature = "openai")]
 pub use provider_client::{ClientConfig, ConfigError, ProviderClient};
+#[cfg(feature = "openai")]
 pub use transport::ExchangeLimits;
 #[cfg(feature = "openai")]
 pub use transport::client_builder;
