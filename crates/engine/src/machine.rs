@@ -387,10 +387,10 @@ impl Machine {
     }
 
     /// Processes the waiting messages in a separate step without tasks, if the frontier has a node that can
-    /// read them.
-    fn process_inbox(&mut self) {
+    /// read them. Returns whether it made the step.
+    fn process_inbox(&mut self) -> bool {
         if self.inbox.is_empty() || self.position.frontier.is_empty() {
-            return;
+            return false;
         }
         self.summarize_last_step();
         let state = Arc::make_mut(&mut self.state);
@@ -402,20 +402,22 @@ impl Machine {
         route_if_limit_reached(&self.graph, StepLimits::from(&self.limits), &mut self.position);
         self.open_next_step();
         self.actions.extend([Action::PublishMessages(messages), self.commit_action(changes)]);
+        true
     }
 
     /// Processes the messages that came after the last commit, which has reported the next nodes. Reports those that run only
     /// because of a message.
     fn process_inbox_anew(&mut self) {
-        let step = self.position.step;
         let was_routed = self.position.used.limit.is_some();
-        let reported = (0..self.position.frontier.len()).filter(|it| self.will_run(*it)).collect();
-        self.process_inbox();
-        if self.position.step == step {
+        let mut reported: BTreeSet<usize> =
+            (0..self.position.frontier.len()).filter(|it| self.will_run(*it)).collect();
+        if !self.process_inbox() {
             return;
         }
-        let is_routed = !was_routed && self.position.used.limit.is_some();
-        let reported = if is_routed { BTreeSet::new() } else { reported };
+        // The step has reached a limit, so other nodes are next.
+        if !was_routed && self.position.used.limit.is_some() {
+            reported.clear();
+        }
         self.emit_but(&reported);
     }
 

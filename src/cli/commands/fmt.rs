@@ -2,14 +2,14 @@
 
 use std::{
     fs,
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
 use serde_json::json;
 
 use crate::{
-    beneath::read_named,
+    beneath::{BeneathError, read_named, write_beside},
     cli::{
         arguments::{
             globals::{Globals, Output},
@@ -106,7 +106,9 @@ impl Args {
             return Ok(false);
         }
         if !self.check {
-            replace(path, &laid_out).map_err(|error| {
+            // A link stays a link, and its target is replaced.
+            let written = fs::canonicalize(path).map_err(BeneathError::from);
+            written.and_then(|it| write_beside(&it, laid_out.as_bytes())).map_err(|error| {
                 CliError::usage(format!("cannot write `{name}`")).because(error)
             })?;
         }
@@ -136,24 +138,4 @@ fn read_stdin() -> io::Result<String> {
         io::Error::new(io::ErrorKind::FileTooLarge, format!("the text is {reached}"))
     })?;
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-}
-
-/// Replaces the content of a file at once, so that a crash leaves the old or the new one. A link stays a link.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let path = fs::canonicalize(path)?;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = folder.join(format!(".{name}.{}", std::process::id()));
-    let written = (|| {
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&beside)?;
-        file.set_permissions(fs::metadata(&path)?.permissions())?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)
-    })();
-    if written.is_err() {
-        // Nothing else has this name.
-        drop(fs::remove_file(&beside));
-    }
-    written
 }

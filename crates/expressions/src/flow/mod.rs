@@ -84,14 +84,8 @@ impl Flow {
     pub fn is_only_writer(&self, node: &NodeName, field: &str) -> bool {
         let Some(field) = self.paths.field(field) else { return false };
         let may_write = |at: usize| self.paths.flow.model.nodes[at].may_assign.contains(field);
-        self.paths
-            .flow
-            .names
-            .iter()
-            .enumerate()
-            .filter(|it| may_write(it.0))
-            .map(|it| it.1)
-            .eq([node])
+        let names = self.paths.flow.names.iter().enumerate();
+        names.filter(|it| may_write(it.0)).map(|it| it.1).eq([node])
     }
 
     /// Returns the fields that are assigned before the first step.

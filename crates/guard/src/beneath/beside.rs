@@ -2,13 +2,17 @@
 //!
 //! No person chose these names for writing, and a cloned folder may contain links of these names. So no link is followed.
 
-use std::{fs::File, path::Path};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use nix::{fcntl::OFlag, sys::stat::Mode};
 
 use super::{BeneathError, Folder, Kind, Links, regular};
 
-/// Writes a file, and syncs it. A file of this name is replaced and never changed; a reader sees the old one or the new one.
+/// Writes a file, and syncs it. A file of this name is replaced and never changed; a reader sees the old one or the new one, with the
+/// same permissions.
 ///
 /// # Errors
 ///
@@ -21,8 +25,11 @@ pub fn write_beside(path: &Path, content: &[u8]) -> Result<(), BeneathError> {
         Some(Kind::Other) if path.is_symlink() => return Err(BeneathError::Link),
         Some(Kind::Other) => return Err(BeneathError::NotRegular),
     }
-    let new = format!(".{name}.{}", std::process::id());
-    let written = folder.write_new(&new, content).and_then(|()| folder.rename(&new, name));
+    let new = PathBuf::from(format!(".{}.{}", name.display(), std::process::id()));
+    let written = folder
+        .write_new(&new, content)
+        .and_then(|()| folder.copy_permissions(name, &new))
+        .and_then(|()| folder.rename(&new, name));
     // Nothing else has this name.
     written.inspect_err(|_| drop(folder.remove(&new)))
 }
@@ -37,20 +44,21 @@ pub fn append_beside(path: &Path) -> Result<File, BeneathError> {
     let flags =
         OFlag::O_RDWR | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let mode = Mode::from_bits_truncate(0o644);
-    regular(folder.resolve(Path::new(name), flags, mode, Links::Never)?)
+    regular(folder.resolve(name, flags, mode, Links::Never)?)
 }
 
-fn parts(path: &Path) -> Result<(Folder, &str), BeneathError> {
-    let name = path.file_name().and_then(|it| it.to_str()).ok_or(BeneathError::NotText)?;
-    Ok((Folder::open(path.parent().unwrap_or(Path::new("")))?, name))
+/// Returns the folder of a file, and its name there.
+fn parts(path: &Path) -> Result<(Folder, &Path), BeneathError> {
+    let name = path.file_name().ok_or(BeneathError::IsFolder)?;
+    Ok((Folder::open(path.parent().unwrap_or(Path::new("")))?, Path::new(name)))
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
-        fs,
+        fs::{self, Permissions},
         io::Write as _,
-        os::unix::fs::{MetadataExt as _, symlink},
+        os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     };
 
     use super::*;
@@ -60,10 +68,12 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name);
         write_beside(&path("new"), b"1").unwrap();
+        fs::set_permissions(path("new"), Permissions::from_mode(0o600)).unwrap();
         fs::hard_link(path("new"), path("hard")).unwrap();
         write_beside(&path("new"), b"2").unwrap();
         let read = |name: &str| fs::read_to_string(path(name)).unwrap();
         assert_eq!((read("new"), read("hard")), ("2".to_owned(), "1".to_owned()));
+        assert_eq!(fs::metadata(path("new")).unwrap().mode() & 0o777, 0o600);
         symlink(path("hard"), path("link")).unwrap();
         symlink(path("nowhere"), path("dangling")).unwrap();
         fs::create_dir(path("folder")).unwrap();

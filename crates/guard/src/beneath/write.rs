@@ -10,7 +10,7 @@ use std::{
 use nix::{
     errno::Errno,
     fcntl::{AtFlags, OFlag, renameat},
-    sys::stat::{Mode, SFlag, fstatat, mkdirat},
+    sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat, mkdirat},
     unistd::{UnlinkatFlags, unlinkat},
 };
 
@@ -75,8 +75,8 @@ impl Folder {
     /// # Errors
     ///
     /// Fails when the folder cannot be searched.
-    pub fn kind(&self, name: &str) -> Result<Option<Kind>, BeneathError> {
-        match fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+    pub fn kind(&self, name: impl AsRef<Path>) -> Result<Option<Kind>, BeneathError> {
+        match fstatat(&self.0, name.as_ref(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
                 SFlag::S_IFREG => Kind::File,
                 SFlag::S_IFDIR => Kind::Folder,
@@ -106,12 +106,13 @@ impl Folder {
     /// # Errors
     ///
     /// Fails when the name stays taken, as by a folder, or the file cannot be written.
-    pub fn write_new(&self, name: &str, content: &[u8]) -> Result<(), BeneathError> {
+    pub fn write_new(&self, name: impl AsRef<Path>, content: &[u8]) -> Result<(), BeneathError> {
+        let name = name.as_ref();
         // If the name stays taken, the creation fails and its error is the better one.
         let _ = self.remove(name);
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_NOFOLLOW;
         let mode = Mode::from_bits_truncate(0o644);
-        let mut file = self.resolve(Path::new(name), flags, mode, Links::Never)?;
+        let mut file = self.resolve(name, flags, mode, Links::Never)?;
         file.write_all(content)?;
         Ok(file.sync_all()?)
     }
@@ -122,8 +123,8 @@ impl Folder {
     /// # Errors
     ///
     /// Fails when a folder has the other name.
-    pub fn rename(&self, from: &str, to: &str) -> Result<(), BeneathError> {
-        Ok(renameat(&self.0, from, &self.0, to)?)
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), BeneathError> {
+        Ok(renameat(&self.0, from.as_ref(), &self.0, to.as_ref())?)
     }
 
     /// Opens a folder below this one. No link is followed.
@@ -135,6 +136,20 @@ impl Folder {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
         self.resolve(path, flags, Mode::empty(), Links::Never).map(Self)
+    }
+
+    /// Gives a file the permissions of another one, which may be missing.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the other file cannot be examined, or this one cannot be changed.
+    pub(super) fn copy_permissions(&self, from: &Path, to: &Path) -> Result<(), BeneathError> {
+        let mode = match fstatat(&self.0, from, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Mode::from_bits_truncate(stat.st_mode),
+            Err(Errno::ENOENT) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(fchmodat(&self.0, to, mode, FchmodatFlags::FollowSymlink)?)
     }
 
     /// Makes a file a program if another one, which may be missing, is one.
@@ -161,8 +176,8 @@ impl Folder {
     /// # Errors
     ///
     /// Fails when a folder has the name, or the system does not allow the removal.
-    pub fn remove(&self, name: &str) -> Result<(), BeneathError> {
-        match unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir) {
+    pub fn remove(&self, name: impl AsRef<Path>) -> Result<(), BeneathError> {
+        match unlinkat(&self.0, name.as_ref(), UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
