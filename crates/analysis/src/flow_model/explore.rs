@@ -779,7 +779,12 @@ pub(super) fn walk(model: &FlowModel, mut choose: impl FnMut(usize) -> usize) ->
             let ending = chosen[0].ending;
             let no_choice = BTreeSet::new();
             taken.push((node, Combination { ending, arrows, chosen: no_choice }));
-            step.push((node, chosen.iter().map(|it| it.ending).collect()));
+            // A node by an edge and the same node by a dispatch are neighbors here.
+            let endings = chosen.iter().map(|it| it.ending);
+            match step.last_mut().filter(|it| it.0 == node) {
+                Some((_, of_node)) => of_node.extend(endings),
+                None => step.push((node, endings.collect())),
+            }
         }
         if step.is_empty() {
             break;
