@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::{
-    checkpoint::{Activation, Checkpoint, NodeUsage, Position, UsedBudget},
+    checkpoint::{Activation, Checkpoint, Position, TaskUsage, UsedBudget},
     compile::CompiledGraph,
     graph::{Catch, Edge, ErrorKind, Failure, Graph, Target, Trigger},
     id::{ChannelName, NodeName},
@@ -36,7 +36,7 @@ pub(super) fn checkpoint(
     let state = schema.restore(values)?;
 
     let of_node =
-        |(node, usage): (&NodeName, _)| (node.clone(), NodeUsage { usage, ..NodeUsage::default() });
+        |(node, usage): (&NodeName, _)| (node.clone(), TaskUsage { usage, ..TaskUsage::default() });
     let node_usage = node_usage.iter().map(|(node, usage)| of_node((node, *usage))).collect();
     let used = UsedBudget { usage: *usage, node_usage, ..UsedBudget::default() };
     let mut position = Position { visits: visits.clone(), used, ..Position::default() };

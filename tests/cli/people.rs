@@ -275,12 +275,14 @@ fn an_answer_names_the_entry_that_asked() {
     place.run_with(["reject", &run], [("USER", "ann")]);
     let shown = show(&place, &run);
     let answer = &shown["answers"][0];
-    assert_eq!(answer["key"], "help@1.0");
+    assert_eq!((&answer["key"], &answer["answer"]), (&json!("help@1.0"), &json!(false)));
     assert!(answer["by"].as_str().unwrap().starts_with("ann@"), "{answer}");
     let hash = answer["question_hash"].as_str().unwrap();
     assert_eq!(hash.len(), 64, "{answer}");
     let text = place.run(["runs", "show", &run]);
-    assert!(text.stdout.contains("ann@") && text.stdout.contains(&hash[..12]), "{text}");
+    for shown in ["help@1.0  false", "ann@", &hash[..12]] {
+        assert!(text.stdout.contains(shown), "{shown}: {text}");
+    }
 }
 
 #[test]

@@ -479,12 +479,12 @@ fn the_variables_of_the_sdk_have_their_effect() {
         collector
     };
     let named = run(&[
-        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=other,deployment.environment.name=lab"),
-        ("OTEL_SERVICE_NAME", "otters"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=other,deployment.environment.name=lab%2Cwest"),
+        ("OTEL_SERVICE_NAME", "otters%2C"),
     ]);
     let resource = named.resource();
-    assert_eq!(resource["service.name"], "otters");
-    assert_eq!(resource["deployment.environment.name"], "lab");
+    assert_eq!(resource["service.name"], "otters%2C");
+    assert_eq!(resource["deployment.environment.name"], "lab,west");
     let other = run(&[("OTEL_RESOURCE_ATTRIBUTES", "service.name=other")]);
     assert_eq!(other.resource()["service.name"], "other");
 

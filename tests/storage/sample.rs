@@ -5,8 +5,8 @@ use std::{error::Error, sync::Arc, time::Duration};
 use graphrun::{
     checkpoint::{
         Activation, CheckpointError, Checkpointer, Commit, Conversation, EarlierTurns, Entry,
-        ExhaustedLimits, InboxMessage, LeaseRequest, LeaseToken, Message, NodeUsage, Outcome,
-        Owner, Position, Presence, Round, RunInfo, RunStatus, TaskRecord, UsedBudget,
+        ExhaustedLimits, InboxMessage, LeaseRequest, LeaseToken, Message, Outcome, Owner, Position,
+        Presence, Round, RunInfo, RunStatus, TaskRecord, TaskUsage, UsedBudget,
     },
     event::{EVENT_VERSION, Event, RunEvent, Status, Usage},
     graph::{Dispatch, Failure, Goto, Input, OriginalTask, Question, Target, Transition, Trigger},
@@ -179,7 +179,7 @@ pub(crate) fn position(step: u64) -> Position {
         used: UsedBudget {
             usage: usage(),
             elapsed_ms: 1200 * step,
-            node_usage: [(node("ba"), NodeUsage { usage: usage(), elapsed_ms: 7 })].into(),
+            node_usage: [(node("ba"), TaskUsage { usage: usage(), elapsed_ms: 7 })].into(),
             limit: Some("tokens".into()),
             exhausted_limits: Some(ExhaustedLimits {
                 steps: 9,

@@ -10,7 +10,7 @@ use graphrun_core::{
     words::{self, count},
 };
 
-use crate::checkpoint::{ExhaustedLimits, NodeUsage, UsedBudget};
+use crate::checkpoint::{ExhaustedLimits, TaskUsage, UsedBudget};
 
 /// The limits of a run, and its usage so far.
 #[derive(Clone, Copy, Debug)]
@@ -164,7 +164,7 @@ pub(super) fn may_call_models(
 pub(super) fn reached_by_node(
     name: &NodeName,
     policies: &Policies,
-    NodeUsage { usage, elapsed_ms }: NodeUsage,
+    TaskUsage { usage, elapsed_ms }: TaskUsage,
 ) -> Option<String> {
     let limits = policies.bounds.limits.as_ref()?;
     if let Some(calls) = limits.calls.filter(|&it| usage.tokens.calls >= it) {

@@ -57,6 +57,8 @@ pub(super) struct Driver<'a> {
     messages: mpsc::Receiver<Box<AttemptMessage>>,
     /// The deadline of the next open question.
     question_deadline: Option<Instant>,
+    /// The status with which the run stops, once it does. Until it is saved, finished tasks may still report.
+    stop: Option<RunStatus>,
 }
 
 impl Drop for Driver<'_> {
@@ -120,6 +122,7 @@ impl<'a> Driver<'a> {
             journal,
             messages,
             question_deadline: None,
+            stop: None,
         };
         driver.set_question_deadline();
         driver
@@ -145,25 +148,24 @@ impl<'a> Driver<'a> {
         end
     }
 
-    /// Performs actions until the run stops. The functions below return the status with which the run stops, or `None`
-    /// while it continues.
+    /// Performs actions until the run stops. Returns the status with which it stops.
     async fn run_until_stop(&mut self, first: Vec<Action>) -> Result<RunStatus, RunError> {
-        let mut stop = Box::pin(self.perform(first)).await?;
+        Box::pin(self.perform(first)).await?;
         loop {
-            if let Some(status) = stop {
+            if let Some(status) = self.stop.take() {
                 return Ok(status);
             }
             self.start_tasks().await;
-            stop = if self.budget.is_closed() && self.scheduler.is_idle() {
-                Box::pin(self.end_step_early()).await?
-            } else if let Some(status) = self.suspended() {
-                Some(status)
+            if self.budget.is_closed() && self.scheduler.is_idle() {
+                Box::pin(self.end_step_early()).await?;
+            } else if self.must_suspend() {
+                self.stop = Some(self.machine.open_status());
             } else if let Some(event) = self.take_inline_event() {
-                self.handle_task_events(event).await?
+                self.handle_task_events(event).await?;
             } else {
                 let signal = self.next_signal().await;
-                self.handle_signal(signal).await?
-            };
+                self.handle_signal(signal).await?;
+            }
         }
     }
 
@@ -176,11 +178,13 @@ impl<'a> Driver<'a> {
         if must_stop { None } else { self.scheduler.take_inline_event() }
     }
 
-    /// Returns the status of a run to suspend: its [next wait](Machine::next_wait) is longer than `wait_max`. Waits are saved.
-    fn suspended(&self) -> Option<RunStatus> {
-        let wait_max = self.engine.wait_max.filter(|_| self.scheduler.is_idle())?;
-        let left = self.machine.next_wait()?.left(self.engine.clock.now());
-        (wait_max < left).then(|| self.machine.open_status())
+    /// Returns whether the [next wait](Machine::next_wait) is longer than `wait_max`. Waits are saved.
+    fn must_suspend(&self) -> bool {
+        let wait_max = self.engine.wait_max.filter(|_| self.scheduler.is_idle());
+        wait_max.is_some_and(|max| {
+            let next = self.machine.next_wait();
+            next.is_some_and(|it| it.left(self.engine.clock.now()) > max)
+        })
     }
 
     async fn next_signal(&mut self) -> Signal {
@@ -206,21 +210,21 @@ impl<'a> Driver<'a> {
         .await
     }
 
-    async fn handle_signal(&mut self, signal: Signal) -> Result<Option<RunStatus>, RunError> {
+    async fn handle_signal(&mut self, signal: Signal) -> Result<(), RunError> {
         // The futures of rare signals are boxed to keep this one small.
         match signal {
             Signal::Task(event) => self.handle_task_events(event).await,
             Signal::Message(message) => {
                 Box::pin(self.handle_message(*message)).await?;
                 self.admit_calls().await?;
-                self.journal.save().await?;
-                Ok(None)
+                Ok(self.journal.save().await?)
             }
             Signal::CallEnded => Box::pin(self.end_calls()).await,
             Signal::Drain => {
                 fault::hit(Point::ShutdownDrain).map_err(CheckpointError::injected)?;
                 self.scheduler.drain(self.engine.grace);
-                Ok(self.interrupted_if_drained())
+                self.stop_if_drained();
+                Ok(())
             }
             Signal::Abort => Box::pin(self.abort_run()).await,
             Signal::QuestionExpired => Box::pin(self.expire_questions()).await,
@@ -276,31 +280,24 @@ impl<'a> Driver<'a> {
     }
 
     /// Applies the event of a task, and those of tasks that ended meanwhile, and saves all in one entry.
-    async fn handle_task_events(
-        &mut self,
-        first: Box<TaskEvent>,
-    ) -> Result<Option<RunStatus>, RunError> {
-        let mut stop = self.apply_event(first).await?;
+    async fn handle_task_events(&mut self, first: Box<TaskEvent>) -> Result<(), RunError> {
+        self.apply_event(first).await?;
         for _ in 1..EVENTS_PER_ENTRY_MAX {
             let Some(event) = self.scheduler.try_next_event() else { break };
-            stop = self.apply_event(event).await?.or(stop);
+            self.apply_event(event).await?;
         }
-        self.save_or_stop(stop).await
+        self.save_unless_stopped().await
     }
 
     /// Applies all events of tasks until none runs.
-    async fn apply_remaining_events(&mut self) -> Result<Option<RunStatus>, RunError> {
-        let mut stop = None;
+    async fn apply_remaining_events(&mut self) -> Result<(), RunError> {
         while let Some(event) = self.scheduler.next_event().await {
-            stop = self.apply_event(event).await?.or(stop);
+            self.apply_event(event).await?;
         }
-        Ok(stop)
+        Ok(())
     }
 
-    async fn apply_event(
-        &mut self,
-        mut event: Box<TaskEvent>,
-    ) -> Result<Option<RunStatus>, RunError> {
+    async fn apply_event(&mut self, mut event: Box<TaskEvent>) -> Result<(), RunError> {
         let redacted = redact_event(&mut event);
         // Messages that a node sent before it ended are processed before its end.
         while let Ok(message) = self.messages.try_recv() {
@@ -319,33 +316,28 @@ impl<'a> Driver<'a> {
             Box::pin(self.read_inbox()).await?;
         }
         let actions = self.machine.apply(*event);
-        let stop = self.stage(actions).await?;
-        self.admit_calls().await?;
-        Ok(stop)
+        self.stage(actions).await?;
+        self.admit_calls().await
     }
 
     /// Stages actions and saves their entry.
-    async fn perform(&mut self, actions: Vec<Action>) -> Result<Option<RunStatus>, RunError> {
-        let stop = self.stage(actions).await?;
-        self.save_or_stop(stop).await
+    async fn perform(&mut self, actions: Vec<Action>) -> Result<(), RunError> {
+        self.stage(actions).await?;
+        self.save_unless_stopped().await
     }
 
     /// Saves the pending entry, unless the run stops: its final status belongs to the same entry.
-    async fn save_or_stop(
-        &mut self,
-        stop: Option<RunStatus>,
-    ) -> Result<Option<RunStatus>, RunError> {
-        if stop.is_some() {
-            return Ok(stop);
+    async fn save_unless_stopped(&mut self) -> Result<(), RunError> {
+        if self.stop.is_none() {
+            self.journal.save().await?;
+            self.stop_if_drained();
         }
-        self.journal.save().await?;
-        Ok(self.interrupted_if_drained())
+        Ok(())
     }
 
     /// Stages actions: results into the next entry, tasks into the queue. Nothing starts here; `start_tasks` runs after
-    /// the entry is saved. Returns the status if the run stops.
-    async fn stage(&mut self, actions: Vec<Action>) -> Result<Option<RunStatus>, RunError> {
-        let mut stop = None;
+    /// the entry is saved.
+    async fn stage(&mut self, actions: Vec<Action>) -> Result<(), RunError> {
         for action in actions {
             match action {
                 Action::Record(record) => {
@@ -378,10 +370,10 @@ impl<'a> Driver<'a> {
                     self.scheduler.push(task);
                 }
                 Action::Sleep { task, wait } => self.scheduler.sleep(task, wait),
-                Action::Stop(status) => stop = Some(status),
+                Action::Stop(status) => self.stop = Some(status),
             }
         }
-        Ok(stop)
+        Ok(())
     }
 
     /// Handles a message of a node: publishes a report, admits a model call, or saves a memo.
@@ -407,7 +399,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Gives the permits of outer runs back, after they have the usage of the calls that have ended.
-    async fn end_calls(&mut self) -> Result<Option<RunStatus>, RunError> {
+    async fn end_calls(&mut self) -> Result<(), RunError> {
         let ended = self.scheduler.link().take_ended_calls();
         // A call reports its usage before its permit is dropped.
         while let Ok(message) = self.messages.try_recv() {
@@ -416,7 +408,7 @@ impl<'a> Driver<'a> {
         self.admit_calls().await?;
         self.journal.save().await?;
         drop(ended);
-        Ok(None)
+        Ok(())
     }
 
     /// Gives a permit to each planned call that fits into the limits.
@@ -483,7 +475,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Fails the tasks whose questions have expired.
-    async fn expire_questions(&mut self) -> Result<Option<RunStatus>, RunError> {
+    async fn expire_questions(&mut self) -> Result<(), RunError> {
         // The alarm may fire before the clock of the engine reaches the deadline, which counts as reached.
         let now = self.engine.clock.now();
         let now = self.machine.next_deadline().map_or(now, |it| it.max(now));
@@ -511,35 +503,38 @@ impl<'a> Driver<'a> {
     }
 
     /// Ends the step at a limit: aborts the running tasks and keeps the results of the finished ones.
-    async fn end_step_early(&mut self) -> Result<Option<RunStatus>, RunError> {
+    async fn end_step_early(&mut self) -> Result<(), RunError> {
         let step = self.machine.committed_step();
         self.budget.refuse_planned_calls();
         self.scheduler.abort_all();
-        let stop = self.apply_remaining_events().await?;
+        self.apply_remaining_events().await?;
         self.scheduler.reopen_after_abort();
         let refused_call = self.budget.refused_call();
         self.budget.reset();
         let mut actions = Vec::new();
         // All open tasks may have finished at this moment.
-        if self.machine.committed_step() == step && stop.is_none() {
+        if self.machine.committed_step() == step && self.stop.is_none() {
             // An item whose predecessor has just finished waits to start in the step that ends here.
             self.scheduler.clear_queue();
             actions = self.machine.end_step_at_limit(refused_call);
         }
-        Ok(self.perform(actions).await?.or(stop))
+        self.perform(actions).await
     }
 
     /// Stops the run at once: discards the running tasks and keeps the results of the finished ones.
-    async fn abort_run(&mut self) -> Result<Option<RunStatus>, RunError> {
+    async fn abort_run(&mut self) -> Result<(), RunError> {
         self.budget.refuse_planned_calls();
         self.scheduler.discard_unfinished();
-        let stop = self.apply_remaining_events().await?;
-        Ok(stop.or_else(|| Some(interrupted())))
+        self.apply_remaining_events().await?;
+        self.stop.get_or_insert_with(interrupted);
+        Ok(())
     }
 
-    /// Returns `Interrupted` when a stop was requested and no task runs.
-    fn interrupted_if_drained(&self) -> Option<RunStatus> {
-        (self.scheduler.grace_end().is_some() && self.scheduler.is_idle()).then(interrupted)
+    /// Stops the run if a stop was requested and no task runs.
+    fn stop_if_drained(&mut self) {
+        if self.scheduler.grace_end().is_some() && self.scheduler.is_idle() {
+            self.stop.get_or_insert_with(interrupted);
+        }
     }
 
     /// Saves the final entry.

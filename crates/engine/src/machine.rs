@@ -195,7 +195,7 @@ impl Machine {
 
     /// Begins a task of the step. If its node has finished and its route failed, only the decision is tried again.
     fn begin_task(&mut self, index: usize) {
-        if let Some((update, goto)) = self.open_step.take_result(index) {
+        if let Some((update, goto)) = self.open_step.take_undecided(index) {
             self.decide(index, update, goto);
         } else if !self.open_step.block(index) && !self.end_by_failed_need(index) {
             self.run_or_skip(index);
@@ -432,7 +432,7 @@ impl Machine {
         let mut budget = self.committed_budget();
         let of_step = self.open_step.usage();
         budget.usage.add(&of_step.usage);
-        budget.elapsed_ms += of_step.ms;
+        budget.elapsed_ms += of_step.elapsed_ms;
         budget
     }
 

@@ -85,9 +85,17 @@ pub(super) struct NewAttempt {
     work: BoxFuture<'static, Result<Command, NodeError>>,
 }
 
+/// The result of [`NewAttempt::poll_inline`].
+pub(super) enum FirstPoll {
+    /// The attempt has ended, with its event, or without one because it was cancelled.
+    Ended(Option<Box<TaskEvent>>),
+    /// The attempt needs a Tokio task.
+    Pending(NewAttempt),
+}
+
 /// Supervises one attempt: its timeouts and its usage.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct Supervisor {
     task: TaskId,
     number: u32,
     timeouts: Timeouts,
@@ -122,25 +130,22 @@ impl NewAttempt {
         Self { task: id, number, node, started, timeouts, reporter, work }
     }
 
-    /// Returns whether the attempt may be polled where it was started.
+    /// Polls a node whose attempts were short so far.
     ///
-    /// A timeout must be able to abandon a node that blocks its thread.
-    pub(super) fn may_poll_inline(&self, graph: &CompiledGraph) -> bool {
-        !self.timeouts.is_any() && graph.pace(self.node).is_quick()
-    }
-
-    /// Polls the node once. Returns its event if it is ready, `None` if it was cancelled, or the attempt, which then needs a
-    /// task.
+    /// A node with a timeout is not polled here: the timeout must be able to abandon a node that blocks its thread.
     pub(super) fn poll_inline(
         mut self,
         context: &AttemptContext,
         cx: &mut Context<'_>,
-    ) -> Result<Option<Box<TaskEvent>>, Self> {
+    ) -> FirstPoll {
+        if self.timeouts.is_any() || !context.graph.pace(self.node).is_quick() {
+            return FirstPoll::Pending(self);
+        }
         let polled = catch_unwind(AssertUnwindSafe(|| self.work.poll_unpin(cx)));
         let result = match polled {
             Ok(Poll::Pending) => {
                 context.graph.pace(self.node).note(self.started.elapsed() <= QUICK_POLL_MAX);
-                return Err(self);
+                return FirstPoll::Pending(self);
             }
             Ok(Poll::Ready(result)) => Ok(result),
             Err(panic) => Err(panic),
@@ -157,10 +162,10 @@ impl NewAttempt {
         let elapsed = started.elapsed();
         context.graph.pace(node).note(elapsed <= QUICK_POLL_MAX);
         if is_cancelled(&result, &reporter) {
-            return Ok(None);
+            return FirstPoll::Ended(None);
         }
         let attempt = attempt_stats(number, elapsed, &reporter, &context.clock);
-        Ok(Some(Box::new(task_event(task, result, attempt))))
+        FirstPoll::Ended(Some(Box::new(task_event(task, result, attempt))))
     }
 
     /// Splits the attempt into the work, which needs its own Tokio task, and its supervision.
@@ -169,10 +174,11 @@ impl NewAttempt {
         context: &AttemptContext,
         abort: CancellationToken,
         discard: CancellationToken,
-    ) -> (impl Future<Output = NodeReturn> + Send + 'static, Watch) {
+    ) -> (impl Future<Output = NodeReturn> + Send + 'static, Supervisor) {
         let Self { task, number, node, started, timeouts, reporter, mut work } = self;
         let clock = context.clock.clone();
-        let watch = Watch { task, number, timeouts, started, reporter, abort, discard, clock };
+        let supervisor =
+            Supervisor { task, number, timeouts, started, reporter, abort, discard, clock };
         let graph = context.graph.clone();
         let work = async move {
             let begun = Instant::now();
@@ -184,11 +190,11 @@ impl NewAttempt {
             };
             NodeReturn { result, returned: Instant::now() }
         };
-        (work, watch)
+        (work, supervisor)
     }
 }
 
-impl Watch {
+impl Supervisor {
     /// Waits for the end of the work and returns its event, or `None` if the attempt was discarded.
     ///
     /// # Cancel safety

@@ -258,13 +258,13 @@ impl Place {
 
     /// Renames the temporary file to its own name.
     fn take_name(&self) -> Result<(), WriteError> {
-        let renamed = self.parent.rename(&temporary_name(&self.name), &self.name);
+        let renamed = self.parent.rename(temporary_name(&self.name), &self.name);
         renamed.map_err(|it| write_error(&self.path, it))
     }
 
     fn unstage(&self) {
         // The next delivery removes a temporary file that stays.
-        let _ = self.parent.remove(&temporary_name(&self.name));
+        let _ = self.parent.remove(temporary_name(&self.name));
     }
 }
 
@@ -314,13 +314,13 @@ fn known(folder: &Folder) -> Option<Vec<u8>> {
 /// Puts a file with this content in the place of an existing one: a reader sees the old file or the new one.
 fn put(parent: &Folder, name: &str, content: &[u8]) -> Result<(), BeneathError> {
     write_temporary(parent, name, content)?;
-    parent.rename(&temporary_name(name), name)
+    parent.rename(temporary_name(name), name)
 }
 
 /// Writes a file under its temporary name. Generated files cannot have this name, and it is always the same: the
 /// remains of a killed process are found, and no other delivery uses it, because the folder is locked.
 fn write_temporary(parent: &Folder, name: &str, content: &[u8]) -> Result<(), BeneathError> {
-    parent.write_new(&temporary_name(name), content)
+    parent.write_new(temporary_name(name), content)
 }
 
 /// Returns the temporary name of a file.

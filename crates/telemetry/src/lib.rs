@@ -38,6 +38,7 @@ use opentelemetry_sdk::{
     metrics::{PeriodicReader, SdkMeterProvider},
     trace::{BatchSpanProcessor, SdkTracerProvider},
 };
+use percent_encoding::percent_decode_str;
 use thiserror::Error;
 use tokio::time::Instant;
 use tracing::{Level, Metadata, Subscriber};
@@ -240,6 +241,7 @@ fn resource(variable: &impl Fn(&str) -> Option<String>) -> Resource {
     // The builder reads the variables, and a name that is set here wins. It prefers the attribute to the variable of the
     // name, which the specification puts first.
     let name = variable("OTEL_SERVICE_NAME").filter(|it| !it.is_empty());
+    let is_named = name.is_some();
     let is_attribute = |it: &str| it.trim_start().starts_with("service.name=");
     let attributes = variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
     let resource = match name {
@@ -247,8 +249,13 @@ fn resource(variable: &impl Fn(&str) -> Option<String>) -> Resource {
         None if attributes.split(',').any(is_attribute) => builder.build(),
         None => builder.with_service_name(SERVICE).build(),
     };
-    let clean = |(name, value): (&Key, &opentelemetry::Value)| {
-        KeyValue::new(name.clone(), redact(&value.as_str()).into_owned())
+    let clean = |(key, value): (&Key, &opentelemetry::Value)| {
+        let value = value.as_str();
+        // Attributes have commas and equals signs percent-encoded, and the builder decodes nothing.
+        let is_encoded = !(is_named && key.as_str() == "service.name");
+        let decoded = percent_decode_str(&value).decode_utf8_lossy();
+        let value = if is_encoded { &decoded } else { &value };
+        KeyValue::new(key.clone(), redact(value).into_owned())
     };
     Resource::builder_empty().with_attributes(resource.iter().map(clean)).build()
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::{
     report::{BranchLine, RunReport},
     terminal::Paint,
-    words::{clean, cost, count, duration, shell_word, table, tokens},
+    words::{clean, clean_to, cost, count, duration, shell_word, table, tokens},
 };
 use crate::{
     cli::{people::answer::example, settings::database::Database},
@@ -17,6 +17,9 @@ use crate::{
 
 /// The length of a shortened hash that still distinguishes entries.
 const HASH_LENGTH: usize = 16;
+
+/// The longest answer in a table, in characters.
+const ANSWER_CHARACTERS_MAX: usize = 60;
 
 /// The most artifacts that are listed by name.
 const ARTIFACTS_MAX: usize = 20;
@@ -91,17 +94,19 @@ pub(crate) fn draw_trace(report: &RunReport, paint: Paint) -> String {
     table(&rows)
 }
 
-/// Returns the answers, and the hashes that prove the state for which they were given.
+/// Returns the answers to questions, and the hashes that prove the state for which they were given.
 pub(crate) fn draw_answers(report: &RunReport, paint: Paint) -> String {
     if report.answers.is_empty() {
         return String::new();
     }
-    let head = ["ANSWERED", "BY", "AT", "FOR THE STATE OF"].map(|it| paint.faint(it)).to_vec();
+    let head =
+        ["QUESTION", "ANSWER", "BY", "AT", "FOR THE STATE OF"].map(|it| paint.faint(it)).to_vec();
     let rows = report.answers.iter().map(|answer| {
         let by = answer.by.as_deref().map_or_else(|| "?".to_owned(), clean);
         let hash =
             answer.question_hash.as_deref().and_then(|it| it.get(..HASH_LENGTH)).unwrap_or("?");
-        vec![clean(&answer.key), by, answer.at.clone(), hash.to_owned()]
+        let given = clean_to(&answer.answer.to_string(), ANSWER_CHARACTERS_MAX);
+        vec![clean(&answer.key), given, by, answer.at.clone(), hash.to_owned()]
     });
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
     format!("\n{}", table(&rows))

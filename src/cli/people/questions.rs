@@ -26,11 +26,12 @@ pub(crate) struct QuestionLine {
     pub(crate) is_yes_or_no: bool,
 }
 
-/// An answered question: who answered, when, and what.
+/// An answered question: the answer, who gave it, and when.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct AnswerLine {
     pub(crate) key: String,
     pub(crate) node: NodeName,
+    pub(crate) answer: Value,
     pub(crate) by: Option<String>,
     pub(crate) at: String,
     /// The hash of the entry with the question: it proves the state for which the answer was given.
@@ -60,7 +61,10 @@ impl AnswerLine {
     /// Returns none for an open question.
     pub(crate) fn of(question: AskedQuestion) -> Option<Self> {
         let key = question.full_name();
-        let QuestionOutcome::Answered { by, at, to } = question.outcome else { return None };
-        Some(Self { key, node: question.node, by, at, question_hash: to.map(|it| it.to_string()) })
+        let QuestionOutcome::Answered { answer, by, at, to } = question.outcome else {
+            return None;
+        };
+        let question_hash = to.map(|it| it.to_string());
+        Some(Self { key, node: question.node, answer, by, at, question_hash })
     }
 }

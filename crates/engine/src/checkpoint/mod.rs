@@ -28,8 +28,8 @@ pub use self::{
     migration::{Basis, Mapping, Migration},
     outline::{ChannelOutline, GraphOutline, NodeOutline},
     position::{
-        Activation, Checkpoint, Commit, Conversation, EarlierTurns, ExhaustedLimits, NodeUsage,
-        Position, Round, UsedBudget,
+        Activation, Checkpoint, Commit, Conversation, EarlierTurns, ExhaustedLimits, Position,
+        Round, TaskUsage, UsedBudget,
     },
     questions::{
         AskedQuestion, AskedQuestions, OpenQuestion, QuestionOutcome, asked_questions,

@@ -94,7 +94,7 @@ pub struct UsedBudget {
     pub elapsed_ms: u64,
     /// The usage so far of each node that has limits, or whose usage the graph needs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub node_usage: BTreeMap<NodeName, NodeUsage>,
+    pub node_usage: BTreeMap<NodeName, TaskUsage>,
     /// The limit that was reached and routed, if there was one; a run routes a limit once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
@@ -216,16 +216,16 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The usage of all tasks of a node together.
+/// The usage of a task, or of all tasks of a node together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct NodeUsage {
+pub struct TaskUsage {
     /// The usage of their models.
     pub usage: Usage,
     /// The elapsed time of their work.
     pub elapsed_ms: u64,
 }
 
-impl NodeUsage {
+impl TaskUsage {
     /// Adds other usage.
     pub(crate) fn add(&mut self, other: Self) {
         self.usage.add(&other.usage);

@@ -11,6 +11,7 @@ use graphrun_core::{
     graph::{OriginalTask, Question},
     id::{NodeName, TaskId},
 };
+use serde_json::Value;
 
 use super::{Conversation, Entry, EntryHash, JournalEntry, Outcome, Position, TaskRecord};
 
@@ -53,6 +54,8 @@ pub enum QuestionOutcome {
     Open,
     /// It was answered.
     Answered {
+        /// The answer.
+        answer: Value,
         /// The name of the sender, if given.
         by: Option<String>,
         /// The time, in RFC 3339.
@@ -166,23 +169,29 @@ impl AskedQuestions {
                     hash: *hash,
                     outcome: QuestionOutcome::Open,
                 }),
-                (Outcome::Answered { by, question_hash, .. }, Some(open)) => {
-                    let at = time_of(entry.events.iter(), record.task);
-                    open.outcome =
-                        QuestionOutcome::Answered { by: by.clone(), at, to: *question_hash };
+                (Outcome::Answered { answer, by, question_hash, .. }, Some(open)) => {
+                    open.outcome = QuestionOutcome::Answered {
+                        answer: answer.clone(),
+                        by: by.clone(),
+                        at: time_of(entry.events.iter(), record.task),
+                        to: *question_hash,
+                    };
                 }
                 (_, Some(open)) => {
                     open.outcome =
                         QuestionOutcome::Dropped { at: time_of(entry.events.iter(), record.task) };
                 }
                 // A new answer to a question of a failed task.
-                (Outcome::Answered { key, by, question_hash, .. }, None) => {
+                (Outcome::Answered { key, answer, by, question_hash }, None) => {
                     let is_it =
                         |it: &&mut AskedQuestion| it.task == record.task && it.question.key == *key;
                     if let Some(answered) = self.questions.iter_mut().rev().find(is_it) {
-                        let at = time_of(entry.events.iter(), record.task);
-                        answered.outcome =
-                            QuestionOutcome::Answered { by: by.clone(), at, to: *question_hash };
+                        answered.outcome = QuestionOutcome::Answered {
+                            answer: answer.clone(),
+                            by: by.clone(),
+                            at: time_of(entry.events.iter(), record.task),
+                            to: *question_hash,
+                        };
                     }
                 }
                 (_, None) => (),

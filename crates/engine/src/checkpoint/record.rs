@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::EntryHash;
+use super::{EntryHash, TaskUsage};
 
 /// The result of a task, saved before its step commits.
 ///
@@ -135,6 +135,10 @@ pub enum Outcome {
 }
 
 impl TaskRecord {
+    pub(crate) fn used(&self) -> TaskUsage {
+        TaskUsage { usage: self.usage, elapsed_ms: self.ms }
+    }
+
     /// Returns whether it saves an entry of the journal of a nested run.
     pub(crate) fn is_of_nested_run(&self) -> bool {
         matches!(&self.outcome, Outcome::MemoSaved { name, .. } if name.starts_with(NESTED_MEMO))

@@ -24,7 +24,7 @@ use self::{futures::EventFutures, queue::Queue};
 use crate::{
     machine::{AttemptStats, Task, TaskEvent, Wait},
     spans::StepSpans,
-    task::{AttemptContext, NewAttempt},
+    task::{AttemptContext, FirstPoll, NewAttempt},
 };
 
 /// Replaces a grace period that an `Instant` cannot represent.
@@ -114,23 +114,20 @@ impl Scheduler {
         cx: &mut Context<'_>,
     ) -> Option<CancellationToken> {
         let span = self.spans.attempt(&self.context.graph, &task);
-        let attempt = NewAttempt::new(&self.context, task, span);
-        let attempt = if attempt.may_poll_inline(&self.context.graph) {
-            match attempt.poll_inline(&self.context, cx) {
-                Ok(event) => {
+        let attempt =
+            match NewAttempt::new(&self.context, task, span).poll_inline(&self.context, cx) {
+                FirstPoll::Ended(event) => {
                     if let Some(event) = event {
                         self.futures.add_inline(event);
                     }
                     return None;
                 }
-                Err(attempt) => attempt,
-            }
-        } else {
-            attempt
-        };
+                FirstPoll::Pending(attempt) => attempt,
+            };
         let abort = self.abort.child_token();
-        let (work, watch) = attempt.into_task(&self.context, abort.clone(), self.discard.clone());
-        self.futures.start(work, watch);
+        let (work, supervisor) =
+            attempt.into_task(&self.context, abort.clone(), self.discard.clone());
+        self.futures.start(work, supervisor);
         Some(abort)
     }
 

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     budget::{self, StepLimits},
-    checkpoint::{NodeUsage, Outcome, Position, TaskRecord, is_followed},
+    checkpoint::{Outcome, Position, TaskRecord, TaskUsage, is_followed},
 };
 
 /// The results of a step.
@@ -106,8 +106,7 @@ fn count_records<'a>(
     finished: impl Iterator<Item = (&'a Arc<TaskRecord>, &'a IndexedActivation)>,
 ) {
     for (record, active) in finished {
-        let used = NodeUsage { usage: record.usage, elapsed_ms: record.ms };
-        count_usage(graph, position, active.node, used);
+        count_usage(graph, position, active.node, record.used());
         if let Outcome::Finished { .. } = record.outcome {
             position.caught.remove(&active.node);
             let on_finish = &graph.policies_at(active.node).on_finish;
@@ -123,7 +122,7 @@ pub(super) fn count_usage(
     graph: &CompiledGraph,
     position: &mut IndexedPosition,
     node: NodeIndex,
-    used: NodeUsage,
+    used: TaskUsage,
 ) {
     position.used.usage.add(&used.usage);
     if is_counted_alone(graph, node) {

@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use super::frontier::{activate_released, is_counted_alone};
 use crate::checkpoint::{
-    Activation, Fate, InboxMessage, Mapping, NodeUsage, Outcome, Position, Round, SavedRun,
-    TaskRecord, UsedBudget,
+    Activation, Fate, InboxMessage, Mapping, Outcome, Position, Round, SavedRun, TaskRecord,
+    UsedBudget,
 };
 
 /// The position of a run in another graph.
@@ -366,8 +366,7 @@ impl PositionMigration<'_> {
             let node = self.new_node(&record.node).and_then(|it| self.graph.index(&it));
             if let Some(node) = node.filter(|it| is_counted_alone(self.graph, *it)) {
                 let name = self.graph.name_at(node).clone();
-                let used = NodeUsage { usage: record.usage, elapsed_ms: record.ms };
-                position.used.node_usage.entry(name).or_default().add(used);
+                position.used.node_usage.entry(name).or_default().add(record.used());
             }
         }
         position.used.elapsed_ms += last.values().map(|it| it.ms).max().unwrap_or(0);

@@ -21,9 +21,9 @@ use super::{
     AttemptStats, TaskEvent,
     backoff::Wait,
     indexed::{IndexedActivation, IndexedPosition},
-    task_state::{Phase, TaskState, TaskUsage},
+    task_state::{Phase, TaskState},
 };
-use crate::checkpoint::{Conversation, EntryHash, NodeUsage, Outcome, TaskRecord};
+use crate::checkpoint::{Conversation, EntryHash, Outcome, TaskRecord, TaskUsage};
 
 /// The tasks of a step, by their index in the frontier.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub(super) struct OpenStep {
     /// The nodes that run fewer tasks at once than they have.
     narrow_nodes: Vec<NarrowNode>,
     /// The usage of this step by the nodes that have limits.
-    limited_usage: BTreeMap<NodeName, NodeUsage>,
+    limited_usage: BTreeMap<NodeName, TaskUsage>,
 }
 
 /// The tasks of a node that runs only some of them at once.
@@ -58,7 +58,7 @@ struct NarrowNode {
 
 impl NarrowNode {
     fn elapsed_ms(&self, tasks: &[TaskState]) -> u64 {
-        let all = self.tasks.iter().map(|it| tasks[*it].total.ms);
+        let all = self.tasks.iter().map(|it| tasks[*it].used.elapsed_ms);
         all.fold(0, u64::saturating_add) / self.width
     }
 }
@@ -118,7 +118,7 @@ impl OpenStep {
         let nodes = position.frontier.iter().map(|it| graph.at(it.node));
         let limited = nodes.filter(|(_, spec)| spec.policies.bounds.limits.is_some());
         self.limited_usage =
-            limited.map(|(name, _)| (name.clone(), NodeUsage::default())).collect();
+            limited.map(|(name, _)| (name.clone(), TaskUsage::default())).collect();
     }
 
     pub(super) fn id(&self, index: usize) -> TaskId {
@@ -164,9 +164,9 @@ impl OpenStep {
 
     /// Returns the usage of all tasks, and the elapsed time of the step.
     pub(super) fn usage(&self) -> TaskUsage {
-        let mut all = TaskUsage { ms: self.elapsed_ms(), ..TaskUsage::default() };
-        for TaskState { total, .. } in &self.tasks {
-            all.usage.add(&total.usage);
+        let mut all = TaskUsage { elapsed_ms: self.elapsed_ms(), ..TaskUsage::default() };
+        for TaskState { used, .. } in &self.tasks {
+            all.usage.add(&used.usage);
         }
         all
     }
@@ -252,9 +252,9 @@ impl OpenStep {
     /// Adds the usage of an attempt that ended.
     pub(super) fn add_attempt(&mut self, index: usize, attempt: &AttemptStats) {
         let task = &mut self.tasks[index];
-        task.total.add(attempt);
+        task.used.add(attempt.used());
         if let Some(used) = self.limited_usage.get_mut(&task.node) {
-            used.add(NodeUsage { usage: attempt.usage, elapsed_ms: attempt.ms });
+            used.add(attempt.used());
         }
     }
 
@@ -262,14 +262,13 @@ impl OpenStep {
     pub(super) fn count_limited_usage(&mut self) {
         for task in &self.tasks {
             if let Some(used) = self.limited_usage.get_mut(&task.node) {
-                let TaskUsage { ms: elapsed_ms, usage } = task.total;
-                used.add(NodeUsage { usage, elapsed_ms });
+                used.add(task.used);
             }
         }
     }
 
     /// Returns the usage of a node with limits by the attempts of this step that have ended.
-    pub(super) fn limited_usage_of(&self, node: &NodeName) -> NodeUsage {
+    pub(super) fn limited_usage_of(&self, node: &NodeName) -> TaskUsage {
         self.limited_usage.get(node).copied().unwrap_or_default()
     }
 
@@ -408,20 +407,20 @@ impl OpenStep {
         goto: Goto,
         failure: Failure,
     ) -> TaskRecord {
-        self.tasks[index].result = Some(Box::new((update.clone(), goto.clone())));
+        self.tasks[index].undecided = Some(Box::new((update.clone(), goto.clone())));
         self.record_failure(index, Outcome::Undecided { update, goto, failure })
     }
 
     /// Takes the result of a node whose targets are not decided.
-    pub(super) fn take_result(&mut self, index: usize) -> Option<(Update, Goto)> {
-        self.tasks[index].result.take().map(|it| *it)
+    pub(super) fn take_undecided(&mut self, index: usize) -> Option<(Update, Goto)> {
+        self.tasks[index].undecided.take().map(|it| *it)
     }
 
     /// Ends an attempt; the next one follows after a wait.
     pub(super) fn retry(&mut self, index: usize, failure: Failure, wait: Wait) -> TaskRecord {
         let Wait { wake, duration_ms: wait_ms } = wait;
         let task = &mut self.tasks[index];
-        task.retries.add(&failure, wait_ms, task.total.ms);
+        task.retries.add(&failure, wait_ms, task.used.elapsed_ms);
         let message = failure.message.clone();
         let record = self.make_record(index, Outcome::Retrying { failure, wait_ms, wake });
         self.tasks[index].attempt += 1;
@@ -455,9 +454,9 @@ impl OpenStep {
         self.keep_memo(index, &name, &value);
         let task = &mut self.tasks[index];
         // The attempt's usage is added when it ends. If it never ends, the usage known by now is recorded.
-        let mut total = task.total;
-        total.add(until_now);
-        let TaskUsage { ms, usage } = total;
+        let mut used = task.used;
+        used.add(until_now.used());
+        let TaskUsage { usage, elapsed_ms: ms } = used;
         let record = self.make_record(index, Outcome::MemoSaved { name, value });
         TaskRecord { ms, usage, ..record }
     }
@@ -511,7 +510,7 @@ impl OpenStep {
     pub(super) fn updates(&self) -> impl Iterator<Item = &Update> + Clone {
         self.tasks.iter().filter_map(|task| {
             let decided = task.record.as_deref().and_then(|it| it.outcome.update());
-            decided.or(task.result.as_deref().map(|(update, _)| update))
+            decided.or(task.undecided.as_deref().map(|(update, _)| update))
         })
     }
 

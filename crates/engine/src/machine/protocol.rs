@@ -17,7 +17,9 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{Machine, backoff::Wait, inbox::ProcessedMessage};
-use crate::checkpoint::{Checkpoint, Commit, EntryHash, InboxMessage, RunStatus, TaskRecord};
+use crate::checkpoint::{
+    Checkpoint, Commit, EntryHash, InboxMessage, RunStatus, TaskRecord, TaskUsage,
+};
 
 /// A run at its first step, or at the first step of a turn.
 #[derive(Clone, Debug)]
@@ -125,6 +127,12 @@ pub struct AttemptStats {
     pub usage: Usage,
     /// When it ended; for a memo, when it was saved. The rules have no clock.
     pub ended: Timestamp,
+}
+
+impl AttemptStats {
+    pub(super) fn used(&self) -> TaskUsage {
+        TaskUsage { usage: self.usage, elapsed_ms: self.ms }
+    }
 }
 
 /// An action for the driver.

@@ -16,9 +16,9 @@ use super::{
     frontier::{StepResults, count_usage, next_frontier},
     indexed::{IndexedActivation, IndexedPosition},
     start::step_began,
-    task_state::{Phase, TaskState, TaskUsage},
+    task_state::{Phase, TaskState},
 };
-use crate::checkpoint::{NodeUsage, Outcome, Position, TaskRecord};
+use crate::checkpoint::{Outcome, Position, TaskRecord};
 
 /// A step that a person made.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,7 +134,7 @@ fn finish_tasks(
         if replaced.as_ref().is_some_and(|it| it.0 == index) {
             continue;
         }
-        let record = match (&task.record, task.result.as_deref()) {
+        let record = match (&task.record, task.undecided.as_deref()) {
             (Some(record), _) => Arc::clone(record),
             (None, Some((own, goto))) => {
                 let updates: &[&Update] = if node.is_none() { &[own, update] } else { &[own] };
@@ -186,8 +186,7 @@ fn position_after(machine: &Machine, finished: Vec<FinishedTask>, state: &State)
     let mut position = IndexedPosition { frontier: active.cloned().collect(), ..position.clone() };
     // They begin anew in the next step, and their usage so far counts.
     for (index, active) in staying {
-        let TaskUsage { ms: elapsed_ms, usage } = open_step.tasks()[index].total;
-        count_usage(graph, &mut position, active.node, NodeUsage { usage, elapsed_ms });
+        count_usage(graph, &mut position, active.node, open_step.tasks()[index].used);
     }
     position.used.elapsed_ms += open_step.elapsed_ms();
     let records: Vec<Arc<TaskRecord>> = finished.into_iter().map(|it| it.record).collect();

@@ -3,15 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use graphrun_core::{
-    event::Usage,
     graph::{Failure, Goto, NESTED_MEMO, Question, SavedValues, TIMER_MEMO},
     id::{NodeName, TaskId},
     state::Update,
 };
 use jiff::Timestamp;
 
-use super::{AttemptStats, backoff::Wait};
-use crate::checkpoint::{Outcome, TaskRecord};
+use super::backoff::Wait;
+use crate::checkpoint::{Outcome, TaskRecord, TaskUsage};
 
 /// The state of one task of the step.
 #[derive(Clone, Debug)]
@@ -23,7 +22,8 @@ pub(super) struct TaskState {
     pub(super) dependencies: Option<Box<ItemDependencies>>,
     pub(super) phase: Phase,
     pub(super) attempt: u32,
-    pub(super) total: TaskUsage,
+    /// The usage of its attempts together.
+    pub(super) used: TaskUsage,
     pub(super) retries: Retries,
     pub(super) answers: SavedValues,
     /// The memos of the task: saved results of parts of its work.
@@ -31,7 +31,7 @@ pub(super) struct TaskState {
     /// The keys of the questions it has asked.
     pub(super) question_keys: Vec<String>,
     /// The result of its node, if the node finished and its targets are not decided.
-    pub(super) result: Option<Box<(Update, Goto)>>,
+    pub(super) undecided: Option<Box<(Update, Goto)>>,
     /// Its record, if the record is final or the task was aborted.
     pub(super) record: Option<Arc<TaskRecord>>,
 }
@@ -85,13 +85,6 @@ pub(super) struct Retries {
 /// provider knows when a longer one ends.
 const COUNTED_PROVIDER_WAIT_MAX_MS: u64 = 30_000;
 
-/// The usage of a task, summed over its attempts.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TaskUsage {
-    pub(super) ms: u64,
-    pub(super) usage: Usage,
-}
-
 impl TaskState {
     pub(super) fn new(node: NodeName) -> Self {
         Self {
@@ -100,12 +93,12 @@ impl TaskState {
             dependencies: None,
             phase: Phase::Running,
             attempt: 1,
-            total: TaskUsage::default(),
+            used: TaskUsage::default(),
             retries: Retries::default(),
             answers: SavedValues::default(),
             memos: SavedValues::default(),
             question_keys: Vec::new(),
-            result: None,
+            undecided: None,
             record: None,
         }
     }
@@ -115,23 +108,23 @@ impl TaskState {
     pub(super) fn restore(&mut self, record: TaskRecord, only: Option<&NodeName>) -> (Phase, u64) {
         let mut result_bytes = 0;
         if !matches!(record.outcome, Outcome::Answered { .. }) {
-            self.total = TaskUsage { ms: record.ms, usage: record.usage };
+            self.used = record.used();
         }
         self.attempt = record.attempt;
         let phase = match &record.outcome {
             Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. } => {
                 // The size of a result that was decided later is counted already.
-                if self.result.take().is_none() {
+                if self.undecided.take().is_none() {
                     result_bytes = record.outcome.update().map_or(0, Update::size);
                 }
                 self.record = Some(Arc::new(record));
                 Phase::Settled
             }
             Outcome::Undecided { update, goto, .. } => {
-                if self.result.is_none() {
+                if self.undecided.is_none() {
                     result_bytes = update.size();
                 }
-                self.result = Some(Box::new((update.clone(), goto.clone())));
+                self.undecided = Some(Box::new((update.clone(), goto.clone())));
                 if only.is_some_and(|it| *it != record.node) {
                     Phase::failed(&record)
                 } else {
@@ -186,7 +179,7 @@ impl TaskState {
     /// Returns the elapsed time of the step until the end of its last attempt.
     pub(super) fn end_ms(&self) -> u64 {
         let before_ms = self.dependencies.as_ref().map_or(0, |it| it.before_ms);
-        before_ms.saturating_add(self.total.ms)
+        before_ms.saturating_add(self.used.elapsed_ms)
     }
 
     /// Notes when a wait of the node ends. The node finds it by its key.
@@ -210,20 +203,19 @@ impl TaskState {
     /// Returns how long the task has been retried: its attempts after the first one, and the waits between them.
     pub(super) fn retried_for(&self) -> Duration {
         let Retries { first_ms, waited_ms, .. } = self.retries;
-        let worked_ms = first_ms.map_or(0, |it| self.total.ms.saturating_sub(it));
+        let worked_ms = first_ms.map_or(0, |it| self.used.elapsed_ms.saturating_sub(it));
         Duration::from_millis(worked_ms.saturating_add(waited_ms))
     }
 
     /// Returns whether the next attempt continues an earlier one, which has an answer, or has worked and was no failed one.
     pub(super) fn continues_attempt(&self) -> bool {
-        let TaskUsage { ms, usage } = self.total;
-        let has_worked = ms > 0 || usage != Usage::default() || !self.memos.is_empty();
+        let has_worked = self.used != TaskUsage::default() || !self.memos.is_empty();
         !self.answers.is_empty() || (has_worked && self.counted_attempts() == 1)
     }
 
     /// Returns whether the next attempt calls the node anew, with its memos if it has any.
     pub(super) fn is_at_beginning(&self) -> bool {
-        self.phase == Phase::Running && self.answers.is_empty() && self.result.is_none()
+        self.phase == Phase::Running && self.answers.is_empty() && self.undecided.is_none()
     }
 
     /// Returns the open question.
@@ -240,7 +232,7 @@ impl TaskState {
     }
 
     pub(super) fn make_record(&self, task: TaskId, outcome: Outcome) -> TaskRecord {
-        let TaskUsage { ms, usage } = self.total;
+        let TaskUsage { usage, elapsed_ms: ms } = self.used;
         TaskRecord { task, node: self.node.clone(), attempt: self.attempt, ms, usage, outcome }
     }
 
@@ -291,11 +283,4 @@ pub(super) fn is_uncounted(failure: &Failure) -> bool {
 
 fn has_counted_wait(failure: &Failure) -> bool {
     failure.retry_after_ms.is_none_or(|it| it <= COUNTED_PROVIDER_WAIT_MAX_MS)
-}
-
-impl TaskUsage {
-    pub(super) fn add(&mut self, attempt: &AttemptStats) {
-        self.ms += attempt.ms;
-        self.usage.add(&attempt.usage);
-    }
 }

@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     machine::TaskEvent,
-    task::{NodeReturn, Watch},
+    task::{NodeReturn, Supervisor},
 };
 
 /// The futures that produce the next events. A dropped future produces none.
@@ -39,10 +39,10 @@ impl EventFutures {
     pub(super) fn start(
         &mut self,
         work: impl Future<Output = NodeReturn> + Send + 'static,
-        watch: Watch,
+        supervisor: Supervisor,
     ) {
-        let has_timeout = watch.has_timeout();
-        let supervision = watch.supervise(AbortOnDropHandle::new(tokio::spawn(work)));
+        let has_timeout = supervisor.has_timeout();
+        let supervision = supervisor.supervise(AbortOnDropHandle::new(tokio::spawn(work)));
         if !has_timeout {
             self.add(supervision);
             return;
@@ -50,7 +50,7 @@ impl EventFutures {
         let supervision = AbortOnDropHandle::new(tokio::spawn(supervision));
         self.add(supervision.map(|ended| {
             ended.unwrap_or_else(|error| {
-                assert!(error.is_cancelled(), "a watch does not panic");
+                assert!(error.is_cancelled(), "a supervisor does not panic");
                 None
             })
         }));
