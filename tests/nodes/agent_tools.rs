@@ -373,6 +373,20 @@ async fn not_all_of_very_many_calls_are_made_at_once() {
     assert_eq!(told[16], "error: not more than 16 calls at once; call it again");
 }
 
+/// A call that was not made is no repetition.
+#[tokio::test]
+async fn very_many_calls_are_made_in_several_rounds() {
+    let rest = |from: usize| {
+        calls(
+            (from..40)
+                .map(|number| call("", "math.add", &format!(r#"{{"numbers": [{}]}}"#, number + 1))),
+        )
+    };
+    let model = Scripted::new([rest(0), rest(16), rest(32), says(SUM)]);
+    let (ended, added) = Adder::default().run(&model).await;
+    assert_eq!((added.keys().len(), ended.warnings().len()), (40, 0), "{:?}", ended.warnings());
+}
+
 #[tokio::test]
 async fn calls_stay_in_the_conversation_during_a_repair() {
     let model = Scripted::new([

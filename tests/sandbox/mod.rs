@@ -69,8 +69,11 @@ async fn every_attack_is_held() {
         running.spawn(async move {
             let _place = places.acquire_owned().await.unwrap();
             let mut complaints = attack.run(&sandbox, &host).await;
-            // Another program may have had the processor meanwhile. An attack that outlives its limit does so again.
-            if !complaints.is_empty() && complaints.iter().all(|it| it.starts_with("took ")) {
+            // Another program may have had the processor meanwhile. An attack that outlives its limit always does so.
+            for _ in 0..3 {
+                if complaints.is_empty() || !complaints.iter().all(|it| it.starts_with("took ")) {
+                    break;
+                }
                 complaints = attack.run(&sandbox, &host).await;
             }
             complaints

@@ -48,7 +48,7 @@ const ENVIRONMENT: [(&str, &str); 19] = [
     ("GIT_ASKPASS", "/bin/false"),
     ("GIT_EDITOR", "/bin/false"),
     ("GIT_SSH_COMMAND", "/bin/false"),
-    // A list of allowed protocols in which no name is one.
+    // No protocol has this name, so none is allowed.
     ("GIT_ALLOW_PROTOCOL", "none"),
     ("GIT_NO_LAZY_FETCH", "1"),
     ("GIT_NO_REPLACE_OBJECTS", "1"),
@@ -60,7 +60,7 @@ const ENVIRONMENT: [(&str, &str); 19] = [
 ];
 
 /// Settings that replace those of the repository.
-const SETTINGS: [(&str, &str); 24] = [
+const SETTINGS: [(&str, &str); 28] = [
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
     ("core.untrackedCache", "false"),
@@ -78,6 +78,10 @@ const SETTINGS: [(&str, &str); 24] = [
     ("log.showSignature", "false"),
     // A search of the commits must see all of each, and staging all changes.
     ("log.showRoot", "true"),
+    ("i18n.commitEncoding", "UTF-8"),
+    ("i18n.logOutputEncoding", "UTF-8"),
+    ("commit.verbose", "false"),
+    ("status.showUntrackedFiles", "normal"),
     ("core.ignoreStat", "false"),
     ("credential.helper", ""),
     ("protocol.allow", "never"),
@@ -128,12 +132,27 @@ impl Git {
         let folder = folder.to_owned();
         let locks = lock.into_iter().collect();
         let mut git = Self { program, folder, settings: settings.into(), locks };
-        let list = ["config", "--list", "--includes", "--name-only", "-z"];
-        let names = git.text("list its settings", &list).await?;
-        for name in names.split('\0') {
-            git.settings.extend(harmless(name));
-        }
+        git.replace_programs().await?;
         Ok(git)
+    }
+
+    /// Continues in another folder, whose settings may differ by conditional includes. The locks are kept.
+    pub(crate) async fn in_folder(mut self, folder: &Path) -> Result<Self, FolderError> {
+        self.folder = folder.to_owned();
+        self.replace_programs().await?;
+        Ok(self)
+    }
+
+    /// Replaces every setting of the folder that names a program.
+    async fn replace_programs(&mut self) -> Result<(), FolderError> {
+        let attempt = "list its settings";
+        let list = ["config", "--list", "--includes", "--name-only", "-z"];
+        let names = String::from_utf8(self.run(attempt, &list).await?).map_err(|_| {
+            let detail = "the name of a setting is not UTF-8".to_owned();
+            FolderError::Git { attempt, detail }
+        })?;
+        self.settings.extend(names.split('\0').flat_map(harmless));
+        Ok(())
     }
 
     /// Waits until no other operation changes the worktrees and the branches of the repository, and keeps others from it.

@@ -201,9 +201,15 @@ impl ExclusiveFolder {
         request: CommitRequest<'_>,
     ) -> Result<Option<String>, FolderError> {
         let RunFolder { branch, .. } = &self.folder;
-        let target = format!("refs/heads/{into}");
-        let old = self.git.commit_of(&target).await?;
-        let old = old.ok_or_else(|| FolderError::NoBranch { branch: into.to_owned() })?;
+        let no_branch = || FolderError::NoBranch { branch: into.to_owned() };
+        // One branch may be a name of another one, which git would move.
+        let arguments = ["rev-parse", "--symbolic-full-name", &format!("refs/heads/{into}")];
+        let resolved = self.git.end("find the branch", &arguments).await?;
+        let target = String::from_utf8_lossy(&resolved.output).trim_end().to_owned();
+        if resolved.code != 0 || !target.starts_with("refs/heads/") {
+            return Err(no_branch());
+        }
+        let old = self.git.commit_of(&target).await?.ok_or_else(no_branch)?;
         let head = self.head().await?;
         if self.git.is_ancestor(&head, &old).await? {
             return Ok(Some(old));

@@ -28,7 +28,7 @@ impl ExclusiveFolder {
     pub(crate) async fn stage(&self) -> Result<(), FolderError> {
         self.reset_index().await?;
         self.refuse_repositories().await?;
-        let ended = self.git.end(STAGE, &["add", "--all", "--", "."]).await?;
+        let ended = self.git.end(STAGE, &["add", "--all", "--sparse", "--", "."]).await?;
         if ended.code == 0 { Ok(()) } else { Err(self.refusal(STAGE, &ended).await) }
     }
 

@@ -296,8 +296,12 @@ impl RunFolder {
             (false, None) => git.create_references(&[&mark, &reference], &self.base).await?,
         }
         let path = self.worktree.to_string_lossy();
-        let arguments = ["worktree", "add", "--quiet", "--", &path, &self.branch];
-        git.run("check out the branch", &arguments).await?;
+        let attempt = "check out the branch";
+        let arguments = ["worktree", "add", "--quiet", "--no-checkout", "--", &path, &self.branch];
+        git.run(attempt, &arguments).await?;
+        // A conditional include may name a filter in the worktree alone.
+        let git = git.in_folder(&self.worktree).await?;
+        git.run(attempt, &["reset", "--hard", "--quiet"]).await?;
         fs::write(self.beside("ready"), b"").map_err(FolderError::io("mark the worktree"))?;
         Ok(is_own && is_lost)
     }
@@ -353,8 +357,8 @@ impl RunFolder {
         let ended = git.end("find the branch", &["symbolic-ref", "--quiet", "HEAD"]).await?;
         let found = String::from_utf8_lossy(&ended.output);
         let is_own = ended.code == 0 && found.trim_end() == self.reference();
-        // Without a branch the code is 1; with another one, git knows the worktree.
-        if !is_own && ended.code <= 1 {
+        // Without a branch the code is 1. Other codes are those of a folder that git does not know.
+        if !is_own && matches!(ended.code, 0 | 1) {
             let worktree = self.worktree.clone();
             let branch = self.branch.clone();
             return Err(FolderError::OtherBranch { worktree, branch });

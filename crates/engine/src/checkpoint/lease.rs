@@ -13,6 +13,7 @@ use std::{
 
 use graphrun_core::id::RunId;
 use jiff::Timestamp;
+use nix::{errno::Errno, sys::signal::kill, unistd::Pid};
 use serde::{Deserialize, Serialize};
 
 /// The owner of a run: a process, and a token for one of its runs.
@@ -106,7 +107,7 @@ impl Owner {
         if (self.pid, self.started) == (here.pid, here.started) {
             return !present().contains(&self.token);
         }
-        start_time(self.pid) != self.started
+        self.started.is_some() && !is_hidden(self.pid) && start_time(self.pid) != self.started
     }
 
     /// Returns whether the owner is certainly alive.
@@ -181,6 +182,12 @@ fn start_time(pid: u32) -> Option<u64> {
         return None;
     }
     fields.nth(18)?.parse().ok()
+}
+
+/// Returns whether a process exists whose status line cannot be read: another user's, or without a free descriptor.
+fn is_hidden(pid: u32) -> bool {
+    let exists = |pid| kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH);
+    stat(pid).is_none() && i32::try_from(pid).is_ok_and(exists)
 }
 
 /// Returns whether a signal or a debugger has stopped a process.

@@ -180,8 +180,6 @@ impl Machine {
         let SavedStep { checkpoint, records, messages, retry_only } = saved;
         fit::check(&graph, &checkpoint.position, &records)?;
         let (position, state) = checkpoint.into_parts();
-        // Messages from before a migration to this graph come first.
-        let messages = [position.people.pending_messages.clone(), messages].concat();
         let position = IndexedPosition::of(&graph, position)?;
         let mut machine = Self::at(graph, settings, run, position, state, messages);
         for record in records {
@@ -203,6 +201,8 @@ impl Machine {
     ) -> Self {
         let RunSettings { limits, breakpoints, is_in_process, now } = settings;
         let open_step = OpenStep::after(&graph, &position);
+        // Messages from before a migration to this graph come first.
+        let messages = [position.people.pending_messages.clone(), messages].concat();
         let inbox = Inbox::new(position.people.last_message, messages);
         let state = Arc::new(state);
         let workflow = graph.definition().name.as_str().into();

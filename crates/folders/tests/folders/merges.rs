@@ -75,8 +75,23 @@ async fn a_conflict_merges_nothing_and_names_the_files() {
         other => panic!("{other:?}"),
     }
     assert_eq!(home.git(&["rev-parse", "target"]), before);
-    let missing = open.merge("nowhere", request("m", "r1/3/merge/0")).await.unwrap_err();
-    assert!(matches!(missing, FolderError::NoBranch { .. }), "{missing}");
+    for nowhere in ["nowhere", "target~0", "target^{commit}", "-x"] {
+        let missing = open.merge(nowhere, request("m", "r1/3/merge/0")).await.unwrap_err();
+        assert!(matches!(missing, FolderError::NoBranch { .. }), "{nowhere}: {missing}");
+    }
+}
+
+#[tokio::test]
+async fn another_name_of_a_checked_out_branch_is_not_moved() {
+    let home = Home::new();
+    home.git(&["symbolic-ref", "refs/heads/alias", "refs/heads/main"]);
+    let (_, folders) = home.start("r1").await;
+    let open = folders.lock_exclusive("repo").await.unwrap();
+    replace_files(open.path(), &[file("x", "1")]).unwrap();
+    open.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    let refused = open.merge("alias", request("m", "r1/2/merge/0")).await.unwrap_err();
+    assert!(matches!(refused, FolderError::CheckedOut { .. }), "{refused}");
+    assert_eq!(home.git(&["status", "--porcelain"]), "");
 }
 
 /// Writes one file in the folder of a task, commits it and closes the folder.

@@ -140,6 +140,46 @@ async fn a_hostile_repository_runs_no_program() {
     assert_eq!(ran, "", "a program of the repository ran");
 }
 
+/// The settings of a worktree may differ from those of the repository.
+#[tokio::test]
+async fn a_filter_of_a_conditional_include_does_not_run() {
+    for condition in ["onbranch:graphrun/**", "gitdir:worktrees/**"] {
+        let home = Home::new();
+        let mark = home.folder.path().join("mark");
+        home.write(".gitattributes", "* filter=evil\n");
+        home.commit("attributes");
+        let git = home.repository().join(".git");
+        let filter = format!("[filter \"evil\"]\n\tsmudge = touch {}; cat\n", mark.display());
+        fs::write(git.join("more"), filter).unwrap();
+        let config = fs::read_to_string(git.join("config")).unwrap();
+        let include =
+            format!("[includeIf \"{condition}\"]\n\tpath = {}\n", git.join("more").display());
+        fs::write(git.join("config"), config + &include).unwrap();
+        let (_, folders) = home.start("r1").await;
+        let open = folders.lock_exclusive("repo").await.unwrap();
+        assert!(open.path().join("a.txt").is_file());
+        assert!(!mark.exists(), "{condition}");
+    }
+}
+
+/// Git finds commits by their text, and writes texts in the encoding that a setting names.
+#[tokio::test]
+async fn a_commit_is_found_again_whatever_the_settings_of_the_repository() {
+    let home = Home::new();
+    home.git(&["config", "i18n.logOutputEncoding", "UTF-16LE"]);
+    home.git(&["config", "commit.verbose", "true"]);
+    home.git(&["config", "status.showUntrackedFiles", "no"]);
+    let (_, folders) = home.start("r1").await;
+    let open = folders.lock_exclusive("repo").await.unwrap();
+    replace_files(open.path(), &[file("a.txt", "two\n")]).unwrap();
+    let scissors = "x\n# ------------------------ >8 ------------------------\ny";
+    let made = open.commit(request(scissors, "r1/1/commit/0")).await.unwrap();
+    assert_eq!(open.commit(request(scissors, "r1/1/commit/0")).await.unwrap(), made);
+    replace_files(open.path(), &[file("new", "1")]).unwrap();
+    let refused = open.prepare_merge(&[made.id], request("m", "r1/2/merge/0")).await.unwrap_err();
+    assert!(matches!(refused, FolderError::Uncommitted { .. }), "{refused}");
+}
+
 #[tokio::test]
 async fn strange_files_reach_a_sandbox_and_links_are_not_followed() {
     let home = Home::new();
@@ -394,6 +434,11 @@ async fn marks_in_the_index_hide_no_changes() {
     replace_files(open.path(), &[file("a.txt", "two\n")]).unwrap();
     let patch = open.diff(Against::Base).await.unwrap();
     assert!(patch.contains("+two") && !patch.contains("b.txt"), "{patch}");
+    // A file that should be absent, and is written, is a change.
+    replace_files(open.path(), &[file("b.txt", "two\n"), file("new.txt", "1\n")]).unwrap();
+    let made = open.commit(request("x", "r3/1/commit/0")).await.unwrap();
+    let changed = home.git(&["diff", "--name-status", "main", &made.id]);
+    assert_eq!(changed, "M\ta.txt\nM\tb.txt\nA\tnew.txt");
 }
 
 /// A program on a host can replace the worktree.

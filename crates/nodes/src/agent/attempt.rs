@@ -46,7 +46,8 @@ impl AgentAttempt<'_> {
     /// Asks the models in their order until one answers.
     pub(super) async fn ask(&self) -> Result<Update, NodeError> {
         let Self { agent, ctx, .. } = self;
-        let compacted = self.compact_history().await?;
+        // A program has no models that could summarise.
+        let compacted = if agent.program.is_some() { None } else { self.compact_history().await? };
         let request = agent.request(ctx, compacted.as_ref())?;
         if let Some(program) = &agent.program {
             return self.ask_program(program, &request).await;

@@ -8,6 +8,8 @@ use serde_json::Value;
 pub(super) const ERROR_PREFIX: &str = "error: ";
 /// The most characters of a result in the conversation.
 pub(super) const RESULT_CHARACTERS_MAX: usize = 60_000;
+/// The most characters of an error in the conversation.
+const ERROR_CHARACTERS_MAX: usize = 4_000;
 /// The most characters of arguments in an event.
 pub(super) const INPUT_CHARACTERS_MAX: usize = 200;
 
@@ -16,10 +18,11 @@ pub(super) fn result_text(outcome: Result<Value, ToolError>) -> String {
     match outcome {
         Ok(Value::String(text)) => cut(&text, RESULT_CHARACTERS_MAX),
         Ok(value) => cut(&value.to_string(), RESULT_CHARACTERS_MAX),
-        Err(error) if error.transient => {
-            format!("{ERROR_PREFIX}{error}; it may work at another time")
+        Err(error) => {
+            let hint = if error.transient { "; it may work at another time" } else { "" };
+            let error = cut(&error.to_string(), ERROR_CHARACTERS_MAX);
+            format!("{ERROR_PREFIX}{error}{hint}")
         }
-        Err(error) => format!("{ERROR_PREFIX}{error}"),
     }
 }
 

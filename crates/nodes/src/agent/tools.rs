@@ -125,6 +125,10 @@ enum PlannedToolCall<'a> {
     },
 }
 
+fn refused(reason: &str) -> PlannedToolCall<'static> {
+    PlannedToolCall::Known(format!("{ERROR_PREFIX}{reason}"))
+}
+
 impl PlannedToolCall<'_> {
     fn file_use(&self) -> FileUse {
         match self {
@@ -195,10 +199,17 @@ impl<'a> WithTools<'a> {
         self.model.save_last().await;
         let mut planned = Vec::new();
         for (at, call) in calls.iter().enumerate() {
+            if at >= CALLS_AT_ONCE_MAX {
+                // It is not made, so it does not count.
+                planned.push(refused(&format!(
+                    "not more than {CALLS_AT_ONCE_MAX} calls at once; call it again"
+                )));
+                continue;
+            }
             let again = exchange.counts.entry((call.name.clone(), call.arguments.clone()));
             let again = *again.and_modify(|it| *it += 1).or_insert(1) > SAME_CALL_MAX;
             exchange.is_stuck |= again;
-            planned.push(self.plan(call, at, again).await?);
+            planned.push(self.plan(call, again).await?);
         }
         let results = self.results(planned).await;
         for (call, (result, memo)) in calls.iter().zip(results) {
@@ -215,21 +226,11 @@ impl<'a> WithTools<'a> {
     }
 
     /// Decides about a call: whether it can be made, has a saved result, or is rejected by a person.
-    async fn plan(
-        &self,
-        call: &ToolCall,
-        at: usize,
-        again: bool,
-    ) -> Result<PlannedToolCall<'_>, NodeError> {
-        let refuse = |reason: String| Ok(PlannedToolCall::Known(format!("{ERROR_PREFIX}{reason}")));
+    async fn plan(&self, call: &ToolCall, again: bool) -> Result<PlannedToolCall<'_>, NodeError> {
+        let refuse = |reason: String| Ok(refused(&reason));
         if again {
             let reason = "this call was made before; its result is in the conversation";
             return refuse(reason.to_owned());
-        }
-        if at >= CALLS_AT_ONCE_MAX {
-            return refuse(format!(
-                "not more than {CALLS_AT_ONCE_MAX} calls at once; call it again"
-            ));
         }
         let Some(tool) = self.use_of_tools.toolbox.find(&call.name) else {
             let known: Vec<&str> =

@@ -92,6 +92,8 @@ pub(super) enum Damage {
     Extra,
     #[error("it refers to a missing value")]
     Place,
+    #[error("it has more events than the run has so far")]
+    Events,
     #[error("its form is invalid")]
     Form(#[from] serde_json::Error),
     #[error("its compression is invalid")]
@@ -274,7 +276,8 @@ impl<'a> Reader<'a> {
                 (None, None) => None,
                 _ => return Err(self.damaged(row, Damage::Missing)),
             };
-            let first = row.seq + 1 - meta.events.len() as u64;
+            let first = (row.seq + 1).checked_sub(meta.events.len() as u64);
+            let first = first.ok_or_else(|| self.damaged(row, Damage::Events))?;
             let events = (first..).zip(meta.events).map(|(seq, it)| RunEvent {
                 v: it.v,
                 seq,
