@@ -400,3 +400,25 @@ async fn a_program_that_writes_its_secret_into_a_file_fails() {
     assert!(ended.reason().contains(expected), "{}", ended.reason());
     assert_eq!(home.read("made.txt").unwrap(), "a\n");
 }
+
+/// A program has no model that could summarise, and takes the conversation as it is.
+#[tokio::test]
+async fn a_program_beside_a_model_does_not_compact_its_history() {
+    let home = Home::new(&[("a.txt", "a\n")]);
+    let coder = Coder::new("json");
+    let text = coder.text("sandboxes: { box: { time: 20s } }", "programs/fake.py");
+    let text = text.replace("system:", "in: box, scripts: programs/fake.py, system:");
+    let chat = "x".repeat(2_000);
+    let state = format!(
+        "state:\n  kind: {{ type: bug | question, default: bug }}\n  chat: {{ type: [message], merge: messages, default: [{{ id: m, \
+         role: user, content: {chat} }}] }}\n"
+    );
+    let text = text.replace("state:\n", &state);
+    let text = text.replace("agents:\n", "models: { m: [lab/a] }\nagents:\n  chat: { model: m }\n");
+    let node = "agent: { match: kind, to: { bug: coder, question: chat } }, history: { field: chat, compact: { to: 100, over: 200, \
+                keep: 1 } }";
+    let text = text.replace("agent: coder", node);
+    let ended = coder.run(&home, &text, services()).await;
+    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    assert_eq!(ended.state("answer"), &teal());
+}

@@ -198,6 +198,33 @@ fn a_step_of_messages_at_the_limit_leads_to_its_target() {
     assert_eq!(hand.rest, Some((Status::Done, reason)));
 }
 
+/// A migration may carry messages that no turn has read.
+#[test]
+fn messages_from_before_a_migration_reach_the_next_turn() {
+    let graph = GraphBuilder::new::<Team>("messages")
+        .node("plan", Decided)
+        .node("work", Decided)
+        .edge(START, "plan")
+        .edge("plan", "work")
+        .edge("work", "end")
+        .inbox("notes");
+    let graph = compiled(graph);
+    let mut hand = Hand::start(&graph);
+    run(&mut hand, 0, 0);
+    let message = Message::new(channel("notes"), json!("a note"), None);
+    let mut position = hand.saved.position.clone();
+    position.people.last_message = 1;
+    position.people.pending_messages = vec![InboxMessage { number: 1, message }];
+    let ended = Checkpoint { position, state: hand.machine.state().as_ref().clone() };
+    let settings = RunSettings::default();
+    let turn = Machine::turn(graph, settings, run_id(), ended, &Update::default()).unwrap();
+    hand.machine = turn.machine;
+    hand.perform(turn.actions);
+    assert_eq!(nodes(&run(&mut hand, 0, 0)), ["plan", "work"]);
+    let notes = hand.machine.state().get("notes").unwrap().clone();
+    assert_eq!(notes, json!(["plan", "work", "plan", "a note", "work"]));
+}
+
 /// The nodes `a` and `b` side by side, with `flush` for a reached limit.
 fn beside(limits: Limits) -> CompiledGraph {
     let exhausted = Some(Target::Node(name("flush")));

@@ -76,7 +76,7 @@ const SETTINGS: [(&str, &str); 28] = [
     ("tag.gpgSign", "false"),
     ("gpg.program", "false"),
     ("log.showSignature", "false"),
-    // A search of the commits must see all of each, and staging all changes.
+    // A search of the commits must see all of each and find what graphrun wrote, and staging and a status all changes.
     ("log.showRoot", "true"),
     ("i18n.commitEncoding", "UTF-8"),
     ("i18n.logOutputEncoding", "UTF-8"),

@@ -107,7 +107,8 @@ impl Owner {
         if (self.pid, self.started) == (here.pid, here.started) {
             return !present().contains(&self.token);
         }
-        self.started.is_some() && !is_hidden(self.pid) && start_time(self.pid) != self.started
+        // A process that exists, but does not show when it started, may be the owner.
+        self.started.is_some() && start_time(self.pid) != self.started && !is_hidden(self.pid)
     }
 
     /// Returns whether the owner is certainly alive.
@@ -119,7 +120,8 @@ impl Owner {
         let here = &*SELF;
         let is_near =
             self.pid_scope.is_some() && self.pid_scope == here.pid_scope && self.host == here.host;
-        is_near && self.started.is_some() && !self.is_dead() && !is_stopped(self.pid)
+        let is_it = || self.started.is_some() && start_time(self.pid) == self.started;
+        is_near && is_it() && !self.is_dead() && !is_stopped(self.pid)
     }
 }
 
@@ -184,7 +186,8 @@ fn start_time(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// Returns whether a process exists whose status line cannot be read: another user's, or without a free descriptor.
+/// Returns whether a process exists whose status line cannot be read: the system hides it from this user, or this process has
+/// no free descriptor.
 fn is_hidden(pid: u32) -> bool {
     let exists = |pid| kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH);
     stat(pid).is_none() && i32::try_from(pid).is_ok_and(exists)
@@ -204,6 +207,8 @@ fn stat(pid: u32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
     use super::*;
 
     #[test]
@@ -244,6 +249,33 @@ mod tests {
         let owner = Presence::new().owner().clone();
         let earlier = Owner { started: owner.started.map(|it| it - 1), ..owner };
         assert!(earlier.is_dead());
+    }
+
+    /// Set for the process in which the test below runs without descriptors.
+    const OWNER: &str = "GRAPHRUN_TEST_OWNER";
+
+    #[test]
+    fn nothing_is_certain_of_an_owner_whose_status_cannot_be_read() {
+        let Ok(owner) = std::env::var(OWNER) else {
+            let unknown = Owner { pid: 1, started: None, ..SELF.clone() };
+            assert!(!unknown.is_dead() && !unknown.is_alive());
+            let owner = serde_json::to_string(Presence::new().owner()).unwrap();
+            let test = "checkpoint::lease::tests::nothing_is_certain_of_an_owner_whose_status_cannot_be_read";
+            let mut child = process::Command::new(std::env::current_exe().unwrap());
+            let child = child.args([test, "--exact", "--nocapture"]).env(OWNER, owner);
+            let ended = child.output().unwrap();
+            assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+            assert!(String::from_utf8_lossy(&ended.stdout).contains("1 passed"));
+            return;
+        };
+        let owner: Owner = serde_json::from_str(&owner).unwrap();
+        let earlier = Owner { started: owner.started.map(|it| it - 1), ..owner.clone() };
+        assert!(!owner.is_dead() && owner.is_alive() && earlier.is_dead());
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, 0, hard).unwrap();
+        let certain = [owner.is_dead(), owner.is_alive(), earlier.is_dead(), earlier.is_alive()];
+        setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+        assert_eq!(certain, [false; 4]);
     }
 
     #[test]

@@ -169,30 +169,26 @@ impl AskedQuestions {
                     hash: *hash,
                     outcome: QuestionOutcome::Open,
                 }),
-                (Outcome::Answered { answer, by, question_hash, .. }, Some(open)) => {
-                    open.outcome = QuestionOutcome::Answered {
-                        answer: answer.clone(),
-                        by: by.clone(),
-                        at: time_of(entry.events.iter(), record.task),
-                        to: *question_hash,
-                    };
-                }
-                (_, Some(open)) => {
-                    open.outcome =
-                        QuestionOutcome::Dropped { at: time_of(entry.events.iter(), record.task) };
-                }
-                // A new answer to a question of a failed task.
-                (Outcome::Answered { key, answer, by, question_hash }, None) => {
+                (Outcome::Answered { key, answer, by, question_hash }, open) => {
+                    // Without an open question, it is a new answer to a question of a failed task.
                     let is_it =
                         |it: &&mut AskedQuestion| it.task == record.task && it.question.key == *key;
-                    if let Some(answered) = self.questions.iter_mut().rev().find(is_it) {
-                        answered.outcome = QuestionOutcome::Answered {
+                    let asked = match open {
+                        Some(open) => Some(open),
+                        None => self.questions.iter_mut().rev().find(is_it),
+                    };
+                    if let Some(asked) = asked {
+                        asked.outcome = QuestionOutcome::Answered {
                             answer: answer.clone(),
                             by: by.clone(),
                             at: time_of(entry.events.iter(), record.task),
                             to: *question_hash,
                         };
                     }
+                }
+                (_, Some(open)) => {
+                    open.outcome =
+                        QuestionOutcome::Dropped { at: time_of(entry.events.iter(), record.task) };
                 }
                 (_, None) => (),
             }

@@ -162,6 +162,18 @@ async fn a_filter_of_a_conditional_include_does_not_run() {
     }
 }
 
+/// A name that is read as another text could not be replaced.
+#[tokio::test]
+async fn a_setting_with_a_name_that_is_no_text_is_refused() {
+    let home = Home::new();
+    let config = home.repository().join(".git/config");
+    let before = fs::read(&config).unwrap();
+    let filter = b"[filter \"\xff\"]\n\tsmudge = cat\n";
+    fs::write(&config, [&before[..], filter].concat()).unwrap();
+    let refused = home.asked("r1", "graphrun/r1").find().await.unwrap_err();
+    assert!(refused.to_string().contains("not UTF-8"), "{refused}");
+}
+
 /// Git finds commits by their text, and writes texts in the encoding that a setting names.
 #[tokio::test]
 async fn a_commit_is_found_again_whatever_the_settings_of_the_repository() {

@@ -37,3 +37,18 @@ pub(super) fn cut(text: &str, characters_max: usize) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_a_bounded_length_and_no_key() {
+        let key = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+        let told = result_text(Err(ToolError::permanent(format!("{key} {}", "x".repeat(5_000)))));
+        assert!(told.starts_with("error: ") && !told.contains(&key), "{told}");
+        assert!(told.chars().count() < 4_100, "{}", told.chars().count());
+        let told = result_text(Err(ToolError::transient("busy")));
+        assert_eq!(told, "error: busy; it may work at another time");
+    }
+}

@@ -125,11 +125,11 @@ enum PlannedToolCall<'a> {
     },
 }
 
-fn refused(reason: &str) -> PlannedToolCall<'static> {
-    PlannedToolCall::Known(format!("{ERROR_PREFIX}{reason}"))
-}
-
 impl PlannedToolCall<'_> {
+    fn refused(reason: &str) -> Self {
+        Self::Known(format!("{ERROR_PREFIX}{reason}"))
+    }
+
     fn file_use(&self) -> FileUse {
         match self {
             Self::Known(_) => FileUse::None,
@@ -201,7 +201,7 @@ impl<'a> WithTools<'a> {
         for (at, call) in calls.iter().enumerate() {
             if at >= CALLS_AT_ONCE_MAX {
                 // It is not made, so it does not count.
-                planned.push(refused(&format!(
+                planned.push(PlannedToolCall::refused(&format!(
                     "not more than {CALLS_AT_ONCE_MAX} calls at once; call it again"
                 )));
                 continue;
@@ -227,7 +227,7 @@ impl<'a> WithTools<'a> {
 
     /// Decides about a call: whether it can be made, has a saved result, or is rejected by a person.
     async fn plan(&self, call: &ToolCall, again: bool) -> Result<PlannedToolCall<'_>, NodeError> {
-        let refuse = |reason: String| Ok(refused(&reason));
+        let refuse = |reason: String| Ok(PlannedToolCall::refused(&reason));
         if again {
             let reason = "this call was made before; its result is in the conversation";
             return refuse(reason.to_owned());

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use graphrun_core::{
-    event::Usage,
+    event::{EVENT_VERSION, Event, RunEvent, Usage},
     id::{NodeName, RunId, TaskId},
     state::{Change, ChangeKind, Update},
 };
 use graphrun_engine::{
-    checkpoint::{Commit, Entry, Outcome},
+    checkpoint::{Commit, Detail, Entry, Outcome},
     storage::rules::{Head, beginning},
 };
 use serde_json::{Value, json};
@@ -102,6 +102,33 @@ fn an_entry_is_mostly_its_updates() {
     );
     let commit_length = commit.body.meta().len() + commit.body.changes().unwrap().len();
     assert!(commit_length < 80, "{commit_length} bytes for {}", text(commit.body.meta()));
+}
+
+/// Its checksum may fit, because an attacker can compute one.
+#[test]
+fn more_events_than_the_run_has_are_damage() {
+    let run = run();
+    let event = |seq| RunEvent {
+        v: EVENT_VERSION,
+        seq,
+        ts: "1970-01-01T00:00:00Z".into(),
+        run: run.clone(),
+        event: Event::StepCommitted { step: Step(0), next: Vec::new() },
+    };
+    let first = Entry { events: vec![event(1), event(2)], ..step(0, ChangeKind::Cleared).into() };
+    let mut codec = Codec::new().unwrap();
+    let head = Head::first(&first).unwrap();
+    let open = Reader::trusted(&run, Vec::new());
+    let good = encode(&mut codec, &first, &head, beginning(&run, b"{}"), &open).unwrap();
+    let mut read = |seq| {
+        let rows = vec![Row { seq, ..good.clone() }];
+        let read = Reader::trusted(&run, rows).entries(&mut codec, 0, Detail::Whole);
+        read.map(|it| it[0].entry.events[0].seq)
+    };
+    assert_eq!(read(2).unwrap(), 1);
+    let damaged = read(0).unwrap_err();
+    let reason = std::error::Error::source(&damaged).map(ToString::to_string);
+    assert!(reason.is_some_and(|it| it.contains("more events")), "{damaged}");
 }
 
 #[test]
