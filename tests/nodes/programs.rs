@@ -408,10 +408,15 @@ async fn a_program_beside_a_model_does_not_compact_its_history() {
     let coder = Coder::new("json");
     let text = coder.text("sandboxes: { box: { time: 20s } }", "programs/fake.py");
     let text = text.replace("system:", "in: box, scripts: programs/fake.py, system:");
-    let chat = "x".repeat(2_000);
+    let turn = |number| {
+        let text = "x".repeat(2_000);
+        format!(
+            "{{ id: u{number}, role: user, content: {text} }}, {{ id: a{number}, role: assistant, content: {text} }}"
+        )
+    };
+    let chat = [1, 2, 3].map(turn).join(", ");
     let state = format!(
-        "state:\n  kind: {{ type: bug | question, default: bug }}\n  chat: {{ type: [message], merge: messages, default: [{{ id: m, \
-         role: user, content: {chat} }}] }}\n"
+        "state:\n  kind: {{ type: bug | question, default: bug }}\n  chat: {{ type: [message], merge: messages, default: [{chat}] }}\n"
     );
     let text = text.replace("state:\n", &state);
     let text = text.replace("agents:\n", "models: { m: [lab/a] }\nagents:\n  chat: { model: m }\n");
