@@ -472,6 +472,9 @@ fn diagnostics(nodes: &str) -> String {
     let inner = "graphrun: 1\nname: inner\nstate: { y: int }\noutput: y\nstart: a\n\
                  nodes: { a: { set: { y: '2' }, then: end } }\n";
     std::fs::write(folder.path().join("inner.yaml"), inner).unwrap();
+    let endless = "graphrun: 1\nname: endless\nstate: { y: int }\noutput: y\nstart: a\n\
+                   nodes: { a: { set: { y: '2' }, then: b }, b: { set: { y: y + 1 }, then: a } }\n";
+    std::fs::write(folder.path().join("endless.yaml"), endless).unwrap();
     let text = format!(
         "graphrun: 1\nname: outer\nstate: {{ n: '[int]', ys: {{ type: '[int]', merge: append }} }}\n\
          input: n\n{nodes}"
@@ -503,4 +506,18 @@ fn two_calls_of_a_used_workflow_never_meet() {
     );
     // A join makes one call of the two.
     assert_eq!(graph("set: { ys: '[2]' }, then: c", "join: [a, c], "), "");
+}
+
+/// The node that uses it is missing then, which is no second mistake.
+#[test]
+fn only_the_mistake_of_a_nested_run_is_reported() {
+    let found = diagnostics(
+        "start: sub\nnodes:\n  sub: { use: { workflow: endless.yaml, nested: true, out: { ys: y } }, then: last }\n  \
+         last: { set: { ys: '[3]' }, then: end, catch: sub }\n",
+    );
+    let codes: Vec<&str> = found.lines().filter(|it| it.starts_with("GR")).collect();
+    assert!(
+        matches!(codes[..], [one] if one.contains("the loop `a`, `b` has no bound")),
+        "{found}"
+    );
 }

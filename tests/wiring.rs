@@ -273,7 +273,7 @@ impl Recipe {
         let list = json!({"type": "array", "items": {}});
         let failed = Channel::new(ChannelName::parse(FAILED).unwrap(), list, Reducer::Append);
         let schema = Schema::new(FIELDS.iter().map(channel).chain([failed.unwrap()])).unwrap();
-        let UncheckedGraph { mut graph, diagnostics } =
+        let UncheckedGraph { mut graph, unmade, diagnostics } =
             GraphBuilder::with_schema("random", schema).build();
         graph.entry.push(name(0));
         if self.second_start {
@@ -287,7 +287,7 @@ impl Recipe {
             graph.nodes.insert(name(at), self.spec(at, node, dice));
             graph.edges.extend(self.edges(at, node, dice));
         }
-        UncheckedGraph { graph, diagnostics }
+        UncheckedGraph { graph, unmade, diagnostics }
     }
 
     fn spec(&self, at: usize, node: &NodeRecipe, dice: &Arc<Dice>) -> NodeSpec {

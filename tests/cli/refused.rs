@@ -185,7 +185,7 @@ fn a_run_of_another_process_is_refused_with_its_owner() {
     assert!(again.stderr.contains("progress with: graphrun runs show run-1"), "{again}");
     let owner = format!("run `run-1` is owned by process {} on ", running.id());
     let stop = format!("(`kill {}` on ", running.id());
-    for args in [&["resume", "run-1"][..], &["runs", "rm", "run-1"]] {
+    for args in [&["resume", "run-1"][..], &["retry", "run-1"], &["runs", "rm", "run-1"]] {
         let refused = place.run(args);
         assert!(refused.code == 6 && refused.stderr.contains(&owner), "{refused}");
         let (_, since) = refused.stderr.split_once(" since 20").unwrap();

@@ -70,7 +70,7 @@ fn builder(name: &str) -> GraphBuilder {
 
 /// Hands the graph over with labelled routes, which only a workflow can otherwise have.
 fn drawing<const N: usize>(builder: GraphBuilder, routes: [(&str, &[(&str, &str)]); N]) -> Drawing {
-    let UncheckedGraph { mut graph, diagnostics } = builder.build();
+    let UncheckedGraph { mut graph, diagnostics, .. } = builder.build();
     // Many of these graphs have nodes that no edge leaves, which is a warning.
     assert!(diagnostics.in_order().iter().all(|it| it.code == "GR006"), "{diagnostics:?}");
     assert!(!diagnostics.has_errors(), "{diagnostics:?}");

@@ -377,10 +377,11 @@ async fn a_file_that_is_no_recording_is_left_unchanged() {
 #[test]
 fn the_page_on_recordings_shows_lines_that_load() {
     let page = include_str!("../../docs/recordings.md");
-    let (_, block) = page.split_once("```jsonl\n").unwrap();
-    let (lines, _) = block.split_once("```").unwrap();
-    let file = File::of_text(lines);
-    assert_eq!(file.load().unused().len(), lines.lines().count());
+    for block in page.split("```jsonl\n").skip(1) {
+        let (lines, _) = block.split_once("```").unwrap();
+        let file = File::of_text(lines);
+        assert_eq!(file.load().unused().len(), lines.lines().count());
+    }
     let kinds = ["rate_limited", "overloaded", "transient", "timeout", "auth", "quota"];
     let more = ["context_overflow", "bad_request", "refused", "truncated", "empty_response"];
     for kind in kinds.into_iter().chain(more) {

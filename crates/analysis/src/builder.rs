@@ -421,7 +421,11 @@ impl GraphBuilder {
         self.defaults.apply(&mut self.graph);
         self.check_numbers();
         self.check_leaving_edges();
-        UncheckedGraph { graph: self.graph, diagnostics: self.diagnostics }
+        UncheckedGraph {
+            graph: self.graph,
+            diagnostics: self.diagnostics,
+            ..UncheckedGraph::default()
+        }
     }
 
     /// Reports numbers and durations of zero, with which nothing could run.

@@ -11,9 +11,10 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
 };
 
-pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
-    check_entry(graph, diagnostics);
-    check_targets(graph, diagnostics);
+pub(super) fn run(graph: &Graph, unmade: &BTreeSet<NodeName>, diagnostics: &mut Diagnostics) {
+    let mut names = NodeNames { graph, unmade, diagnostics };
+    names.check_entry();
+    names.check_targets();
     check_schema(graph, diagnostics);
     check_channels(graph, diagnostics);
     check_joins(graph, diagnostics);
@@ -35,66 +36,69 @@ pub(super) fn run(graph: &Graph, diagnostics: &mut Diagnostics) {
     }
 }
 
-fn check_entry(graph: &Graph, diagnostics: &mut Diagnostics) {
-    if graph.entry.is_empty() {
-        let diagnostic = Diagnostic::error("GR006", "no node starts the graph");
-        diagnostics
-            .push(diagnostic.help("name one with `start`; in Rust, add `.edge(START, \"name\")`"));
-    }
-    for name in &graph.entry {
-        check_node(graph, name, "the start", None, diagnostics);
-    }
-    if let Some(Target::Node(name)) = &graph.limits.exhausted {
-        check_node(graph, name, "`limits`", None, diagnostics);
-    }
+/// The check that each named node exists.
+struct NodeNames<'a> {
+    graph: &'a Graph,
+    /// The nodes that could not be made, for a reason that is reported.
+    unmade: &'a BTreeSet<NodeName>,
+    diagnostics: &'a mut Diagnostics,
 }
 
-fn check_targets(graph: &Graph, diagnostics: &mut Diagnostics) {
-    for edge in &graph.edges {
-        let span = edge.span();
-        for name in edge.sources() {
-            check_node(graph, name, "an edge", span, diagnostics);
+impl NodeNames<'_> {
+    fn check_entry(&mut self) {
+        if self.graph.entry.is_empty() {
+            let diagnostic = Diagnostic::error("GR006", "no node starts the graph");
+            let help = "name one with `start`; in Rust, add `.edge(START, \"name\")`";
+            self.diagnostics.push(diagnostic.help(help));
         }
-        let from = edge.sources().first().map(ToString::to_string).unwrap_or_default();
-        for target in edge.targets() {
-            if let Target::Node(name) = target {
-                check_node(graph, &name, &format!("the edge from `{from}`"), span, diagnostics);
+        for name in &self.graph.entry {
+            self.check(name, "the start", None);
+        }
+        if let Some(Target::Node(name)) = &self.graph.limits.exhausted {
+            self.check(name, "`limits`", None);
+        }
+    }
+
+    fn check_targets(&mut self) {
+        for edge in &self.graph.edges {
+            let span = edge.span();
+            for name in edge.sources() {
+                self.check(name, "an edge", span);
+            }
+            let from = edge.sources().first().map(ToString::to_string).unwrap_or_default();
+            for target in edge.targets() {
+                if let Target::Node(name) = target {
+                    self.check(&name, &format!("the edge from `{from}`"), span);
+                }
+            }
+        }
+        for (from, spec) in &self.graph.nodes {
+            let policies = &spec.policies;
+            let caught = policies.catch.iter().map(|it| &it.to);
+            for target in policies.bounds.exhausted.iter().chain(caught) {
+                if let Target::Node(name) = target {
+                    self.check(name, &format!("node `{from}`"), spec.span.as_ref());
+                }
+            }
+            for name in &policies.on_finish.resets {
+                self.check(name, &format!("`resets` of `{from}`"), spec.span.as_ref());
             }
         }
     }
-    for (from, spec) in &graph.nodes {
-        let policies = &spec.policies;
-        let caught = policies.catch.iter().map(|it| &it.to);
-        for target in policies.bounds.exhausted.iter().chain(caught) {
-            if let Target::Node(name) = target {
-                check_node(graph, name, &format!("node `{from}`"), spec.span.as_ref(), diagnostics);
-            }
-        }
-        for name in &policies.on_finish.resets {
-            let whose = format!("`resets` of `{from}`");
-            check_node(graph, name, &whose, spec.span.as_ref(), diagnostics);
-        }
-    }
-}
 
-fn check_node(
-    graph: &Graph,
-    name: &NodeName,
-    whose: &str,
-    span: Option<&SourceSpan>,
-    diagnostics: &mut Diagnostics,
-) {
-    if graph.nodes.contains_key(name) {
-        return;
+    fn check(&mut self, name: &NodeName, whose: &str, span: Option<&SourceSpan>) {
+        if self.graph.nodes.contains_key(name) || self.unmade.contains(name) {
+            return;
+        }
+        let diagnostic =
+            Diagnostic::error("GR010", format!("{whose} names `{name}`, which is not a node"))
+                .at(span.cloned(), "no such node");
+        let known = self.graph.nodes.keys().map(NodeName::as_str);
+        self.diagnostics.push(match did_you_mean(name.as_str(), known) {
+            Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+            None => diagnostic,
+        });
     }
-    let diagnostic =
-        Diagnostic::error("GR010", format!("{whose} names `{name}`, which is not a node"))
-            .at(span.cloned(), "no such node");
-    let known = graph.nodes.keys().map(NodeName::as_str);
-    diagnostics.push(match did_you_mean(name.as_str(), known) {
-        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
-        None => diagnostic,
-    });
 }
 
 fn check_channels(graph: &Graph, diagnostics: &mut Diagnostics) {

@@ -137,6 +137,7 @@ fn described(names: &[&NodeName], gap: Option<&Gap>) -> String {
         (_, GapKind::Limit) => format!("may be unwritten when a limit leads to `{to}`"),
         (_, GapKind::Cleared(by)) => format!("`{}` clears", names[*by]),
         (None, _) => format!("is not written when the run starts at `{to}`"),
+        (Some(from), GapKind::Omitted) => format!("`{from}` may leave unwritten"),
         (Some(from), GapKind::Spent(spent)) => {
             let spent = names[*spent];
             format!("is not written when `{to}` comes after `{from}`, with `{spent}` used up")

@@ -114,8 +114,8 @@ pub struct Pace(AtomicU8);
 ///
 /// Returns all diagnostics of all checks.
 pub fn compile(unchecked: UncheckedGraph) -> Result<CompiledGraph, Diagnostics> {
-    let UncheckedGraph { graph, mut diagnostics } = unchecked;
-    checks::run(&graph, &mut diagnostics);
+    let UncheckedGraph { graph, unmade, mut diagnostics } = unchecked;
+    checks::run(&graph, &unmade, &mut diagnostics);
     if diagnostics.has_errors() {
         // The other checks follow edges, so every edge must have a valid target.
         return Err(diagnostics);

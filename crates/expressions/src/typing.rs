@@ -1,6 +1,6 @@
 //! The compatibility of types, for expressions and prompts.
 
-use graphrun_core::state::{Field, NumberRange, OutOfRange, Record, Type, is_date};
+use graphrun_core::state::{Field, NumberRange, OutOfRange, Record, ShownNumber, Type, is_date};
 
 use crate::problem::suggestion;
 
@@ -106,7 +106,7 @@ impl Misfit {
             (false, None) => format!("`{path}` of {what}"),
         };
         let is_one = found.min.is_some() && found.min == found.max;
-        let found_numbers = match (found.min, found.max) {
+        let found_numbers = match (found.min.map(ShownNumber), found.max.map(ShownNumber)) {
             _ if is_one => format!("is {found}"),
             (Some(min), None) => format!("may be {min} or more"),
             (None, Some(max)) => format!("may be up to {max}"),
@@ -125,8 +125,8 @@ impl Misfit {
 }
 
 fn worded(range: NumberRange) -> String {
-    match (range.min, range.max) {
-        (Some(min), Some(max)) if min < max => format!("a number from {min} to {max}"),
+    match (range.min.map(ShownNumber), range.max.map(ShownNumber)) {
+        (Some(min), Some(max)) if min.0 < max.0 => format!("a number from {min} to {max}"),
         (Some(min), None) => format!("a number from {min} on"),
         (None, Some(max)) => format!("a number up to {max}"),
         _ => range.to_string(),
@@ -137,10 +137,10 @@ fn worded(range: NumberRange) -> String {
 fn clamped(source: &str, range: NumberRange, found: NumberRange) -> String {
     let mut clamped = source.trim().to_owned();
     if let Some(max) = range.max.filter(|_| !range.includes_max_of(found)) {
-        clamped = format!("min({clamped}, {max})");
+        clamped = format!("min({clamped}, {})", ShownNumber(max));
     }
     if let Some(min) = range.min.filter(|_| !range.includes_min_of(found)) {
-        clamped = format!("max({clamped}, {min})");
+        clamped = format!("max({clamped}, {})", ShownNumber(min));
     }
     clamped
 }

@@ -228,6 +228,7 @@ impl Workflow {
     ) -> UncheckedGraph {
         let mut diagnostics = Diagnostics::default();
         let mut nodes = BTreeMap::new();
+        let mut unmade = BTreeSet::new();
         for (name, definition) in self.nodes {
             let full_name = user.map_or_else(|| name.clone(), |it| name.within(it));
             let settings = definition.settings.downcast_ref::<NestedUse>();
@@ -254,7 +255,10 @@ impl Workflow {
                     spec.relies_on = relies_on;
                     nodes.insert(name, spec);
                 }
-                Err(more) => diagnostics.extend(more),
+                Err(more) => {
+                    diagnostics.extend(more);
+                    unmade.insert(name);
+                }
             }
         }
         let graph = Graph {
@@ -271,7 +275,7 @@ impl Workflow {
             inner_limit_targets: self.inner_limit_targets,
             facts: self.facts,
         };
-        UncheckedGraph { graph, diagnostics }
+        UncheckedGraph { graph, unmade, diagnostics }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::resume::ResumedRun;
 use crate::{
+    checkpoint::CheckpointError,
     cli::{
         arguments::{
             globals::{Globals, Output},
@@ -16,6 +17,7 @@ use crate::{
         },
     },
     engine::check_retry,
+    event::Status,
     id::NodeName,
 };
 
@@ -41,6 +43,11 @@ impl Args {
         let stopped = resumed.drive(wanted, |saved, _, database| {
             // Errors are reported before anything is connected.
             let name = &saved.summary.info.name;
+            let lease = saved.summary.lease.clone().filter(|it| !it.owner.is_dead());
+            if let (Status::Running, Some(lease)) = (saved.summary.status, lease) {
+                let run = saved.summary.info.id.clone();
+                return Err(CheckpointError::Owned { run, lease: Box::new(lease) }.into());
+            }
             check_retry(saved, node.as_ref()).map_err(|it| explain_refusal(it, name, database))?;
             Ok(Begin::Retry(node))
         })?;

@@ -73,6 +73,8 @@ pub struct Gap {
 pub enum GapKind {
     /// No node on the path writes it.
     Unwritten(Ending),
+    /// The node before may finish without a write.
+    Omitted,
     /// The bound of this node was used up, and no earlier node writes it.
     Spent(usize),
     /// This node clears it.
@@ -281,6 +283,9 @@ impl DefiniteAssignment {
                     let by = self.cleared_by(model, edge, field);
                     last = by.and_then(|it| gap(GapKind::Cleared(it))).or(last);
                     continue;
+                }
+                if edge.ending.has_written() && node.may_assign.contains(field) {
+                    return gap(GapKind::Omitted);
                 }
                 if seen.insert(from) {
                     open.push_back(from);

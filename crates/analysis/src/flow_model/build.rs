@@ -89,7 +89,9 @@ impl<'a> Builder<'_, 'a> {
     fn build(&mut self) {
         let draft = self.draft;
         self.model.start = draft.start.iter().filter_map(|it| self.number(it)).collect();
-        self.model.after_limit = draft.after_limit.and_then(|it| self.number(it));
+        self.model.after_limit =
+            draft.after_limit.and_then(Target::node).and_then(|it| self.number(it));
+        self.model.limit_ends = draft.after_limit == Some(&Target::End);
         let mut leaving: BTreeMap<&NodeName, Vec<(usize, &DraftEdge<'_>)>> = BTreeMap::new();
         let mut arriving: BTreeMap<&NodeName, Vec<Arrival>> = BTreeMap::new();
         for (number, edge) in draft.edges.iter().enumerate() {

@@ -32,7 +32,7 @@ pub struct Draft<'a> {
     /// The nodes of the first step.
     pub start: &'a [NodeName],
     /// Where a run continues that has reached a limit.
-    pub after_limit: Option<&'a NodeName>,
+    pub after_limit: Option<&'a Target>,
     /// The nodes.
     pub nodes: BTreeMap<&'a NodeName, DraftNode<'a>>,
     /// The edges.
@@ -120,7 +120,7 @@ impl<'a> Draft<'a> {
             given: Vec::new(),
             facts: Vec::new(),
             start: &graph.entry,
-            after_limit: graph.limits.exhausted.as_ref().and_then(Target::node),
+            after_limit: graph.limits.exhausted.as_ref(),
             nodes: nodes.collect(),
             edges: graph.edges.iter().map(DraftEdge::of).collect(),
         }

@@ -11,6 +11,30 @@ impl FlowModel {
     /// Returns the fields that are written in every run that finishes. A field that some node
     /// clears does not count, even if a node writes it again.
     pub fn written_at_end(&self) -> Bits {
+        let after = self.written_after();
+        let mut written = self.written_from_start(&after);
+        let by_limit = self.after_limit.map(Arrow::Node);
+        let by_limit = by_limit.or_else(|| self.limit_ends.then_some(Arrow::End));
+        if let Some(arrow) = by_limit {
+            written.keep(&self.must_assign_at_start.clone().with(&self.led_to(arrow, &after)));
+        }
+        self.without_cleared(written)
+    }
+
+    /// Returns those that are written in every run that finishes before it reaches a limit.
+    pub fn written_within_limits(&self) -> Bits {
+        self.without_cleared(self.written_from_start(&self.written_after()))
+    }
+
+    fn without_cleared(&self, mut written: Bits) -> Bits {
+        for node in &self.nodes {
+            written.remove(&node.clears);
+        }
+        written
+    }
+
+    /// Returns the fields that are written from the start of each node to the end of the run.
+    fn written_after(&self) -> Vec<Bits> {
         let mut after = vec![Bits::all(self.fields); self.nodes.len()];
         loop {
             let before = after.clone();
@@ -18,19 +42,19 @@ impl FlowModel {
                 after[at] = self.written_from(node, &before);
             }
             if after == before {
-                break;
+                return after;
             }
         }
+    }
+
+    fn written_from_start(&self, after: &[Bits]) -> Bits {
         let mut written = self.must_assign_at_start.clone();
         for first in &self.start {
             // No visits are used up at the start. The limits of a node may be, by an earlier call of a used workflow.
             let is_free = self.nodes[*first].bound.is_none_or(|it| !it.has_limits);
             let begun = || after[*first].clone();
-            let led_to = || self.led_to(Arrow::Node(*first), &after);
+            let led_to = || self.led_to(Arrow::Node(*first), after);
             written.add(&if is_free { begun() } else { led_to() });
-        }
-        for node in &self.nodes {
-            written.remove(&node.clears);
         }
         written
     }

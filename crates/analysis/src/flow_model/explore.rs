@@ -747,22 +747,31 @@ impl<'a> Exploration<'a> {
 #[cfg(test)]
 pub(super) type WalkStep = Vec<(usize, Vec<Ending>)>;
 
+/// One path of a run.
+#[cfg(test)]
+#[derive(Default)]
+pub(super) struct Walk {
+    pub(super) steps: Vec<WalkStep>,
+    /// Whether nothing is left to run, and no join waits.
+    pub(super) is_done: bool,
+}
+
 /// Takes one path through the situations of a model without bounds; `choose` returns a number below the given one. The target
 /// of a limit may be reached at any time.
 #[cfg(test)]
-pub(super) fn walk(model: &FlowModel, mut choose: impl FnMut(usize) -> usize) -> Vec<WalkStep> {
+pub(super) fn walk(model: &FlowModel, mut choose: impl FnMut(usize) -> usize) -> Walk {
     const STEPS: usize = 30;
     let reach = Reach::of(model);
     let exclusions = Exclusions::default();
     let combinations = |it| combinations_of(model, &exclusions, it);
     let Some(exploring) = Exploration::new(model, &exclusions, &reach, combinations) else {
-        return Vec::new();
+        return Walk::default();
     };
     let mut situation = Situation::default();
     model.start.iter().for_each(|it| exploring.enter(&mut situation, *it, false));
-    let mut steps = Vec::new();
+    let mut walk = Walk::default();
     let mut is_limited = false;
-    while steps.len() < STEPS {
+    while walk.steps.len() < STEPS {
         exploring.release(&mut situation);
         let mut step: WalkStep = Vec::new();
         let mut taken = Vec::new();
@@ -770,7 +779,7 @@ pub(super) fn walk(model: &FlowModel, mut choose: impl FnMut(usize) -> usize) ->
             let combinations = &exploring.combinations[node];
             if combinations.is_empty() {
                 // Every choice of the node fails.
-                return steps;
+                return walk;
             }
             let tasks = if several { 1 + choose(2) } else { 1 };
             let mut choose_one = |_| &combinations[choose(combinations.len())];
@@ -787,9 +796,10 @@ pub(super) fn walk(model: &FlowModel, mut choose: impl FnMut(usize) -> usize) ->
             }
         }
         if step.is_empty() {
+            walk.is_done = situation.arrived.is_empty();
             break;
         }
-        steps.push(step);
+        walk.steps.push(step);
         let Some(after) = exploring.after(&situation, &taken, false) else { break };
         situation = after[choose(after.len())].clone();
         if let Some(limit) = model.after_limit.filter(|_| !is_limited && choose(8) == 0) {
@@ -798,5 +808,5 @@ pub(super) fn walk(model: &FlowModel, mut choose: impl FnMut(usize) -> usize) ->
             is_limited = true;
         }
     }
-    steps
+    walk
 }

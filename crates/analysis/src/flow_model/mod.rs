@@ -51,6 +51,8 @@ pub struct FlowModel {
     pub start: Vec<usize>,
     /// The node where the run continues at any time when it reaches a limit.
     pub after_limit: Option<usize>,
+    /// Whether the run is done at any time when it reaches a limit.
+    pub limit_ends: bool,
     /// The used workflows.
     pub(crate) scopes: Vec<Scope>,
     /// The number of fields.

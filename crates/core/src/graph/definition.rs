@@ -47,15 +47,17 @@ pub struct Graph {
 /// A graph that is not checked yet, with the diagnostics of the code that made it.
 #[derive(Debug, Default)]
 pub struct UncheckedGraph {
-    /// The graph. After an error it may lack the affected nodes.
+    /// The graph, without the nodes that could not be made.
     pub graph: Graph,
+    /// The nodes that could not be made; the diagnostics have the reasons.
+    pub unmade: BTreeSet<NodeName>,
     /// The diagnostics so far.
     pub diagnostics: Diagnostics,
 }
 
 impl From<Graph> for UncheckedGraph {
     fn from(graph: Graph) -> Self {
-        Self { graph, diagnostics: Diagnostics::default() }
+        Self { graph, ..Self::default() }
     }
 }
 

@@ -59,8 +59,13 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// Fails when the schema itself is invalid.
+    /// Fails when the schema itself is invalid, and when it limits the whole list to which the reducer adds items.
     pub fn new(name: ChannelName, schema: Value, reducer: Reducer) -> Result<Self, String> {
+        if let Some(keyword) = reducer.may_break(&schema, &schema) {
+            return Err(format!(
+                "`{reducer}` adds items to `{name}`, so the list may break `{keyword}`"
+            ));
+        }
         let schema = Arc::new(schema);
         let validator = LazyValidator::of(Arc::clone(&schema))?;
         let channel = Self {
@@ -251,6 +256,14 @@ impl Channel {
             found => found,
         };
         removes(found, message)
+    }
+
+    /// Returns the path of a field that the value may lack after a write of a type that the channel [takes](Self::takes). A
+    /// part of a record needs a complete value before it.
+    pub fn missing_field(&self, ty: &Type, has_value: bool) -> Option<String> {
+        let is_part = self.reducer.update_form() == UpdateForm::Fields;
+        let has_value = has_value && !matches!(self.ty, Type::Optional(_));
+        is_part.then(|| ty.missing_field(&self.ty, has_value)).flatten()
     }
 
     /// Returns a write without the fields that the type of the channel does not declare: what a tool or a test runner

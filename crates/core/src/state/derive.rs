@@ -33,10 +33,14 @@ impl Schema {
         reducers: &[Arc<dyn Fold>],
     ) -> Result<Self, SchemaError> {
         let generator = SchemaSettings::draft2020_12().into_generator();
-        Self::of_json_schema(generator.into_root_schema_for::<T>().as_value(), reducers)
+        let mut root = generator.into_root_schema_for::<T>().to_value();
+        let properties = root.get_mut("properties").and_then(Value::as_object_mut);
+        properties.into_iter().flat_map(Map::values_mut).for_each(remove_null);
+        Self::of_json_schema(&root, reducers)
     }
 
-    /// Does the same as [`Schema::of_with_reducers`] for the JSON Schema of an object.
+    /// Does the same as [`Schema::of_with_reducers`] for the JSON Schema of an object. A property that may be null is an
+    /// optional channel.
     ///
     /// # Errors
     ///
@@ -58,7 +62,7 @@ impl Schema {
             };
             let default = property.get("default").filter(|it| !it.is_null()).cloned();
             let is_private = property.get("x-private") == Some(&Value::Bool(true));
-            let schema = standing_alone(without_null(property.clone()), root);
+            let schema = standing_alone(property.clone(), root);
             // Each field has a separate copy of the definitions that it refers to.
             nodes += schema_size(&schema)?;
             DataLimit::SchemaNodes.check(nodes)?;
@@ -74,9 +78,9 @@ impl Schema {
     }
 }
 
-/// Returns the schema of `T` from that of `Option<T>`.
-fn without_null(mut schema: Value) -> Value {
-    let Value::Object(object) = &mut schema else { return schema };
+/// Makes the schema of `T` of that of `Option<T>`.
+fn remove_null(schema: &mut Value) {
+    let Value::Object(object) = schema else { return };
     let is_null = |it: &Value| it.get("type").and_then(Value::as_str) == Some("null");
     if let Some(Value::Array(options)) = object.get_mut("anyOf")
         && options.iter().any(is_null)
@@ -98,7 +102,6 @@ fn without_null(mut schema: Value) -> Value {
     if object.get("default").is_some_and(Value::is_null) {
         object.shift_remove("default");
     }
-    schema
 }
 
 /// Adds the definitions that a schema cut out of its root refers to.

@@ -40,7 +40,7 @@ pub use self::{
     },
     measure::{FIELD_MEMORY, PART_MEMORY, RECORD_MEMORY, measure, text_memory},
     messages::RemovedMessages,
-    range::NumberRange,
+    range::{NumberRange, ShownNumber},
     reducer::{Fold, ReduceError, Reducer, UpdateForm, reserve},
     sample::{complete, smallest},
     schema::{Schema, SchemaError, StateError},

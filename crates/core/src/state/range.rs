@@ -88,14 +88,25 @@ impl NumberRange {
     }
 }
 
+/// A number in a message: one with very many digits, none of which a 64-bit whole number has, has an exponent.
+#[derive(Clone, Copy, Debug)]
+pub struct ShownNumber(pub f64);
+
+impl fmt::Display for ShownNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_short = self.0 == 0.0 || (1e-9..1e19).contains(&self.0.abs());
+        if is_short { write!(f, "{}", self.0) } else { write!(f, "{:e}", self.0) }
+    }
+}
+
 /// The range in words that follow a verb, such as `1 to 10` or `at most 10`.
 impl fmt::Display for NumberRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.min, self.max) {
+        match (self.min.map(ShownNumber), self.max.map(ShownNumber)) {
             (None, None) => f.write_str("any number"),
             (Some(min), None) => write!(f, "at least {min}"),
             (None, Some(max)) => write!(f, "at most {max}"),
-            (Some(min), Some(max)) if min >= max => write!(f, "{min}"),
+            (Some(min), Some(max)) if min.0 >= max.0 => write!(f, "{min}"),
             (Some(min), Some(max)) => write!(f, "{min} to {max}"),
         }
     }
@@ -153,8 +164,10 @@ mod tests {
 
     #[test]
     fn a_range_is_shown_in_words() {
-        let shown = [range(1.0, 6.0), range(1.0, None), range(None, 0.5), range(3.0, 3.0)];
+        let above_zero = range(0.0_f64.next_up(), None);
+        let shown =
+            [range(1.0, 6.0), range(1.0, None), range(None, 0.5), range(3.0, 3.0), above_zero];
         let shown: Vec<String> = shown.iter().map(ToString::to_string).collect();
-        assert_eq!(shown, ["1 to 6", "at least 1", "at most 0.5", "3"]);
+        assert_eq!(shown, ["1 to 6", "at least 1", "at most 0.5", "3", "at least 5e-324"]);
     }
 }

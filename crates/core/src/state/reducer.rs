@@ -100,6 +100,11 @@ enum FoldResult {
     Computed,
 }
 
+const UNIQUE_ITEMS: &str = "uniqueItems";
+
+/// The keywords of a JSON Schema about a whole list which more items may break.
+const OF_WHOLE_LISTS: &[&str] = &["maxItems", "maxContains", "prefixItems", UNIQUE_ITEMS];
+
 const ANY: Needs = Needs { noun: "any type", includes: |_| true };
 const LIST: Needs = Needs { noun: "a list", includes: |it| matches!(it, Type::List(_)) };
 const NUMBER: Needs = Needs { noun: "a number", includes: Type::is_number };
@@ -319,6 +324,27 @@ impl Reducer {
     /// Returns whether it folds items into a list, one by one.
     pub fn grows_list(&self) -> bool {
         self.rules().grows_list
+    }
+
+    /// Returns a keyword of a JSON Schema that the value may break although each write fits.
+    pub(super) fn may_break(&self, schema: &Value, root: &Value) -> Option<&'static str> {
+        if !self.grows_list() {
+            return None;
+        }
+        let keeps_once = matches!(self, Self::Union);
+        let breaks = |it: &&&str| match **it {
+            UNIQUE_ITEMS => !keeps_once && schema.get(UNIQUE_ITEMS) == Some(&Value::Bool(true)),
+            keyword => schema.get(keyword).is_some(),
+        };
+        if let Some(keyword) = OF_WHOLE_LISTS.iter().find(breaks) {
+            return Some(keyword);
+        }
+        let all = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+        let referred = schema.get("$ref").and_then(Value::as_str);
+        // A schema that refers to itself at once describes no list.
+        let referred = referred.and_then(|it| root.pointer(it.strip_prefix('#')?));
+        let referred = referred.filter(|it| it.get("$ref").is_none());
+        all.chain(referred).find_map(|it| self.may_break(it, root))
     }
 
     /// Returns whether a write of the right type may still be refused because of the value before it.

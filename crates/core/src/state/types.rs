@@ -278,6 +278,30 @@ impl Type {
         }
     }
 
+    /// Returns the path of a field that is missing after values of this type are merged into a field of the declared type,
+    /// which has a complete value already or may have none.
+    pub(super) fn missing_field(&self, declared: &Self, has_value: bool) -> Option<String> {
+        match (self.required(), declared.required()) {
+            (Self::Record(part), Self::Record(declared)) => declared.fields.iter().find_map(|it| {
+                let may_be_missing = matches!(it.ty, Self::Optional(_) | Self::Any);
+                let found = part.fields.iter().find(|field| field.name == it.name);
+                let is_certain = found.is_some_and(|it| !matches!(it.ty, Self::Optional(_)));
+                if !(has_value || may_be_missing || is_certain) {
+                    return Some(it.name.clone());
+                }
+                it.below(found?.ty.missing_field(&it.ty, has_value && !may_be_missing))
+            }),
+            // A key may be new.
+            (Self::Record(part), Self::Map(declared)) => {
+                part.fields.iter().find_map(|it| it.below(it.ty.missing_field(declared, false)))
+            }
+            (Self::Map(part), Self::Map(declared)) => {
+                part.missing_field(declared, false).map(|it| format!("*.{it}"))
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the type of the numbers of this type that never take a sum of them out of its range: with a largest number,
     /// none is above zero.
     #[must_use]

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use graphrun_analysis::flow_model::FlowModel;
+use graphrun_analysis::flow_model::{Bits, FlowModel};
 use graphrun_core::{
     graph::TriggerKind,
     id::{ChannelName, NodeName},
@@ -68,7 +68,15 @@ impl Flow {
 
     /// Returns the fields that are assigned whenever a run is done.
     pub fn at_end(&self) -> BTreeSet<ChannelName> {
-        let written = self.paths.flow.model.written_at_end();
+        self.names_of(&self.paths.flow.model.written_at_end())
+    }
+
+    /// Returns the fields that are assigned whenever the workflow is done as a part of another run, so that its limits do not hold.
+    pub fn at_end_of_part(&self) -> BTreeSet<ChannelName> {
+        self.names_of(&self.paths.flow.model.written_within_limits())
+    }
+
+    fn names_of(&self, written: &Bits) -> BTreeSet<ChannelName> {
         let fields = self.paths.flow.fields.iter().filter(|(_, at)| written.contains(**at));
         fields.map(|(name, _)| name.clone()).collect()
     }

@@ -217,6 +217,7 @@ impl Paths {
         let whence = format!("not written when the run reaches `{to}` from `{}`", name(from));
         let text = match gap.kind {
             GapKind::Unwritten(Ending::Finished | Ending::Chosen) | GapKind::Limit => whence,
+            GapKind::Omitted => format!("`{}` may finish without writing it", name(from)),
             GapKind::Unwritten(Ending::Caught) => format!("{whence} by `catch`"),
             GapKind::Unwritten(Ending::Exhausted) => format!("{whence} by `exhausted`"),
             GapKind::Unwritten(Ending::Skipped) => {

@@ -93,7 +93,7 @@ impl ReplyLine {
             (Some(_), None, None, None) | (None, Some(_), None, None) => Ok(()),
             (_, None, Some(_), None) | (_, None, None, Some(_)) => Ok(()),
             _ => Err("`reply` needs exactly one of `text`, `json`, `tool_calls` and `error`; \
-                      only calls may have a text beside them"
+                      only calls and an error may have a text beside them"
                 .to_owned()),
         }
     }

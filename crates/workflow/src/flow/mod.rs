@@ -123,7 +123,7 @@ impl<'a> Sources<'a> {
             given: self.possible_inputs(),
             facts: proved.fields.clone(),
             start: self.start,
-            after_limit: self.limits.exhausted.as_ref().and_then(Target::node),
+            after_limit: self.limits.exhausted.as_ref(),
             nodes: self.declarations.nodes.iter().map(|it| (it, self.node(it))).collect(),
             edges: self.edges(proved, success),
         }

@@ -10,6 +10,7 @@ use graphrun_core::{
 };
 use graphrun_expressions::{
     OutputPathError,
+    flow::written::Presence,
     typing::{Misfit, describe},
 };
 use graphrun_guard::beneath::{BeneathError, Folder};
@@ -353,10 +354,9 @@ impl NodeReader<'_> {
         expression: &Expression,
     ) {
         let ty = expression.ty();
-        let Some(field) = self.schema().channel(channel.as_str()) else { return };
-        if !field.takes(ty) {
-            return self.expect_update(yaml, channel, ty);
-        }
+        self.expect_update(yaml, channel, ty);
+        let field = self.schema().channel(channel.as_str());
+        let Some(field) = field.filter(|it| it.takes(ty)) else { return };
         let Some(value) = expression.constant().filter(|it| !it.is_null()) else { return };
         let written = field.write_of(Arc::new(value), || Some(ty.clone()));
         let Err(problems) = field.check(&written) else { return };
@@ -378,7 +378,7 @@ impl NodeReader<'_> {
     ) {
         let Some(field) = self.schema().channel(channel.as_str()) else { return };
         if field.takes(ty) {
-            return;
+            return self.expect_whole_value(yaml, channel, ty);
         }
         let types = field.update_types();
         let declared = meant(&types, ty);
@@ -392,6 +392,23 @@ impl NodeReader<'_> {
             ));
         }
         self.report_misfit(&yaml.range, misfit);
+    }
+
+    /// Reports a part of a record that is merged into a field without a certain value, and leaves some of its fields missing.
+    fn expect_whole_value(&mut self, yaml: &Yaml, field: &ChannelName, ty: &Type) {
+        let NodeScope { env, name, known, .. } = self.scope;
+        let before = env.flow.before(name).presence_given(field.as_str(), known);
+        let channel = env.schema.channel(field.as_str());
+        let missing = channel.and_then(|it| it.missing_field(ty, before == Presence::Always));
+        let Some(missing) = missing else { return };
+        let message = format!("this may leave `{field}` without its `{missing}`");
+        let report = self.report();
+        let diagnostic =
+            Diagnostic::error("GR022", message).at(report.span(&yaml.range), "only a part of it");
+        report.push(diagnostic.help(format!(
+            "write `{missing}`, too, or make it optional in its type; a part needs a complete value before it, such as a \
+             default of `{field}`"
+        )));
     }
 
     fn report_misfit(&mut self, range: &Range<usize>, misfit: Misfit) {

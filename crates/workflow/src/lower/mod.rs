@@ -57,6 +57,9 @@ use super::{
 /// The version of the format that this code reads.
 const VERSION: &str = "1";
 
+/// The first key of a file of test cases.
+const TEST_CASES: &str = "graphrun_test";
+
 /// Lowers the tree to the workflow, as far as it is valid.
 pub(super) fn lower(
     report: &mut Report,
@@ -64,6 +67,7 @@ pub(super) fn lower(
     prompts: PromptFiles,
     chain: &Chain<'_>,
 ) -> Option<Workflow> {
+    refuse_test_cases(report, root)?;
     let top = &Section::read::<WorkflowKeys>(report, root, "a workflow")?;
     check_version(report, top);
     let name = top.require(report, "name", "write `name: my_workflow`");
@@ -112,7 +116,11 @@ pub(super) fn lower(
         file: Arc::clone(&report.file),
         folder: env.prompts.folder().path().to_owned(),
         facts: std::mem::take(&mut report.references.facts),
-        settled: if chain.is_used() { env.flow.at_end() } else { BTreeSet::new() },
+        settled: match chain.is_used() {
+            false => BTreeSet::new(),
+            true if chain.ignores_limits() => env.flow.at_end_of_part(),
+            true => env.flow.at_end(),
+        },
         schema: env.schema,
         reports,
         defaults: env.defaults,
@@ -335,6 +343,18 @@ fn check_outputs(report: &mut Report, top: &Section<'_>, env: &Environment, inte
 /// Returns whether a value is the number of a version. In quotes it would be a text.
 pub(super) fn is_version(yaml: &Yaml, version: &str) -> bool {
     matches!(&yaml.data, Data::Scalar { text, plain: true } if text == version)
+}
+
+/// Refuses a file of test cases; none of its keys is one of a workflow.
+fn refuse_test_cases(report: &mut Report, root: &Yaml) -> Option<()> {
+    let is_key = |it: &&Entry| it.key.text == TEST_CASES;
+    let Some(Entry { key, .. }) = root.entries().iter().find(is_key) else { return Some(()) };
+    let diagnostic = Diagnostic::error("GR003", "this is a file of test cases, and no workflow");
+    let diagnostic = diagnostic.at(report.span(&key.range), "begins a file of test cases");
+    report.push(diagnostic.help(
+        "`graphrun test FILE` runs it; `execute` takes the file that it names under `workflow`",
+    ));
+    None
 }
 
 fn check_version(report: &mut Report, top: &Section<'_>) {

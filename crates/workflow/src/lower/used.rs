@@ -167,7 +167,8 @@ impl<'a> Chain<'a> {
         };
         let declares =
             |key| top.get("limits").is_some_and(|it| it.get(key).is_some() || is_unclear(it));
-        let outer = self.outer.filter(|it| it.takes_limited || top.get("limits").is_none());
+        let is_part = self.ignores_limits() || top.get("limits").is_none();
+        let outer = self.outer.filter(|_| is_part);
         let own = || DeclaredLimits {
             calls: declares("calls"),
             tokens: declares("tokens"),
@@ -191,6 +192,11 @@ impl<'a> Chain<'a> {
     /// Returns whether the current file is used by another one.
     pub(crate) fn is_used(&self) -> bool {
         self.user.is_some()
+    }
+
+    /// Returns whether the current file is a part of another run even if it has `limits`, which do not hold then.
+    pub(crate) fn ignores_limits(&self) -> bool {
+        self.outer.is_some_and(|it| it.takes_limited)
     }
 
     fn then(&'a self, file: &'a Path, outer: Option<OuterRun>) -> Self {

@@ -21,8 +21,9 @@ fn writing() -> impl Strategy<Value = FlowModel> {
         1 => Just(Ending::Skipped),
     ];
     let node = (fields(), fields(), fields(), prop::collection::vec(ending, 2));
-    (model(), prop::collection::vec(node, 8), fields(), fields()).prop_map(
-        |(mut model, nodes, may_assign, must_assign)| {
+    let limit_ends = prop::bool::weighted(0.2);
+    (model(), prop::collection::vec(node, 8), fields(), fields(), limit_ends).prop_map(
+        |(mut model, nodes, may_assign, must_assign, limit_ends)| {
             for (node, (may_assign, must_assign, clears, endings)) in
                 model.nodes.iter_mut().zip(nodes)
             {
@@ -46,6 +47,7 @@ fn writing() -> impl Strategy<Value = FlowModel> {
                 fields: FIELDS,
                 may_assign_at_start,
                 must_assign_at_start: must_assign,
+                limit_ends: limit_ends && model.after_limit.is_none(),
                 ..model
             }
         },
@@ -148,14 +150,17 @@ proptest! {
         }
         let mut choices = choices.iter().cycle();
         let mut choose = |below: usize| choices.next().map_or(0, |it| it % below);
-        let mut steps = walk(&model, &mut choose);
+        let walk = walk(&model, &mut choose);
+        let at_end = model.written_at_end();
         let mut written = model.must_assign_at_start.clone();
         let mut visits = vec![0; count];
-        for step in steps.drain(..) {
-            for (node, _) in &step {
+        for step in &walk.steps {
+            let is_written = at_end.iter().all(|it| written.contains(it));
+            prop_assert!(is_written || !model.limit_ends, "at a limit before {step:?} with {written:?}");
+            for (node, _) in step {
                 visits[*node] += 1;
             }
-            for &(node, _) in &step {
+            for &(node, _) in step {
                 let has = |fields: &Bits| fields.iter().all(|it| written.contains(it));
                 let shown = |why: &str| format!("{why} at {node} in {step:?} with {written:?}");
                 prop_assert!(has(assigned.must_be_assigned_before(node)), "{}", shown("always"));
@@ -183,5 +188,7 @@ proptest! {
                 written.add(&it.must_assign);
             }
         }
+        let is_written = at_end.iter().all(|it| written.contains(it));
+        prop_assert!(is_written || !walk.is_done, "at the end of {:?} with {written:?}", walk.steps);
     }
 }

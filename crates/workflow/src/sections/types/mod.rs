@@ -294,7 +294,8 @@ impl<'y> TypeReader<'_, 'y> {
         let channel = match Channel::new(name.clone(), schema, reducer) {
             Ok(channel) => channel,
             Err(reason) => {
-                self.unusable_schema(section.get("schema")?, &reason);
+                let source = section.get("schema").or_else(|| section.get("type"))?;
+                self.unusable_schema(source, &reason, schema_file::OF_FIELDS);
                 return None;
             }
         };

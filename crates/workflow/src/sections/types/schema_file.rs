@@ -8,6 +8,12 @@ use serde_json::Value;
 use super::{TypeReader, refuse_reserved};
 use crate::source::reader::{SpannedText, Yaml};
 
+/// The advice about a file that is no schema.
+const OF_FILE: &str = "it is a file beside the workflow that refers to no other";
+
+/// The advice about a schema that no field can have.
+pub(super) const OF_FIELDS: &str = "change the schema, or the reducer of the field";
+
 /// The file extension that distinguishes such a file from a type.
 const ENDING: &str = ".json";
 
@@ -20,7 +26,7 @@ impl<'y> TypeReader<'_, 'y> {
     pub(super) fn state_of_file(&mut self, file: &'y Yaml) -> Option<Schema> {
         let root = self.schema_of_file(file)?;
         if !root.get("properties").is_some_and(Value::is_object) {
-            self.unusable_schema(file, "a state is an object with `properties`");
+            self.unusable_schema(file, "a state is an object with `properties`", OF_FILE);
             return None;
         }
         match Schema::of_json_schema(&root, self.registry.reducers()) {
@@ -32,7 +38,7 @@ impl<'y> TypeReader<'_, 'y> {
                 Some(schema)
             }
             Err(error) => {
-                self.unusable_schema(file, &error.to_string());
+                self.unusable_schema(file, &error.to_string(), OF_FIELDS);
                 None
             }
         }
@@ -44,7 +50,7 @@ impl<'y> TypeReader<'_, 'y> {
         let schema = match known.map_or_else(|| self.parse_schema(&path), Ok) {
             Ok(schema) => schema,
             Err(reason) => {
-                self.unusable_schema(file, &reason);
+                self.unusable_schema(file, &reason, OF_FILE);
                 return None;
             }
         };
@@ -52,7 +58,7 @@ impl<'y> TypeReader<'_, 'y> {
         self.grow(&schema, &file.range)?;
         let is_new = file.text().is_some_and(|it| self.files.insert(it, schema.clone()).is_none());
         if let Some(reason) = Some(&schema).filter(|_| is_new).and_then(unusable) {
-            self.unusable_schema(file, &reason);
+            self.unusable_schema(file, &reason, OF_FILE);
             return None;
         }
         Some(schema)
@@ -72,13 +78,12 @@ impl<'y> TypeReader<'_, 'y> {
         Ok(schema)
     }
 
-    pub(super) fn unusable_schema(&mut self, file: &Yaml, reason: &str) {
+    pub(super) fn unusable_schema(&mut self, file: &Yaml, reason: &str, help: &str) {
         let name = file.text().unwrap_or_default();
         let message = format!("the JSON Schema `{name}` cannot be used: {reason}");
         let span = self.report.span(&file.range);
         let diagnostic = Diagnostic::error("GR113", message).at(span, "named here");
-        self.report
-            .push(diagnostic.help("it is a file beside the workflow that refers to no other"));
+        self.report.push(diagnostic.help(help));
     }
 }
 
