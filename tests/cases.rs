@@ -188,6 +188,15 @@ async fn a_failed_case_shows_its_place_and_the_difference() {
 }
 
 #[test]
+fn a_division_by_zero_is_found_where_inputs_have_other_defaults() {
+    let explored = explored("tests/cases/explore/divides.yaml", 10_000);
+    let reasons: Vec<&str> = explored.stuck.iter().map(|it| it.reason.as_str()).collect();
+    assert!(reasons.iter().any(|it| it.contains("`first`")), "{reasons:?}");
+    assert!(reasons.iter().any(|it| it.contains("`second`")), "{reasons:?}");
+    assert_eq!(explored.unreached, []);
+}
+
+#[test]
 fn numbers_that_only_a_condition_on_an_item_names_are_tried() {
     let explored = explored("tests/cases/explore/items.yaml", 10_000);
     assert!(explored.is_complete, "{explored:?}");
@@ -373,7 +382,7 @@ fn stuck_runs_and_unreached_nodes_are_reported() {
             .collect()
     };
     let path: Vec<String> = stuck.path.iter().flat_map(shown).collect();
-    assert_eq!(path, ["judge verdict \"good\"", "count", "share"]);
+    assert_eq!(path, ["judge verdict \"good\"", "count count 0", "share"]);
     let unreached: Vec<&str> = explored.unreached.iter().map(NodeName::as_str).collect();
     assert_eq!(unreached, ["mend"]);
 }

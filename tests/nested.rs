@@ -513,7 +513,7 @@ fn two_calls_of_a_used_workflow_never_meet() {
 fn only_the_mistake_of_a_nested_run_is_reported() {
     let found = diagnostics(
         "start: sub\nnodes:\n  sub: { use: { workflow: endless.yaml, nested: true, out: { ys: y } }, then: last }\n  \
-         last: { set: { ys: '[3]' }, then: end, catch: sub }\n",
+         last: { set: { ys: '[3]' }, then: end, catch: { any: sub } }\n",
     );
     let codes: Vec<&str> = found.lines().filter(|it| it.starts_with("GR")).collect();
     assert!(

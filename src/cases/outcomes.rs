@@ -22,7 +22,10 @@ use crate::{
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Type, Update, complete, smallest},
-    workflow::{Workflow, case_file::accesses},
+    workflow::{
+        Workflow,
+        case_file::{accesses, computed},
+    },
 };
 
 /// The maximum number of values of one field.
@@ -70,7 +73,14 @@ type Named = (String, Value);
 
 impl<'a> Outcomes<'a> {
     pub(super) fn new(definition: &Workflow, graph: &'a CompiledGraph) -> Self {
-        let accesses = accesses(definition, graph.definition());
+        let mut accesses = accesses(definition, graph.definition());
+        // A division fails at zero, or where a constant is added to zero.
+        let failing = computed(definition, graph.definition()).into_iter();
+        let failing = failing.filter(|it| it.from.may_fail).flat_map(|it| it.from.fields);
+        accesses.extend(failing.map(|mut it| {
+            it.numbers.push(0);
+            it
+        }));
         let keyed_items = KeyedItems::of(graph.definition());
         let nested = definition.nested.keys().cloned().collect();
         Self {

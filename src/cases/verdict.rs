@@ -215,7 +215,8 @@ fn includes(actual: &Value, wanted: &Value) -> bool {
         }
         // 3 and 3.0 are the same number.
         (Value::Number(actual), Value::Number(wanted)) => {
-            actual == wanted || actual.as_f64() == wanted.as_f64()
+            let is_float = actual.is_f64() || wanted.is_f64();
+            actual == wanted || is_float && actual.as_f64() == wanted.as_f64()
         }
         (actual, wanted) => actual == wanted,
     }
@@ -235,6 +236,11 @@ fn compare_prompts(
         PromptParts::Each(part) => vec![part; prompts.len()],
         PromptParts::Visits(parts) => parts.iter().collect(),
     };
+    let further = prompts.len().checked_sub(parts.len()).filter(|it| *it > 0).map(|_| {
+        let what =
+            format!("`{node}` has {} visits, and {} are expected", prompts.len(), parts.len());
+        Problem::new(span, what)
+    });
     let missed = parts.into_iter().enumerate().filter_map(|(at, part)| {
         let visit = at + 1;
         let Some(prompt) = prompts.get(at) else {
@@ -243,7 +249,7 @@ fn compare_prompts(
         let what = format!("the prompt of `{node}` on visit {visit} differs");
         (!prompt.contains(part)).then(|| Problem::new(span, what).differs(part, prompt))
     });
-    missed.collect()
+    missed.chain(further).collect()
 }
 
 /// Looks for the expected events in their order; other events may come between them.

@@ -45,9 +45,13 @@ pub(super) fn fixes(
                 other.code == diagnostic.code && other.message == diagnostic.message
             };
             let count = |all: &[protocol::Diagnostic]| all.iter().filter(is_same).count();
+            let is_known = |it: &protocol::Diagnostic| {
+                before.iter().any(|other| other.code == it.code && other.message == it.message)
+            };
             let is_better = count(&after) < count(before)
                 && after.len() < before.len()
-                && errors(&after) <= errors(before);
+                && errors(&after) <= errors(before)
+                && after.iter().all(is_known);
             // A mistake of the file's shape hides all others.
             let was_hidden = before.iter().all(|it| it.code == "GR001" || it.code == "GR010");
             if !(is_better || was_hidden && count(&after) < count(before)) {
@@ -154,8 +158,10 @@ fn removed(view: &DocumentView<'_>, start: usize) -> Option<Edit> {
     let key_at = |it: &Range<usize>| it.start == start || it.start == start + 1;
     let part = view.outline.parts().iter().find(|it| it.key.as_ref().is_some_and(key_at))?;
     let inside = view.outline.parts().iter().filter(|it| it.path.starts_with(&part.path));
-    let ends = inside.flat_map(|it| [it.key.as_ref(), it.value.as_ref()]).flatten();
-    let end = ends.map(|it| it.end).max()?;
+    let scalars = inside.flat_map(|it| [it.key.as_ref(), it.value.as_ref()]).flatten();
+    let scalars: Vec<&Range<usize>> = scalars.collect();
+    let end = scalars.iter().map(|it| it.end).max()?;
+    let end = end + closing(view.text, start..end, &scalars);
     let title = format!("Remove `{}`", part.name()?);
     let line = view.text[..start].rfind('\n').map_or(0, |it| it + 1);
     let is_block = view.text[line..start].trim().is_empty();
@@ -173,4 +179,21 @@ fn removed(view: &DocumentView<'_>, start: usize) -> Option<Edit> {
     }
     let before = view.text[..start].trim_end().strip_suffix(',')?;
     Some(Edit { title, range: before.len()..end, new: String::new() })
+}
+
+/// Returns the length of the text that closes the brackets of a value which end behind its last scalar.
+fn closing(text: &str, value: Range<usize>, scalars: &[&Range<usize>]) -> usize {
+    let is_outside = |at: &usize| scalars.iter().all(|it| !it.contains(at));
+    let brackets = text[value.clone()].char_indices().map(|(at, it)| (value.start + at, it));
+    let mut depth = 0_usize;
+    for (_, bracket) in brackets.filter(|(at, _)| is_outside(at)) {
+        match bracket {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth = depth.saturating_sub(1),
+            _ => (),
+        }
+    }
+    let rest = &text[value.end..];
+    let closed = rest.match_indices(['}', ']']).take(depth).last();
+    closed.map_or(0, |(at, bracket)| at + bracket.len())
 }

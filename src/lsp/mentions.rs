@@ -3,7 +3,7 @@
 //! A field of a record is declared where its type is written: in the state, or in a named type. The path follows from the outline
 //! alone, so it is known in a file with mistakes, too.
 
-use std::ops::Range;
+use std::{ops::Range, path::PathBuf};
 
 use super::{
     expressions::{
@@ -74,6 +74,35 @@ impl DocumentView<'_> {
             _ => None,
         };
         Context { bound: self.items_of(path), target }
+    }
+
+    /// Returns the prompts in files, as the workflow names them, each once, with the path of its name. An agent without `prompt`
+    /// has the file with the name of its node.
+    pub(super) fn prompts(&self) -> Vec<(PathBuf, Vec<Step>)> {
+        let key = |name: &str| Step::Key(name.to_owned());
+        let mut found: Vec<(PathBuf, Vec<Step>)> = Vec::new();
+        for part in self.outline.parts() {
+            let named = value_of(part, self.text).map(|it| it.1);
+            let named =
+                named.filter(|_| self.grammar.at(&part.path).and_then(role) == Some(Role::Prompt));
+            let default = match part.path.as_slice() {
+                [nodes, Step::Key(node), last]
+                    if *nodes == key("nodes") && *last == key("agent") =>
+                {
+                    let at = vec![nodes.clone(), key(node), key("prompt")];
+                    let is_omitted = self.outline.part(&at).is_none();
+                    is_omitted.then(|| (format!("prompts/{node}.md"), at))
+                }
+                _ => None,
+            };
+            let named = named.map(|it| (it.to_owned(), part.path.clone()));
+            for (path, at) in named.into_iter().chain(default) {
+                if !found.iter().any(|(it, _)| it.as_os_str() == path.as_str()) {
+                    found.push((path.into(), at));
+                }
+            }
+        }
+        found
     }
 
     /// Returns the names in a value with a role.

@@ -2,7 +2,7 @@
 //! rename it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
@@ -12,7 +12,7 @@ use super::{
     cases,
     expressions::is_word,
     grammar::{Role, role},
-    mentions::{Context, Mention, entry, value_of, words},
+    mentions::{Mention, entry, value_of, words},
     positions::LineIndex,
     protocol::{self, Location, TextEdit, WorkspaceEdit},
     uri,
@@ -90,6 +90,7 @@ pub(super) fn rename(
     }
     refuse_names_elsewhere(workspace, view, &declared)?;
     let found = all(workspace, view, &declared);
+    refuse_shared_prompts(workspace, view, &found)?;
     if let Some(line) = dependent_line(workspace, view, &found, new) {
         return Err(format!("line {line} also depends on `{name}`: change the name by hand"));
     }
@@ -144,11 +145,12 @@ fn dependent_line(
         new_text.replace_range(range.clone(), new);
         *text = new_text.into();
     }
-    let errors = |all: Vec<protocol::Diagnostic>| {
-        all.into_iter().filter(|it| it.severity == 1).collect::<Vec<_>>()
+    let errors = |changed| {
+        let all = workspace.check_all_with(view, changed).into_iter();
+        all.map(|it| it.1).filter(|it| it.severity == 1).collect::<Vec<_>>()
     };
-    let before = errors(workspace.check_with(view, BTreeMap::new()));
-    let after = errors(workspace.check_with(view, changed));
+    let before = errors(BTreeMap::new());
+    let after = errors(changed);
     if after.len() <= before.len() {
         return None;
     }
@@ -184,6 +186,23 @@ fn refuse_names_elsewhere(
         return Err(format!(
             "an enum has the value `{entry}`, by which `match` leads to this node: change both by hand"
         ));
+    }
+    Ok(())
+}
+
+/// Refuses to change a prompt that another open workflow has, too: its fields keep their names.
+fn refuse_shared_prompts(
+    workspace: &Workspace,
+    view: &DocumentView<'_>,
+    found: &[Reference],
+) -> Result<(), String> {
+    let uris: BTreeSet<&str> = found.iter().map(|it| it.uri.as_str()).collect();
+    for path in uris.into_iter().filter(|it| *it != view.uri).filter_map(uri::to_path) {
+        let mut others = workspace.owners(&path);
+        if let Some((other, _)) = others.find(|(it, _)| it.uri != view.uri) {
+            let (path, other) = (path.display(), other.uri);
+            return Err(format!("`{path}` is a prompt of `{other}`, too: change both by hand"));
+        }
     }
     Ok(())
 }
@@ -267,7 +286,6 @@ fn all(workspace: &Workspace, view: &DocumentView<'_>, declared: &[Step]) -> Vec
         let text = Arc::clone(text);
         found.push(Reference { uri, text, range, is_declaration });
     };
-    let mut prompts: Vec<(PathBuf, Context)> = Vec::new();
     for part in view.outline.parts() {
         if let Some(key) = &part.key {
             let is_declaration = part.path == declared;
@@ -287,13 +305,10 @@ fn all(workspace: &Workspace, view: &DocumentView<'_>, declared: &[Step]) -> Vec
                 add(view.uri, &own, it.moved(span.start).range, false);
             }
         }
-        if role == Role::Prompt && !prompts.iter().any(|(it, _)| it.as_os_str() == word) {
-            prompts.push((word.into(), context));
-        }
     }
-    for (path, context) in prompts {
+    for (path, at) in view.prompts() {
         let Some((uri, text)) = workspace.prompt(view, &path) else { continue };
-        for it in view.mentions(Role::Template, &text, &context) {
+        for it in view.mentions(Role::Template, &text, &view.context_of(&at)) {
             if it.declared == declared {
                 add(&uri, &text, it.range, false);
             }

@@ -21,7 +21,7 @@ use crate::{
     nodes::{self, Services},
     state::Schema,
     workflow::{
-        Buffers, FileKind, Outline, Part, Registry, Step, Workflow, case_file::Draft, source_paths,
+        Buffers, FileKind, Outline, Registry, Step, Workflow, case_file::Draft, source_paths,
         survey,
     },
 };
@@ -244,6 +244,16 @@ impl Workspace {
         view: &DocumentView<'_>,
         changed: BTreeMap<PathBuf, Arc<str>>,
     ) -> Vec<protocol::Diagnostic> {
+        let all = self.check_all_with(view, changed).into_iter();
+        all.filter(|(uri, _)| uri == view.uri).map(|(_, it)| it).collect()
+    }
+
+    /// Returns the same with those that it would have in other files, each with the file.
+    pub(super) fn check_all_with(
+        &self,
+        view: &DocumentView<'_>,
+        changed: BTreeMap<PathBuf, Arc<str>>,
+    ) -> Vec<(String, protocol::Diagnostic)> {
         let path = view.path.unwrap_or(Path::new(view.uri));
         let text = changed.get(path).map_or_else(|| view.text.into(), Arc::clone);
         let mut buffers = self.open_texts();
@@ -254,7 +264,7 @@ impl Workspace {
             _ => self.check_workflow(path, &text, &buffers).1,
         };
         let all = diagnostics.in_order().into_iter().map(|it| self.published_form(view.uri, it));
-        all.filter(|(uri, _)| uri == view.uri).map(|(_, it)| it).collect()
+        all.collect()
     }
 
     /// Returns the URI and the text of a prompt that a workflow names.
@@ -273,21 +283,22 @@ impl Workspace {
         })
     }
 
-    /// Returns the open workflow that names a document as a prompt, and the path to that name in it.
+    /// Returns the first open workflow with a document as a prompt, and the path of the prompt in it.
     pub(super) fn owner(&self, prompt: &DocumentView<'_>) -> Option<(DocumentView<'_>, Vec<Step>)> {
-        let path = prompt.path?;
+        self.owners(prompt.path?).next()
+    }
+
+    /// Returns the open workflows with a file as a prompt, each with the path of the prompt in it.
+    pub(super) fn owners(
+        &self,
+        prompt: &Path,
+    ) -> impl Iterator<Item = (DocumentView<'_>, Vec<Step>)> {
         let is_workflow = |uri: &&String| self.kind_of(uri) == Some(FileKind::Workflow);
-        self.documents.keys().filter(is_workflow).find_map(|uri| {
+        self.documents.keys().filter(is_workflow).filter_map(move |uri| {
             let view = self.view(uri)?;
-            let names_it = |part: &&Part| {
-                let role = view.grammar.at(&part.path).and_then(role);
-                let word = part.value.clone().and_then(|it| view.text.get(it));
-                let paths = || Some(source_paths(view.folder()?, word?.as_ref()));
-                let paths: Option<Vec<PathBuf>> = paths();
-                role == Some(Role::Prompt)
-                    && paths.is_some_and(|paths| paths.iter().any(|it| it == path))
-            };
-            let at = view.outline.parts().iter().find(names_it)?.path.clone();
+            let folder = view.folder()?;
+            let is_it = |it: &PathBuf| source_paths(folder, it).iter().any(|it| it == prompt);
+            let at = view.prompts().into_iter().find(|(path, _)| is_it(path))?.1;
             Some((view, at))
         })
     }

@@ -30,13 +30,13 @@ while True:
     if not part:
         break
     shown += part
-    while shown.count(b"[y/N] ") + shown.count(b"one of these texts:") > asked:
+    while sum(map(shown.count, (b"[y/N] ", b"one of these texts:", b"not accepted:"))) > asked:
         answer = answers[asked] if asked < len(answers) else "\x04"
         asked += 1
-        os.write(terminal, answer.encode())
+        os.write(terminal, answer.encode("latin-1"))
 _, status = os.waitpid(child, 0)
 code = os.waitstatus_to_exitcode(status)
-json.dump({"code": code, "asked": asked, "shown": shown.decode()}, sys.stdout)
+json.dump({"code": code, "asked": asked, "shown": shown.decode(errors="replace")}, sys.stdout)
 "#;
 
 /// The output at the terminal, and the exit code.
@@ -231,4 +231,26 @@ fn the_name_of_a_folder_cannot_control_the_terminal() {
             assert!(!seen.shown.contains(hidden), "{hidden:?}: {seen:?}");
         }
     }
+}
+
+const STARS: &str = "graphrun: 1
+name: stars
+state: { stars: '\"3\" | \"2\" | \"1\"' }
+output: stars
+start: rate
+nodes:
+  rate: { ask: How good?, writes: stars, then: end }
+";
+
+#[test]
+fn a_number_that_is_a_choice_is_that_choice() {
+    let place = Place::new();
+    fs::write(place.path("stars.yaml"), STARS).unwrap();
+    let args = ["execute", "stars.yaml", "--run-id", "run-1", "--progress", "none"];
+    // The first line is not UTF-8.
+    let seen = at_terminal(&place, &place.path(""), &args, &["\u{ff}\n", "3\n"]);
+    assert!(seen.shown.contains("not accepted: the line is not UTF-8"), "{seen:?}");
+    assert_eq!((seen.code, seen.asked), (0, 2), "{seen:?}");
+    let state = place.run(["runs", "state", "run-1", "--output", "json"]);
+    assert!(state.stdout.contains("\"3\""), "{state}");
 }

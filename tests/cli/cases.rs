@@ -184,10 +184,10 @@ fn everything_is_tried_without_any_case() {
     insta::assert_snapshot!(place.run(["test", "--explore", "stuck.yaml"]), @r#"
     exit 1
     stdout:
-    explored stuck.yaml: 3 states, all of them
+    explored stuck.yaml: 5 states, all of them
       stuck  `share` failed: division by zero (in `total / count`)
           1  judge (verdict "good")
-          2  count
+          2  count (count 0)
           3  share
       never reached  mend
 

@@ -201,6 +201,18 @@ fn results_of_another_version_are_not_mixed_with_new_ones() {
 }
 
 #[test]
+fn a_file_of_others_is_not_changed() {
+    let place = graded();
+    for text in ["my only copy", "a line\nanother", "{\"v\": 1}\nmine\n"] {
+        fs::write(place.path("precious.txt"), text).unwrap();
+        let refused = eval(&place, &["--results", "precious.txt"]);
+        assert!(refused.code == 2 && refused.stderr.contains("no file of results"), "{refused}");
+        assert_eq!(fs::read_to_string(place.path("precious.txt")).unwrap(), text);
+    }
+    assert_eq!(runs(&place), 0);
+}
+
+#[test]
 fn a_run_is_shown_where_it_is_kept() {
     let place = graded();
     let shown = eval(&place, &["--db", "sqlite:other.db", "--results", "a.jsonl"]);

@@ -196,13 +196,27 @@ fn a_wrong_answer_is_exit_2_and_the_question_stays_open() {
     }
     let comment = place.run(["reject", &run, "legal", "--comment", "no"]);
     assert!(comment.code == 2 && comment.stderr.contains("takes no comment"), "{comment}");
-    assert!(comment.stderr.contains("--answer"), "{comment}");
+    assert!(comment.stderr.contains(r#"--answer 'legal="reject"'"#), "{comment}");
     let nobody = place.run(["approve", &run, "nobody"]);
     assert!(
         nobody.code == 2 && nobody.stderr.contains("`nobody` has no open question"),
         "{nobody}"
     );
     assert_eq!(open(&show(&place, &run)), ["legal", "money"]);
+}
+
+#[test]
+fn an_answer_that_is_not_saved_is_not_announced() {
+    let place = Place::new();
+    fs::copy(workflow("approvals"), place.path("w.yaml")).unwrap();
+    let paused = place.run(["execute", "w.yaml", "-i", "brief=x", "--run-id", "run-1"]);
+    assert_eq!(paused.code, 3, "{paused}");
+    fs::rename(place.path("w.yaml"), place.path("gone.yaml")).unwrap();
+    let refused = place.run(["approve", "run-1", "legal"]);
+    assert!(refused.code == 6 && !refused.stderr.contains("Is it legal?"), "{refused}");
+    fs::rename(place.path("gone.yaml"), place.path("w.yaml")).unwrap();
+    let saved = place.run(["approve", "run-1", "legal"]);
+    assert!(saved.code == 3 && saved.stderr.contains("Is it legal?"), "{saved}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     fmt, fs,
-    io::{self, BufRead, BufReader, Lines},
+    io::{self, BufRead, BufReader, Lines, Write as _},
     net::TcpListener,
     path::PathBuf,
     process::{Child, ChildStderr, Command, Stdio},
@@ -111,6 +111,12 @@ impl Running {
     pub(crate) fn wait_for(&mut self, text: &str) {
         let mut lines = self.lines.by_ref().map_while(Result::ok);
         assert!(lines.any(|it| it.contains(text)), "`{text}` never came");
+    }
+
+    /// Writes lines to stdin, which is a pipe, and closes it.
+    pub(crate) fn write(&mut self, lines: &str) {
+        let mut stdin = self.child.stdin.take().expect("stdin is a pipe");
+        stdin.write_all(lines.as_bytes()).expect("the program reads stdin");
     }
 
     /// Sends a signal.

@@ -466,7 +466,10 @@ fn a_session_in_a_sandbox_lasts_as_long_as_its_run() {
         assert!(!done.stderr.contains("warning"), "{protocol}: {done}");
         assert_eq!(homes(run).len(), 1);
     }
-    for run in &runs {
+    let fork = format!("fork-{}", unique_id().to_lowercase());
+    let forked = place.run(["fork", &format!("{}@0", runs[1]), "--run-id", &fork]);
+    assert_eq!((forked.code, homes(&fork).len()), (0, 1), "{forked}");
+    for run in runs.iter().chain([&fork]) {
         assert_eq!(place.run(["runs", "rm", run]).code, 0);
         assert!(homes(run).is_empty());
     }

@@ -59,6 +59,21 @@ fn a_mended_run_is_retried_node_by_node_or_as_a_whole() {
 }
 
 #[test]
+fn a_node_of_a_used_workflow_is_retried_by_its_name() {
+    let place = failed();
+    let outer = "graphrun: 1\nname: outer\nstate: { both: string }\noutput: both\nstart: part\nnodes:\n  \
+                 part: { use: { workflow: reads.yaml, out: { both: both } }, then: end }\n";
+    fs::write(place.path("outer.yaml"), outer).unwrap();
+    assert_eq!(place.run(["execute", "outer.yaml", "--run-id", "run-2"]).code, 1);
+    fs::write(place.path("left.txt"), "l").unwrap();
+    let ended = place.run(["retry", "run-2", "--node", "part.left", "--output", "json"]);
+    let failures = &ended.json()["failures"];
+    assert_eq!((ended.code, &failures[0]["node"]), (1, &"part.right".into()), "{ended}");
+    let updated = ["runs", "update", "run-2", "--as", "part.right", "--set", "both=\"x\""];
+    assert!(!place.run(updated).stderr.contains("not the name of a node"));
+}
+
+#[test]
 fn an_impossible_retry_is_refused_with_exit_6_and_a_remedy() {
     let place = failed();
     insta::assert_snapshot!(place.run(["retry", "run-1", "--node", "both"]), @r"

@@ -7,6 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{
@@ -59,6 +60,44 @@ fn each_line_of_a_chat_is_a_turn_of_its_thread() {
     assert_eq!(executed.json()["state"]["said"], said, "{executed}");
     let listed = place.run(["runs", "list", "--output", "json"]);
     assert_eq!(listed.json().as_array().unwrap().len(), 1, "{listed}");
+}
+
+/// The turn at hand is completed, and its reply is printed.
+#[test]
+fn a_signal_ends_a_chat_after_its_turn() {
+    let place = Place::new();
+    let (began, go) = (place.path("began"), place.path("go"));
+    let waits = "graphrun: 1
+name: waits
+state: { line: string, said: string }
+input: line
+output: said
+hosts: { here: { allow: sh, approve: never } }
+start: hold
+nodes:
+  hold:
+    run: [sh, -c, 'echo held; touch BEGAN; while [ ! -e GO ]; do sleep 0.02; done']
+    in: here
+    writes: { said: stdout }
+    then: end
+";
+    let waits = waits.replace("BEGAN", &began.display().to_string());
+    let waits = waits.replace("GO", &go.display().to_string());
+    fs::write(place.path("waits.yaml"), waits).unwrap();
+    let mut chat = place.command(["chat", "waits.yaml", "--allow-host", "here"]);
+    let mut running = Running::of({
+        chat.stdin(Stdio::piped());
+        chat
+    });
+    running.write("one\ntwo\nthree\n");
+    while !began.exists() {
+        std::thread::yield_now();
+    }
+    running.signal(Signal::SIGTERM);
+    running.wait_for("terminated");
+    fs::write(go, "").unwrap();
+    let ended = running.rest();
+    assert_eq!((ended.code, &*ended.stdout), (143, "held\n"), "{ended}");
 }
 
 #[test]

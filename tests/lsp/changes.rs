@@ -155,6 +155,30 @@ fn a_rename_changes_every_place_and_nothing_else() {
     assert_eq!(can, Value::Null);
 }
 
+/// The file of a node without `prompt`, in another workflow, too.
+#[test]
+fn a_rename_reaches_default_prompts_and_refuses_shared_ones() {
+    let mut editor = Editor::start();
+    let (uri, prompt) = (editor.uri("marked.yaml"), editor.uri("prompts/write.md"));
+    let template = "{{ brief }} {{ tries }}";
+    editor.write("prompts/write.md", template);
+    let text = team("    prompt: { text: \"{{ brief }} {{ visit }}\" }\n", "");
+    editor.open(&uri, &text);
+    assert_eq!(editor.diagnostics(&uri), [Value::Null; 0]);
+    let line = text.lines().position(|it| it.contains("  tries:")).unwrap();
+    let params = json!({
+        "textDocument": {"uri": uri},
+        "position": {"line": line, "character": 3},
+        "newName": "attempts",
+    });
+    let changes = editor.ask("textDocument/rename", params.clone())["result"]["changes"].take();
+    assert_eq!(edited(template, &changes[&prompt]), "{{ brief }} {{ attempts }}");
+    editor.open(&editor.uri("other.yaml"), &text);
+    let refused = editor.ask("textDocument/rename", params);
+    let message = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("prompts/write.md") && message.contains("other.yaml"), "{refused}");
+}
+
 /// A workflow with a named type, whose fields are named in expressions, prompts and records.
 const TASKS: &str = r#"graphrun: 1
 name: tasks
@@ -335,6 +359,18 @@ fn a_fix_is_offered_if_it_mends_the_file() {
         ),
         ("then: write }", "retry: 3, then: write }", "Remove `retry`", "then: write }"),
         ("then: write }", "then: write, retry: 3 }", "Remove `retry`", "then: write }"),
+        (
+            "then: write }",
+            "then: write, retry: { attempts: 3, on: [\"tool\"] } }",
+            "Remove `retry`",
+            "then: write }",
+        ),
+        (
+            "then: write }",
+            "retry: { attempts: 3 }, then: write }",
+            "Remove `retry`",
+            "then: write }",
+        ),
         (
             "{{ brief }} {{ visit }}",
             "{brief} {{ brief }} {{ visit }}",

@@ -153,7 +153,7 @@ impl Telemetry {
     ) -> Result<Option<Self>, TelemetryError> {
         let Config { traces, metrics, content } = Config::read(&variable)?;
         let Some(first) = traces.as_ref().or(metrics.as_ref()) else { return Ok(None) };
-        let address = redact(&first.address).into_owned();
+        let address = shown_address(&first.address);
         let line = Line::new()?;
         let counts = Arc::new(Counts::default());
         let resource = resource(&variable);
@@ -260,6 +260,17 @@ fn resource(variable: &impl Fn(&str) -> Option<String>) -> Resource {
     Resource::builder_empty().with_attributes(resource.iter().map(clean)).build()
 }
 
+/// Returns an address for messages: without a user, a password and parameters, each of which may be a key.
+fn shown_address(address: &str) -> String {
+    let before = address.split(['?', '#']).next().unwrap_or_default();
+    let host = before.split_once("://").and_then(|(scheme, rest)| {
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (_, host) = authority.rsplit_once('@')?;
+        Some(format!("{scheme}://{host}{path}"))
+    });
+    redact(host.as_deref().unwrap_or(before)).into_owned()
+}
+
 fn tracer_provider(
     signal: Signal,
     resource: &Resource,
@@ -294,4 +305,22 @@ fn meter_provider(
     let exporter = CountingMetricExporter { counts: Arc::clone(counts), inner: exporter };
     let provider = SdkMeterProvider::builder().with_resource(resource.clone());
     Ok(provider.with_reader(PeriodicReader::builder(exporter).build()).build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_what_may_be_a_key() {
+        for (address, shown) in [
+            ("http://127.0.0.1:9/v1/traces", "http://127.0.0.1:9/v1/traces"),
+            ("http://q8Zk3@127.0.0.1:9/v1?x=1", "http://127.0.0.1:9/v1"),
+            ("https://me:secret@host", "https://host"),
+            ("https://host/a@b?token=abcdef#c", "https://host/a@b"),
+            ("not an address", "not an address"),
+        ] {
+            assert_eq!(shown_address(address), shown);
+        }
+    }
 }

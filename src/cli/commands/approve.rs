@@ -92,7 +92,14 @@ fn give(
         }
         let answer = verdict.answer(&question.question).map_err(|problem| {
             let name = &question.name;
-            let answer = format!("{name}={}", example(&question.question.schema));
+            let without_comment = Verdict { comment: None, ..verdict }.answer(&question.question);
+            let value = match without_comment {
+                Ok(value) => value.to_string(),
+                // An example could have the other meaning.
+                Err(_) if !verdict.is_yes => "JSON".to_owned(),
+                Err(_) => example(&question.question.schema),
+            };
+            let answer = format!("{name}={value}");
             let command = database.command("resume", run);
             let command = command.map(|it| format!("{it} --answer {}", shell_word(&answer)));
             let refused = CliError::usage(format!("`{name}` {problem}; nothing was started"));

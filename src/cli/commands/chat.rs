@@ -133,9 +133,12 @@ impl Chat<'_> {
             let info = Box::new(self.info.clone());
             let turn = Begin::Turn { info, input, is_queued: self.is_queued };
             match self.run.drive_and_ask(turn, &mut lines, &mut signals).await? {
-                DriveOutcome::Stopped { end, .. } if end.status == Status::Done => {
+                DriveOutcome::Stopped { end, signal } if end.status == Status::Done => {
                     let reply = self.reply(before.as_ref(), &end.state);
                     print_result(&reply).map_err(CliError::write)?;
+                    if let Some(signal) = signal {
+                        return Ok(signal.exit());
+                    }
                     before = Some(end.state);
                 }
                 outcome => {

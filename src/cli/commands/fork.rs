@@ -23,6 +23,7 @@ use crate::{
             loaded::{self, LoadedWorkflow},
             new_run::{NewOrigin, NewRunArgs},
             origin::Origin,
+            run_folders,
         },
         settings::database::Database,
     },
@@ -91,6 +92,7 @@ impl Args {
             let pauses = origin.options.pauses(&graph)?;
             let engine = globals.engine(graph, checkpointer.clone())?.with_breakpoints(pauses);
             let engine = engine.with_wait_max(origin.options.wait_max());
+            let engine = engine.provide(run_folders::homes(&database, &id));
             engine.fork(info, from, set).await.map_err(|error| refused(error, &found))?;
             if self.no_run || has_ended {
                 let report = RunReport::read(checkpointer.as_ref(), &id, &database).await?;

@@ -114,16 +114,20 @@ impl ResumedRun<'_> {
             let mut open = open_questions(&saved.position, &saved.records);
             open.extend(replaceable_questions(&saved.position, &saved.records, &asked));
             let by_name = answers(&open, &asked, database)?;
-            print_answers(&open, &by_name, run, globals)?;
-            Ok(Begin::Resume(Answers { by_name, by: Some(who()) }))
+            let message = show_answers(&open, &by_name, run, globals)?;
+            Ok((Begin::Resume(Answers { by_name, by: Some(who()) }), message))
         })
     }
 
-    /// Drives the run; `begin` is computed from the saved run.
+    /// Drives the run; `begin` is computed from the saved run, with a message that is printed before the run begins.
     pub(crate) fn drive(
         self,
         wanted: impl FnOnce(Origin) -> Origin,
-        begin: impl FnOnce(&SavedRun, &[JournalEntry], &Database) -> Result<Begin, CliError>,
+        begin: impl FnOnce(
+            &SavedRun,
+            &[JournalEntry],
+            &Database,
+        ) -> Result<(Begin, Vec<String>), CliError>,
     ) -> Result<StoppedRun, CliError> {
         let Self { run, globals, lines } = self;
         let database = globals.database()?;
@@ -134,7 +138,7 @@ impl ResumedRun<'_> {
             let database = database.with_permissions(origin.permissions.clone());
             let saved = checkpointer.load(&info.id).await?;
             let journal = checkpointer.journal_without_values(&info.id).await?;
-            let begin = begin(&saved, &journal, &database)?;
+            let (begin, message) = begin(&saved, &journal, &database)?;
             // A workflow that no longer loads is not a usage error of `resume`.
             let broken = |error: CliError| {
                 error
@@ -170,24 +174,25 @@ impl ResumedRun<'_> {
                 run.check_compatibility().await?;
             }
             run.engine = run.engine.with_breakpoints(pauses?);
+            message.iter().for_each(|it| print_message(it));
             run.drive_and_report(begin, lines).await
         })
     }
 }
 
-/// Prints each answer below its question, so that a person sees what an approval was given to.
-fn print_answers(
+/// Returns each answer below its question, so that a person sees what an approval was given to.
+fn show_answers(
     open: &[OpenQuestion],
     by_name: &BTreeMap<String, Value>,
     run: &str,
     globals: &Globals,
-) -> Result<(), CliError> {
+) -> Result<Vec<String>, CliError> {
     let whole = globals.database_to_read()?.command("runs export", run);
-    for question in open {
-        let Some(answer) = by_name.get(&question.name) else { continue };
+    let answered = open.iter().filter_map(|question| {
+        let answer = by_name.get(&question.name)?;
         let question = QuestionLine::from(question.clone());
         let lines = question.text().draw_answer(answer, whole.as_deref(), globals.stderr);
-        print_message(&lines.join("\n"));
-    }
-    Ok(())
+        Some(lines.join("\n"))
+    });
+    Ok(answered.collect())
 }

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// The name or the id of the run
     run: String,
     /// Retry only this node, and leave the other failed nodes as they are
-    #[arg(long, value_name = "NODE", value_parser = NodeName::parse)]
+    #[arg(long, value_name = "NODE", value_parser = NodeName::parse_path)]
     node: Option<NodeName>,
     #[command(flatten)]
     options: RunOptions,
@@ -49,7 +49,7 @@ impl Args {
                 return Err(CheckpointError::Owned { run, lease: Box::new(lease) }.into());
             }
             check_retry(saved, node.as_ref()).map_err(|it| explain_refusal(it, name, database))?;
-            Ok(Begin::Retry(node))
+            Ok((Begin::Retry(node), Vec::new()))
         })?;
         stopped.print(globals)
     }

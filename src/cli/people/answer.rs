@@ -127,14 +127,21 @@ pub(crate) async fn ask(
         print_message(&show(node, question, paint));
         loop {
             let line = tokio::select! {
-                line = lines.next() => line.transpose()?,
+                line = lines.next() => line,
                 signal = signals.next() => return Ok(AskOutcome::Stopped(signal)),
                 () = until(deadline) => {
                     print_message(&paint.faint("  too late: the deadline has passed"));
                     return Ok(AskOutcome::Answers(answers));
                 }
             };
-            let Some(line) = line else { return Ok(AskOutcome::Closed) };
+            let line = match line {
+                Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                    print_message(&format!("{} the line is not UTF-8", paint.bad("not accepted:")));
+                    continue;
+                }
+                Some(line) => line?,
+                None => return Ok(AskOutcome::Closed),
+            };
             match read_answer(name, question, &choice(question, &line)) {
                 Ok(answer) => {
                     answers.insert(name.clone(), answer);
@@ -244,11 +251,15 @@ fn show(node: &NodeName, question: &Question, paint: Paint) -> String {
     lines.join("\n")
 }
 
-/// Returns the choice with the typed number, or else the typed text.
+/// Returns the choice with the typed number, or else the typed text. A number that is a choice itself is that choice.
 fn choice(question: &Question, typed: &str) -> String {
     let number = typed.trim().parse::<usize>().ok().and_then(|it| it.checked_sub(1));
     match (Form::of(&question.schema), number) {
-        (Form::Choice { values, .. }, Some(at)) if at < values.len() => values[at].clone(),
+        (Form::Choice { values, .. }, Some(at))
+            if at < values.len() && values.iter().all(|it| it != typed.trim()) =>
+        {
+            values[at].clone()
+        }
         _ => typed.to_owned(),
     }
 }
@@ -393,6 +404,11 @@ mod tests {
             [("2", "stop"), (" 1 ", "go_on"), ("stop", "stop"), ("3", "3"), ("0", "0")]
         {
             assert_eq!(choice(question, typed), meant);
+        }
+        let stars = Question::new("stars", "How good?");
+        let stars = stars.with_schema(json!({"enum": ["3", "2", "1", "none"]}));
+        for (typed, meant) in [("3", "3"), (" 1 ", " 1 "), ("4", "none")] {
+            assert_eq!(choice(&stars, typed), meant);
         }
     }
 

@@ -289,9 +289,10 @@ impl Run<'_> {
     ) -> Result<AskOutcome, CliError> {
         let saved = self.checkpointer.load(&self.id).await?;
         let open = open_questions(&saved.position, &saved.records);
-        answer::ask(&open, lines, signals, self.globals.stderr)
-            .await
-            .map_err(|error| CliError::new(Exit::Paused, "cannot read the terminal").because(error))
+        answer::ask(&open, lines, signals, self.globals.stderr).await.map_err(|error| {
+            let error = CliError::new(Exit::Paused, "cannot read the terminal").because(error);
+            self.leave(error, Status::Paused)
+        })
     }
 
     /// Returns the report of the run after it stopped like this, with the exit code.

@@ -104,8 +104,11 @@ impl Results {
         let text = std::fs::read_to_string(path).map_err(unusable)?;
         // The end of a line may be missing after a crash; its run has its result in the database.
         let whole = text.rfind('\n').map_or(0, |it| it + 1);
-        file.set_len(whole as u64).map_err(unusable)?;
         let found = read(path, &text[..whole])?;
+        if found.is_none() && !text.is_empty() {
+            return Err(no_results(path, 1));
+        }
+        file.set_len(whole as u64).map_err(unusable)?;
         // A file without results belongs to no version of the workflow yet.
         let found = found.filter(|(head, lines)| head.of == *of || !lines.is_empty());
         let (head, lines) = if let Some(found) = found {

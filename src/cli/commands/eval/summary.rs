@@ -59,7 +59,7 @@ impl<'a> Summary<'a> {
 
     /// Returns whether each model passes at least this percentage of its runs.
     pub(super) fn passes(&self, percent: u8) -> bool {
-        self.models.iter().all(|it| it.pass_rate * 100.0 >= f64::from(percent))
+        self.models.iter().all(|it| is_share(it.passed, it.runs, percent))
     }
 
     /// Returns a table of the models, then the rows that did not always pass.
@@ -205,4 +205,23 @@ fn deviation(numbers: &[f64]) -> Option<f64> {
     let mean = mean(numbers).filter(|_| numbers.len() > 1)?;
     let squares: f64 = numbers.iter().map(|it| (it - mean).powi(2)).sum();
     Some((squares / (numbers.len() - 1) as f64).sqrt())
+}
+
+/// Returns whether a number is at least this percentage of another one. A quotient would be rounded.
+fn is_share(part: usize, whole: usize, percent: u8) -> bool {
+    part * 100 >= whole * usize::from(percent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exactly_the_percentage_is_enough() {
+        for percent in 0..=100 {
+            let part = usize::from(percent);
+            assert!(is_share(part, 100, percent) && is_share(2 * part, 200, percent));
+            assert!(part == 0 || !is_share(part - 1, 100, percent));
+        }
+    }
 }

@@ -62,7 +62,7 @@ impl Args {
                     None => update.clears.push(channel),
                 }
             }
-            let node = self.node.as_deref().map(NodeName::parse).transpose();
+            let node = self.node.as_deref().map(NodeName::parse_path).transpose();
             let node = node.map_err(|error| {
                 CliError::usage("`--as` is not the name of a node").because(error)
             })?;
