@@ -1,16 +1,21 @@
 //! Tests that need access to the connection.
 
-use std::{error::Error as _, pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{error::Error as _, fs, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use graphrun_core::{
     id::ChannelName,
     state::{Change, ChangeKind},
 };
 use graphrun_engine::checkpoint::{Commit, Position, Presence};
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    libc,
+};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::*;
+use super::{held_file::HeldFile, *};
+
 fn id() -> RunId {
     RunId::parse("R1").unwrap()
 }
@@ -220,4 +225,87 @@ async fn a_connection_has_the_durable_settings() {
         };
         assert_eq!(storage.as_ref().unwrap().database.with_connection(timeout), 5000);
     }
+}
+
+/// Returns whether a process, also this one, has locked a part of a file.
+fn is_locked(path: &Path) -> bool {
+    // The lock of a descriptor would conflict with those of a process.
+    let file = HeldFile::open(path).unwrap();
+    let (l_type, l_whence) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
+    let mut lock = libc::flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 };
+    fcntl(&*file, FcntlArg::F_OFD_GETLK(&mut lock)).unwrap();
+    lock.l_type != libc::F_UNLCK as libc::c_short
+}
+
+#[test]
+fn a_second_storage_keeps_the_locks_of_the_first_one() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let first = SqliteStorage::open(&path).unwrap();
+    assert!(is_locked(&path));
+    let second = SqliteStorage::open(&path).unwrap();
+    assert!(is_locked(&path));
+    drop(second);
+    assert!(is_locked(&path));
+    let other = FileKind::new(*b"else", "", "start anew");
+    other.open_existing(&path).unwrap_err();
+    assert!(is_locked(&path), "also after a refusal");
+    drop(first);
+    assert!(!is_locked(&path));
+}
+
+#[tokio::test]
+async fn nothing_is_written_to_a_file_that_was_moved_away() {
+    let folder = TempDir::new().unwrap();
+    let (storage, token) = storage_with_a_run(&folder).await;
+    storage.append(&token, &commit(1, "x")).await.unwrap();
+    let path = folder.path().join("runs.db");
+    let moved = folder.path().join("moved.db");
+    fs::rename(&path, &moved).unwrap();
+    let message = Message::new(ChannelName::parse("text").unwrap(), json!("x"), None);
+    let results = [
+        storage.post(&id(), &message).await.map(drop),
+        storage.renew(&token, Duration::from_secs(60)).await,
+        storage.release(&token).await,
+        storage.append(&token, &commit(2, "x")).await,
+    ];
+    for result in results {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("it was removed or moved away"), "{error}");
+    }
+    fs::rename(&moved, &path).unwrap();
+    let error = storage.append(&token, &commit(2, "x")).await.unwrap_err();
+    assert!(error.source().unwrap().to_string().contains("no longer writes"), "{error}");
+    drop(storage);
+    let storage = SqliteStorage::open_existing(&path).unwrap();
+    assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(1));
+    assert!(storage.inbox(&id(), 0).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_group_in_a_file_that_is_gone_is_saved_once() {
+    let folder = TempDir::new().unwrap();
+    let (storage, token) = storage_with_a_run(&folder).await;
+    let path = folder.path().join("runs.db");
+    let entry = Entry::default();
+    // The file is moved away during the transaction.
+    let moved = std::iter::once_with(|| {
+        fs::rename(&path, path.with_extension("moved")).unwrap();
+        Write::Entry(&token, &entry)
+    });
+    storage.database.save_all(moved).unwrap_err();
+    storage.database.save(Write::Entry(&token, &entry)).unwrap_err();
+    assert_eq!(storage.load(&id()).await.unwrap().last_entry, 2);
+}
+
+#[tokio::test]
+async fn closing_leaves_the_log_of_another_file_alone() {
+    let folder = TempDir::new().unwrap();
+    let (storage, token) = storage_with_a_run(&folder).await;
+    let log = folder.path().join("runs.db-wal");
+    fs::rename(&log, log.with_extension("moved")).unwrap();
+    fs::write(&log, "of another file").unwrap();
+    storage.append(&token, &commit(1, "x")).await.unwrap_err();
+    drop(storage);
+    assert_eq!(fs::read(&log).unwrap(), b"of another file");
 }
