@@ -3,8 +3,9 @@
 //! `place` and `tls` describe the connection; `open` checks and creates the tables, `migrate`
 //! updates older formats; `session` runs transactions, `fault` has their errors. The memory across
 //! runs uses these, too. `work` has one type for each transaction of a run, and `statements` those that are one
-//! statement; `run` and `entries` are the SQL, and `run_server` keeps what a process need not read again. The format is that of `storage/journal`. Here,
-//! each call of the trait becomes one transaction.
+//! statement; `run` and `entries` are the SQL, and `run_server` keeps what a process need not read again. The format is that
+//! of `storage/journal`. Here, each call of the trait becomes one transaction, or a part of one: `group` saves entries together, and
+//! `renewals` renews leases together.
 
 mod cached_heads;
 mod entries;
@@ -14,6 +15,7 @@ mod inbox;
 mod migrate;
 mod open;
 mod place;
+mod renewals;
 mod results;
 mod run;
 mod run_server;
@@ -49,8 +51,8 @@ use self::{
     run_server::RunServer,
     tables::OwnedRunQueries,
     work::{
-        Acquire, Append, Check, Create, Entries, Ids, KeepValues, Newest, Release, Remove, Renew,
-        Search, UpToStep,
+        Acquire, Append, Check, Create, Entries, Ids, KeepValues, Newest, Release, Remove, Search,
+        UpToStep,
     },
 };
 use super::{
@@ -245,8 +247,7 @@ impl RunLeases for PostgresStorage {
     }
 
     async fn renew(&self, token: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        let work = Renew { token: token.clone(), ttl };
-        self.transact(format!("renew the lease of run `{}`", token.run), work).await
+        renewals::renew(&self.runs, token.clone(), ttl).await
     }
 
     async fn release(&self, token: &LeaseToken) -> Result<(), CheckpointError> {

@@ -9,6 +9,7 @@ use tokio_postgres::{Row, types::ToSql};
 
 use super::{
     fault::Fault,
+    renewals::OtherLocks,
     session::{Session, get},
 };
 use crate::{
@@ -36,6 +37,15 @@ pub(super) struct Run {
 pub(super) struct LockedRun {
     pub(super) run: Run,
     pub(super) stored: StoredHead,
+    /// The time of the server, in milliseconds since 1970.
+    pub(super) now: i64,
+}
+
+/// The lease of a run that is locked for writing until the end of the transaction.
+#[derive(Debug)]
+pub(super) struct LockedLease {
+    pub(super) run: Run,
+    pub(super) lease: Result<Lease, Fault>,
     /// The time of the server, in milliseconds since 1970.
     pub(super) now: i64,
 }
@@ -78,6 +88,33 @@ impl Run {
             let stored = read_head(&id, row)?;
             let key = get(row, "run")?;
             Ok(LockedRun { run: Self { key, id }, stored, now: get(row, "now")? })
+        });
+        locked.collect()
+    }
+
+    /// Locks the runs with these ids for writing.
+    pub(super) async fn lock_leases(
+        session: &Session,
+        ids: &[&str],
+        other_locks: OtherLocks,
+    ) -> Result<Vec<LockedLease>, Fault> {
+        let end = match other_locks {
+            OtherLocks::Skip => "SKIP LOCKED",
+            OtherLocks::Await => "",
+        };
+        // Two processes that lock in the same order never wait for each other.
+        let sql = format!(
+            "SELECT r.id, h.run, h.fence, h.owner, h.until, h.lease_checksum, {NOW} AS now
+             FROM heads h JOIN runs r ON r.key = h.run
+             WHERE r.id = ANY($1) ORDER BY h.run FOR UPDATE OF h {end}"
+        );
+        let rows = session.query(&sql, &[&ids]).await?;
+        let locked = rows.iter().map(|row| {
+            let text: &str = get(row, "id")?;
+            let id = RunId::parse(text).map_err(|error| damaged(text, "the id", error))?;
+            let lease = read_lease(&id, row);
+            let key = get(row, "run")?;
+            Ok(LockedLease { run: Self { key, id }, lease, now: get(row, "now")? })
         });
         locked.collect()
     }
@@ -223,17 +260,24 @@ impl HeadValues {
     }
 }
 
-impl LockedRun {
-    /// Saves the lease.
-    pub(super) async fn put_lease(&self, session: &Session, lease: &Lease) -> Result<(), Fault> {
-        let sql = "UPDATE heads SET fence = $2, owner = $3, until = $4, lease_checksum = $5
-                   WHERE run = $1";
-        let sum = lease.checksum(&self.run.id);
-        let values: [&(dyn ToSql + Sync); 5] =
-            [&self.run.key, &signed(lease.fence)?, &lease.json, &lease.until_ms(), &sum.as_slice()];
-        session.execute(sql, &values).await?;
-        Ok(())
-    }
+/// Saves leases with one statement.
+pub(super) async fn put_leases(session: &Session, leases: &[(Run, Lease)]) -> Result<(), Fault> {
+    let sql = "UPDATE heads SET fence = n.fence, owner = n.owner, until = n.until,
+                   lease_checksum = n.lease_checksum
+               FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[])
+                   AS n (run, fence, owner, until, lease_checksum)
+               WHERE heads.run = n.run";
+    let fences = leases.iter().map(|(_, lease)| signed(lease.fence));
+    let sums = leases.iter().map(|(run, lease)| lease.checksum(&run.id).to_vec());
+    let values: [&(dyn ToSql + Sync); 5] = [
+        &leases.iter().map(|(run, _)| run.key).collect::<Vec<_>>(),
+        &fences.collect::<Result<Vec<_>, _>>()?,
+        &leases.iter().map(|(_, lease)| lease.json.as_deref()).collect::<Vec<_>>(),
+        &leases.iter().map(|(_, lease)| lease.until_ms()).collect::<Vec<_>>(),
+        &sums.collect::<Vec<_>>(),
+    ];
+    session.execute(sql, &values).await?;
+    Ok(())
 }
 
 impl StoredRun {
@@ -317,6 +361,19 @@ impl StoredRun {
     }
 }
 
+fn read_lease(id: &RunId, row: &Row) -> Result<Lease, Fault> {
+    Ok(Lease::read(id, lease_columns(id, row)?)?)
+}
+
+fn lease_columns<'a>(id: &RunId, row: &'a Row) -> Result<LeaseColumns<'a>, Fault> {
+    Ok(LeaseColumns {
+        fence: number(id, row, "fence")?,
+        owner: get(row, "owner")?,
+        until_ms: get(row, "until")?,
+        checksum: get(row, "lease_checksum")?,
+    })
+}
+
 fn read_head(id: &RunId, row: &Row) -> Result<StoredHead, Fault> {
     let columns = HeadColumns {
         number: number(id, row, "number")?,
@@ -326,12 +383,7 @@ fn read_head(id: &RunId, row: &Row) -> Result<StoredHead, Fault> {
         hash: get(row, "hash")?,
         run_status: get(row, "run_status")?,
         checksum: get(row, "checksum")?,
-        lease: LeaseColumns {
-            fence: number(id, row, "fence")?,
-            owner: get(row, "owner")?,
-            until_ms: get(row, "until")?,
-            checksum: get(row, "lease_checksum")?,
-        },
+        lease: lease_columns(id, row)?,
     };
     Ok(StoredHead::read(id, columns)?)
 }

@@ -1,9 +1,6 @@
 //! The transaction of each call of the trait.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::future::try_join;
@@ -19,7 +16,7 @@ use graphrun_engine::{
 use super::{
     entries::{Journal, NewRow, Pages, insert, keep_values},
     fault::Fault,
-    run::{LockedRun, NOW, NewHead, Run, StoredRun, put, unknown},
+    run::{LockedRun, NOW, NewHead, Run, StoredRun, put, put_leases, unknown},
     run_server::RunServer,
     session::{Mode, Session, Work, get},
 };
@@ -43,12 +40,6 @@ pub(super) struct Create {
 pub(super) struct Acquire {
     pub(super) run: RunId,
     pub(super) request: LeaseRequest,
-}
-
-/// Renews a lease.
-pub(super) struct Renew {
-    pub(super) token: LeaseToken,
-    pub(super) ttl: Duration,
 }
 
 /// Releases a run.
@@ -191,8 +182,9 @@ impl Work for Acquire {
         last.require_free(&self.run, locked.now, self.request.replaces_fence)?;
         let lease =
             Lease::next(last.fence, &self.request, locked.now).map_err(Fault::Unwritable)?;
-        locked.put_lease(session, &lease).await?;
-        Ok(LeaseToken { run: locked.run.id, fence: lease.fence })
+        let token = LeaseToken { run: locked.run.id.clone(), fence: lease.fence };
+        put_leases(session, &[(locked.run, lease)]).await?;
+        Ok(token)
     }
 
     async fn attempt_after_doubt(&self, session: &Session) -> Result<LeaseToken, Fault> {
@@ -210,20 +202,6 @@ impl Work for Acquire {
 }
 
 #[async_trait]
-impl Work for Renew {
-    type Output = ();
-
-    const MODE: Mode = Mode::Lease;
-
-    async fn attempt(&self, session: &Session) -> Result<(), Fault> {
-        let locked = Run::lock(session, &self.token.run).await?;
-        let lease = locked.stored.lease.clone();
-        check_fence(lease.info().as_ref(), self.token.fence)?;
-        locked.put_lease(session, &lease.renewed(locked.now, self.ttl)).await
-    }
-}
-
-#[async_trait]
 impl Work for Release {
     type Output = ();
 
@@ -235,7 +213,7 @@ impl Work for Release {
         if lease.fence != self.0.fence {
             return Ok(());
         }
-        locked.put_lease(session, &lease.released()).await
+        put_leases(session, &[(locked.run, lease.released())]).await
     }
 }
 

@@ -82,10 +82,10 @@ impl Database {
         work(&self.session.lock().unwrap().connection)
     }
 
-    /// Saves a new run or an entry in one transaction, and returns the lease of the run.
+    /// Saves a write in one transaction, and returns the lease of the run.
     pub(super) fn save(&self, write: Write<'_>) -> Result<LeaseToken, CheckpointError> {
         let work = |database: &Connection, tools: &mut Tools| write.save(database, tools);
-        if write.stops_run() {
+        if write.may_use_reserve() {
             self.at_need(|| write.action(), work)
         } else {
             self.transaction(Mode::Write, || write.action(), work)

@@ -297,12 +297,7 @@ impl RunLeases for SqliteStorage {
     }
 
     async fn renew(&self, token: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        let action = format!("renew the lease of run `{}`", token.run);
-        let token = token.clone();
-        self.write_at_need(action, move |database, _| {
-            Run::find(database, &token.run)?.renew(database, token.fence, ttl)
-        })
-        .await
+        self.save(Write::Renewal(token, ttl)).await.map(drop)
     }
 
     async fn release(&self, token: &LeaseToken) -> Result<(), CheckpointError> {

@@ -1,14 +1,12 @@
 //! A run in the database: its search, head, lease and inbox.
 
-use std::time::Duration;
-
 use graphrun_core::id::{NameError, RunId};
 use graphrun_engine::{
     checkpoint::{
         CheckpointError, EntryHash, InboxMessage, LeaseRequest, LeaseToken, Message, RunInfo,
         RunSummary,
     },
-    storage::rules::{Head, ID_PREFIX_LENGTH_MIN, check_fence},
+    storage::rules::{Head, ID_PREFIX_LENGTH_MIN},
 };
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
@@ -298,18 +296,6 @@ impl Run {
         let lease = Lease::next(last, request, now(database)?).map_err(Fault::Unwritable)?;
         self.put_lease(database, &lease)?;
         Ok(LeaseToken { run: self.id.clone(), fence: lease.fence })
-    }
-
-    /// Extends a lease from now.
-    pub(super) fn renew(
-        &self,
-        database: &Connection,
-        fence: u64,
-        ttl: Duration,
-    ) -> Result<(), Fault> {
-        let lease = self.stored_head(database)?.lease;
-        check_fence(lease.info().as_ref(), fence)?;
-        self.put_lease(database, &lease.renewed(now(database)?, ttl))
     }
 
     /// Releases the lease with this fencing token.

@@ -299,6 +299,23 @@ async fn a_group_in_a_file_that_is_gone_is_saved_once() {
 }
 
 #[tokio::test]
+async fn a_refused_renewal_affects_no_other_write_of_its_group() {
+    let folder = TempDir::new().unwrap();
+    let (storage, token) = storage_with_a_run(&folder).await;
+    let until = async || storage.find("R1").await.unwrap().lease.unwrap().until;
+    let before = until().await;
+    let stale = LeaseToken { fence: token.fence + 1, ..token.clone() };
+    let ttl = Duration::from_secs(3600);
+    let entry = commit(1, "x");
+    let writes =
+        [Write::Renewal(&token, ttl), Write::Renewal(&stale, ttl), Write::Entry(&token, &entry)];
+    let saved = storage.database.save_all(writes.into_iter()).unwrap();
+    assert_eq!(saved.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(1));
+    assert!(until().await > before);
+}
+
+#[tokio::test]
 async fn closing_leaves_the_log_of_another_file_alone() {
     let folder = TempDir::new().unwrap();
     let (storage, token) = storage_with_a_run(&folder).await;
