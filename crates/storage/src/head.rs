@@ -4,12 +4,14 @@ use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use graphrun_core::id::{RunId, Step, TaskId};
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Entry, EntryHash, LeaseToken, RunInfo, RunStatus, RunSummary},
+    checkpoint::{CheckpointError, Entry, EntryHash, LeaseToken, RunStatus, RunSummary},
     storage::rules::{Head, Refusal, check_fence},
 };
 
 use crate::{
-    journal::{Codec, Reader, Row, Span, checksum::of_head, committed, damaged, encode},
+    journal::{
+        Codec, Reader, Row, Span, checksum::of_head, committed, damaged, encode, parse_info,
+    },
     lease::{Lease, LeaseColumns},
     open_steps::OpenSteps,
 };
@@ -54,8 +56,8 @@ impl StoredHead {
 
     /// Returns the run for a list.
     pub(crate) fn summary(&self, run: &RunId, info: &[u8]) -> Result<RunSummary, CheckpointError> {
-        let info: RunInfo = serde_json::from_slice(info)
-            .map_err(|error| damaged(run.as_str(), "the description", error))?;
+        let info =
+            parse_info(info).map_err(|error| damaged(run.as_str(), "the description", error))?;
         let lease = self.lease.info();
         let Head { step, run_status, updated, turns, .. } = self.head.clone();
         let RunStatus { status, reason } = run_status;

@@ -6,7 +6,10 @@ use graphrun_core::{
     id::ChannelName,
     state::{Change, ChangeKind},
 };
-use graphrun_engine::checkpoint::{Commit, Position, Presence};
+use graphrun_engine::{
+    checkpoint::{Basis, Commit, Mapping, Migration, Position, Presence},
+    storage::rules::Head,
+};
 use nix::{
     fcntl::{FcntlArg, fcntl},
     libc,
@@ -15,6 +18,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{held_file::HeldFile, *};
+use crate::prove;
 
 fn id() -> RunId {
     RunId::parse("R1").unwrap()
@@ -325,4 +329,41 @@ async fn closing_leaves_the_log_of_another_file_alone() {
     storage.append(&token, &commit(1, "x")).await.unwrap_err();
     drop(storage);
     assert_eq!(fs::read(&log).unwrap(), b"of another file");
+}
+
+/// An attacker can compute checksums, but not the hashes that were noted elsewhere.
+#[tokio::test]
+async fn the_proof_covers_the_description_of_a_migrated_run() {
+    let folder = TempDir::new().unwrap();
+    let (storage, token) = storage_with_a_run(&folder).await;
+    let before = storage.find("calm-otter").await.unwrap().info;
+    let to = Basis { workflow: "board".into(), ..before.basis() };
+    let migration =
+        Migration { from: before.basis(), to, mapping: Mapping::default(), records: Vec::new() };
+    let entry = Entry { migration: Some(Box::new(migration)), ..commit(1, "x") };
+    storage.append(&token, &entry).await.unwrap();
+    prove(&storage, &id(), None).await.unwrap();
+
+    let set_head = |updated: &str| {
+        storage.database.with_connection(|database| {
+            let (run, stored) = Run::find_with_head(database, &id()).unwrap();
+            let head = Head { updated: updated.to_owned(), ..stored.head };
+            run.put(database, &head, stored.committed, stored.hash).unwrap();
+        });
+    };
+    set_head("2030-01-01T00:00:00Z");
+    let error = prove(&storage, &id(), None).await.unwrap_err();
+    assert!(matches!(error, CheckpointError::Damaged { .. }), "{error:?}");
+    set_head("");
+    prove(&storage, &id(), None).await.unwrap();
+
+    storage.database.with_connection(|database| {
+        let run = Run::find(database, &id()).unwrap();
+        let info = String::from_utf8(run.info(database).unwrap()).unwrap();
+        let at = info.rfind(&before.created).unwrap();
+        let changed = format!("{}2024{}", &info[..at], &info[at + 4..]);
+        run.put_info(database, changed.as_bytes()).unwrap();
+    });
+    let error = prove(&storage, &id(), None).await.unwrap_err();
+    assert!(matches!(error, CheckpointError::Damaged { .. }), "{error:?}");
 }
