@@ -205,3 +205,15 @@ async fn a_locked_run_keeps_no_other_lease_from_its_renewal() {
     other.batch_execute("COMMIT").await.unwrap();
     waiting.remove(0).await.unwrap();
 }
+
+#[tokio::test]
+async fn kept_values_that_cannot_be_unpacked_are_not_used() {
+    let schema = server::Schema::new();
+    let storage = PostgresStorage::open(&schema.url()).unwrap();
+    let token = create_runs(&storage, 1).await.remove(0);
+    let position = Position { step: Step(1), ..Position::default() };
+    storage.append(&token, &Commit { position, changes: Vec::new() }.into()).await.unwrap();
+    let work = KeepValues { token: token.clone(), step: Step(1), content: b"broken".to_vec() };
+    storage.transact("keep".to_owned(), work).await.unwrap();
+    assert_eq!(storage.load(&token.run).await.unwrap().entries_read, 2);
+}

@@ -14,7 +14,7 @@ use graphrun_engine::{
 };
 
 use super::{
-    entries::{Journal, NewRow, Pages, insert, keep_values},
+    entries::{Begin, Journal, NewRow, Pages, insert, keep_values},
     fault::Fault,
     run::{LockedRun, NOW, NewHead, Run, StoredRun, put, put_leases, unknown},
     run_server::RunServer,
@@ -59,10 +59,12 @@ pub(super) struct Append {
 pub(super) struct Remove(pub(super) RunId);
 
 /// Reads the rows that give the checkpoint of a run after a step.
+#[derive(Clone, Debug)]
 pub(super) struct UpToStep {
     pub(super) run: RunId,
     /// The step; none for the last one.
     pub(super) step: Option<Step>,
+    pub(super) begin: Begin,
 }
 
 /// Keeps the values of a run.
@@ -309,7 +311,7 @@ impl Work for UpToStep {
 
     async fn attempt(&self, session: &Session) -> Result<(StoredRun, Pages), Fault> {
         let found = StoredRun::by_id(session, &self.run).await?;
-        let pages = Pages::up_to_step(session, &found, self.step).await?;
+        let pages = Pages::up_to_step(session, &found, self.step, self.begin).await?;
         Ok((found, pages))
     }
 }
