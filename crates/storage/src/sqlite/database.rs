@@ -3,14 +3,15 @@
 use std::{
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError, TryLockError},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use graphrun_engine::checkpoint::{CheckpointError, LeaseToken};
-use rusqlite::{Connection, ErrorCode, OptionalExtension, config::DbConfig};
+use rusqlite::{Connection, OptionalExtension, config::DbConfig};
 
 use super::{
-    fault::{Fault, is_failed_write, is_full},
+    fault::{Fault, is_failed_write},
     group::GroupedWrite,
     head_cache::HeadCache,
     identity::Identity,
@@ -21,6 +22,9 @@ use super::{
     write::Write,
 };
 use crate::{group::Group, journal::Codec, open_steps::OpenSteps};
+
+/// The pages that one step returns to the file system: other writers wait for some milliseconds.
+const PAGES_AT_ONCE: u32 = 1000;
 
 pub(super) struct Database {
     path: PathBuf,
@@ -218,25 +222,44 @@ impl Database {
         session.transaction(mode, work).map_err(|fault| fault.explain(&self.path, action()))
     }
 
-    /// Returns the space of removed runs to the file system, unless another process uses the
-    /// database.
+    /// Returns the space of removed runs to the file system. Other writers wait for one step at a time, and come between the
+    /// steps.
     pub(super) fn compact(&self) -> Result<(), CheckpointError> {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        // This cannot be part of a transaction: it needs exclusive access to the file.
-        let done = session.connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
-        match done {
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
-            // The smaller copy needs space that the disk does not have. New runs use the free pages of the file.
-            Err(error) if is_full(&error) => {
-                drop(session.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)"));
-                Ok(())
+        loop {
+            let began = Instant::now();
+            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = session.transaction(Mode::Write, |database, _| free_pages(database));
+            drop(session);
+            match left {
+                Ok(0) => break,
+                Ok(_) => thread::sleep(began.elapsed()),
+                // New runs use the free pages of the file.
+                Err(fault) if fault.is_busy() || fault.is_full() => break,
+                Err(fault) => {
+                    let action = format!("make {} smaller", self.path.display());
+                    return Err(fault.explain(&self.path, action));
+                }
             }
-            done => done.map_err(|error| {
-                let action = format!("make {} smaller", self.path.display());
-                Fault::from(error).explain(&self.path, action)
-            }),
         }
+        // A checkpoint shortens the file. If a reader prevents this one, a later one does it.
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if !session.failed {
+            drop(session.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())));
+        }
+        Ok(())
     }
+}
+
+/// Moves pages from the end of the file to free ones, and returns how many free ones are left; zero if no more can be moved.
+pub(super) fn free_pages(database: &Connection) -> Result<i64, Fault> {
+    let count = || database.query_row("PRAGMA freelist_count", [], |row| row.get::<_, i64>(0));
+    let before = count()?;
+    // Each row is a page.
+    let mut step = database.prepare(&format!("PRAGMA incremental_vacuum({PAGES_AT_ONCE})"))?;
+    let mut pages = step.query([])?;
+    while pages.next()?.is_some() {}
+    let left = count()?;
+    Ok(if left < before { left } else { 0 })
 }
 
 impl Session {

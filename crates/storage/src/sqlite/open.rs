@@ -165,8 +165,9 @@ impl FileKind {
     ///
     /// This happens before the write-ahead log is turned on, so that the marks are in the file itself.
     fn create_tables(self, connection: &mut Connection) -> Result<(), Fault> {
-        // The setting only has an effect on an empty database.
+        // Both settings only have an effect on an empty database.
         connection.pragma_update(None, "page_size", PAGE_SIZE)?;
+        connection.pragma_update(None, "auto_vacuum", "incremental")?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(self.schema)?;
         transaction.pragma_update(None, "application_id", self.mark())?;

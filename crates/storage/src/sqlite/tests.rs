@@ -367,3 +367,24 @@ async fn the_proof_covers_the_description_of_a_migrated_run() {
     let error = prove(&storage, &id(), None).await.unwrap_err();
     assert!(matches!(error, CheckpointError::Damaged { .. }), "{error:?}");
 }
+
+#[tokio::test]
+async fn the_space_of_removed_runs_is_freed_in_bounded_steps() {
+    let folder = TempDir::new().unwrap();
+    let (storage, token) = storage_with_a_run(&folder).await;
+    let text = noise(2_000_000);
+    for step in 1..=5 {
+        storage.append(&token, &commit(step, &text)).await.unwrap();
+    }
+    storage.release(&token).await.unwrap();
+    storage.remove(&id()).await.unwrap();
+    let left = storage.database.with_connection(database::free_pages).unwrap();
+    assert!(left > 0, "other writers wait for one step");
+    storage.compact().await.unwrap();
+    let free = |database: &Connection| {
+        database.query_row("PRAGMA freelist_count", [], |row| row.get::<_, i64>(0))
+    };
+    assert_eq!(storage.database.with_connection(free).unwrap(), 0);
+    let length = fs::metadata(folder.path().join("runs.db")).unwrap().len();
+    assert!(length < 200_000, "{length} bytes");
+}
