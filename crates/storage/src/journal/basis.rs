@@ -46,7 +46,7 @@ pub(crate) fn info_after(info: &[u8], migration: &Migration) -> serde_json::Resu
 
 /// Returns the number of the last entry before the records of the open step; `before` is that
 /// number before this entry.
-pub(crate) fn committed(entry: &Entry, head: &Head, before: u64) -> u64 {
+pub(crate) fn before_open(entry: &Entry, head: &Head, before: u64) -> u64 {
     match entry.commit {
         None => before,
         // A migration also contains records of the step that it opens.

@@ -143,11 +143,11 @@ impl Run {
         lease: &Lease,
     ) -> Result<(), Fault> {
         let sql =
-            "INSERT INTO heads (run, number, committed, step, seq, hash, run_status, checksum,
+            "INSERT INTO heads (run, number, before_open, step, seq, hash, run_status, checksum,
                        fence, owner, until, lease_checksum)
                    VALUES ($1, 0, 0, 0, 0, '', '', '', 0, NULL, 0, '')";
         session.execute(sql, &[&self.key]).await?;
-        put(session, &[NewHead { run: self, head, committed: head.number, hash, lease }]).await
+        put(session, &[NewHead { run: self, head, before_open: head.number, hash, lease }]).await
     }
 
     /// Saves the info after a migration.
@@ -183,8 +183,8 @@ impl Run {
 pub(super) struct NewHead<'a> {
     pub(super) run: &'a Run,
     pub(super) head: &'a Head,
-    /// The number of the last entry that commits a step.
-    pub(super) committed: u64,
+    /// The number of the last entry before the records of the open step.
+    pub(super) before_open: u64,
     /// The hash of the entry.
     pub(super) hash: EntryHash,
     pub(super) lease: &'a Lease,
@@ -192,20 +192,20 @@ pub(super) struct NewHead<'a> {
 
 /// Saves heads with one statement.
 pub(super) async fn put(session: &Session, heads: &[NewHead<'_>]) -> Result<(), Fault> {
-    let sql = "UPDATE heads SET number = n.number, committed = n.committed, step = n.step, seq = n.seq,
+    let sql = "UPDATE heads SET number = n.number, before_open = n.before_open, step = n.step, seq = n.seq,
                    hash = n.hash, run_status = n.run_status, checksum = n.checksum, fence = n.fence,
                    owner = n.owner, until = n.until, lease_checksum = n.lease_checksum
                FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
                    $6::bytea[], $7::text[], $8::bytea[], $9::bigint[], $10::text[], $11::bigint[],
                    $12::bytea[])
-                   AS n (run, number, committed, step, seq, hash, run_status, checksum, fence, owner,
+                   AS n (run, number, before_open, step, seq, hash, run_status, checksum, fence, owner,
                        until, lease_checksum)
                WHERE heads.run = n.run";
     let columns = HeadValues::of(heads.iter().copied())?;
     let values: [&(dyn ToSql + Sync); 12] = [
         &heads.iter().map(|it| it.run.key).collect::<Vec<_>>(),
         &columns.numbers,
-        &columns.committed,
+        &columns.before_open,
         &columns.steps,
         &columns.seqs,
         &heads.iter().map(|it| it.hash.0.as_slice()).collect::<Vec<_>>(),
@@ -224,7 +224,7 @@ pub(super) async fn put(session: &Session, heads: &[NewHead<'_>]) -> Result<(), 
 #[derive(Debug)]
 pub(super) struct HeadValues {
     pub(super) numbers: Vec<i64>,
-    pub(super) committed: Vec<i64>,
+    pub(super) before_open: Vec<i64>,
     pub(super) steps: Vec<i64>,
     pub(super) seqs: Vec<i64>,
     pub(super) statuses: Vec<String>,
@@ -244,11 +244,11 @@ impl HeadValues {
         let statuses = statuses.map_err(Fault::Unwritable)?;
         let checksum = |(it, status): (NewHead<'_>, &String)| {
             let id = it.run.id.as_str();
-            checksum::of_head(id, it.head, it.committed, &it.hash.0, status).to_vec()
+            checksum::of_head(id, it.head, it.before_open, &it.hash.0, status).to_vec()
         };
         Ok(Self {
             numbers: numbers(|it| it.head.number)?,
-            committed: numbers(|it| it.committed)?,
+            before_open: numbers(|it| it.before_open)?,
             steps: numbers(|it| it.head.step.0)?,
             seqs: numbers(|it| it.head.seq)?,
             checksums: heads.clone().zip(&statuses).map(checksum).collect(),
@@ -377,7 +377,7 @@ fn lease_columns<'a>(id: &RunId, row: &'a Row) -> Result<LeaseColumns<'a>, Fault
 fn read_head(id: &RunId, row: &Row) -> Result<StoredHead, Fault> {
     let columns = HeadColumns {
         number: number(id, row, "number")?,
-        committed: number(id, row, "committed")?,
+        before_open: number(id, row, "before_open")?,
         step: number(id, row, "step")?,
         seq: number(id, row, "seq")?,
         hash: get(row, "hash")?,

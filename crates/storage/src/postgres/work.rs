@@ -52,7 +52,7 @@ pub(super) struct Append {
     pub(super) entry: Entry,
     server: Arc<RunServer>,
     /// The number and the hash of the row that an earlier attempt may have saved.
-    sent: Mutex<Option<(u64, EntryHash)>>,
+    in_doubt: Mutex<Option<(u64, EntryHash)>>,
 }
 
 /// Removes a run.
@@ -221,7 +221,7 @@ impl Work for Release {
 
 impl Append {
     pub(super) fn new(token: LeaseToken, entry: Entry, server: Arc<RunServer>) -> Self {
-        Self { token, entry, server, sent: Mutex::new(None) }
+        Self { token, entry, server, in_doubt: Mutex::new(None) }
     }
 
     /// Returns the name of saving it for messages.
@@ -230,12 +230,12 @@ impl Append {
     }
 
     /// Notes that the row may be saved soon.
-    pub(super) fn note_sent(&self, row: &Row) {
-        *self.sent() = Some((row.number, row.hash));
+    pub(super) fn note_in_doubt(&self, row: &Row) {
+        *self.in_doubt() = Some((row.number, row.hash));
     }
 
-    fn sent(&self) -> MutexGuard<'_, Option<(u64, EntryHash)>> {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn in_doubt(&self) -> MutexGuard<'_, Option<(u64, EntryHash)>> {
+        self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -253,7 +253,7 @@ impl Work for Append {
             None => None,
         };
         let appended = server.with_codec(|codec| append.encode::<Fault>(open, codec))?;
-        let EncodedEntry { row, head, committed, finished } = appended;
+        let EncodedEntry { row, head, before_open, finished } = appended;
         if let Some(migration) = &entry.migration {
             run.migrate(session, migration).await?;
         }
@@ -261,21 +261,21 @@ impl Work for Append {
         let lease = if stops_run(entry) { lease.released() } else { lease };
         let new_row = NewRow { run: run.key, row: &row };
         let hash = row.hash;
-        let new_head = NewHead { run: &run, head: &head, committed, hash, lease: &lease };
+        let new_head = NewHead { run: &run, head: &head, before_open, hash, lease: &lease };
         // Both are sent together.
         try_join(insert(session, &[new_row]), put(session, &[new_head])).await?;
         server.open_steps().note(&run.id, row.hash, entry, finished);
         fault::hit_each(entry.points_in_transaction()).map_err(CheckpointError::injected)?;
-        self.note_sent(&row);
-        server.heads().note(run, StoredHead { head, committed, hash, lease });
+        self.note_in_doubt(&row);
+        server.heads().note(run, StoredHead { head, before_open, hash, lease });
         Ok(token.clone())
     }
 
     async fn attempt_after_doubt(&self, session: &Session) -> Result<LeaseToken, Fault> {
         // The attempt in doubt had this lock, too, and kept it until its end.
         let LockedRun { run, .. } = Run::lock(session, &self.token.run).await?;
-        let sent = *self.sent();
-        if let Some((number, hash)) = sent
+        let in_doubt = *self.in_doubt();
+        if let Some((number, hash)) = in_doubt
             && (Journal { session, run: &run }).has(number, hash).await?
         {
             return Ok(self.token.clone());

@@ -33,7 +33,7 @@ pub(super) struct Run {
 /// The columns of a head.
 macro_rules! head_columns {
     () => {
-        "number, committed, step, seq, hash, run_status, checksum,
+        "number, before_open, step, seq, hash, run_status, checksum,
          fence, owner, until, lease_checksum"
     };
 }
@@ -185,7 +185,7 @@ impl Run {
         let run_status: String = row.get(5)?;
         let columns = HeadColumns {
             number: row.get(0)?,
-            committed: row.get(1)?,
+            before_open: row.get(1)?,
             step: row.get(2)?,
             seq: row.get(3)?,
             hash: bytes(row, 4)?,
@@ -205,11 +205,11 @@ impl Run {
     fn checked(
         &self,
         head: &Head,
-        committed: u64,
+        before_open: u64,
         hash: EntryHash,
     ) -> Result<(String, Checksum), Fault> {
         let run_status = head.stored_status().map_err(Fault::Unwritable)?;
-        let checksum = of_head(self.id.as_str(), head, committed, &hash.0, &run_status);
+        let checksum = of_head(self.id.as_str(), head, before_open, &hash.0, &run_status);
         Ok((run_status, checksum))
     }
 
@@ -222,16 +222,16 @@ impl Run {
         request: &LeaseRequest,
     ) -> Result<StoredHead, Fault> {
         let lease = Lease::next(0, request, now(database)?).map_err(Fault::Unwritable)?;
-        let committed = head.number;
-        let (run_status, checksum) = self.checked(&head, committed, hash)?;
+        let before_open = head.number;
+        let (run_status, checksum) = self.checked(&head, before_open, hash)?;
         let sql =
-            "INSERT INTO heads (run, number, committed, step, seq, hash, run_status, checksum,
+            "INSERT INTO heads (run, number, before_open, step, seq, hash, run_status, checksum,
                        fence, owner, until, lease_checksum)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
         database.prepare_cached(sql)?.execute(params![
             self.key,
             head.number,
-            committed,
+            before_open,
             head.step.0,
             head.seq,
             hash.0,
@@ -242,7 +242,7 @@ impl Run {
             lease.until_ms(),
             lease.checksum(&self.id),
         ])?;
-        Ok(StoredHead { head, committed, hash, lease })
+        Ok(StoredHead { head, before_open, hash, lease })
     }
 
     /// Saves the head after an entry.
@@ -250,16 +250,16 @@ impl Run {
         &self,
         database: &Connection,
         head: &Head,
-        committed: u64,
+        before_open: u64,
         hash: EntryHash,
     ) -> Result<(), Fault> {
-        let (run_status, checksum) = self.checked(head, committed, hash)?;
-        let sql = "UPDATE heads SET number = ?, committed = ?, step = ?, seq = ?, hash = ?,
+        let (run_status, checksum) = self.checked(head, before_open, hash)?;
+        let sql = "UPDATE heads SET number = ?, before_open = ?, step = ?, seq = ?, hash = ?,
                        run_status = ?, checksum = ?
                    WHERE run = ?";
         database.prepare_cached(sql)?.execute(params![
             head.number,
-            committed,
+            before_open,
             head.step.0,
             head.seq,
             hash.0,

@@ -348,7 +348,7 @@ async fn the_proof_covers_the_description_of_a_migrated_run() {
         storage.database.with_connection(|database| {
             let (run, stored) = Run::find_with_head(database, &id()).unwrap();
             let head = Head { updated: updated.to_owned(), ..stored.head };
-            run.put(database, &head, stored.committed, stored.hash).unwrap();
+            run.put(database, &head, stored.before_open, stored.hash).unwrap();
         });
     };
     set_head("2030-01-01T00:00:00Z");

@@ -139,7 +139,7 @@ impl EncodedWrite<'_> {
                 (run, stored)
             }
             Self::Entry { entry, run, lease, encoded } => {
-                let EncodedEntry { row, head, committed, finished } = encoded;
+                let EncodedEntry { row, head, before_open, finished } = encoded;
                 run.journal(database).insert(&row)?;
                 hit_each(entry.points_in_transaction())?;
                 if let Some(migration) = &entry.migration {
@@ -147,9 +147,9 @@ impl EncodedWrite<'_> {
                     let info = info_after(&info, migration).map_err(Fault::Unwritable)?;
                     run.put_info(database, &info)?;
                 }
-                run.put(database, &head, committed, row.hash)?;
+                run.put(database, &head, before_open, row.hash)?;
                 open_steps.note(&run.id, row.hash, entry, finished);
-                let mut stored = StoredHead { head, committed, hash: row.hash, lease };
+                let mut stored = StoredHead { head, before_open, hash: row.hash, lease };
                 if stops_run(entry) {
                     stored.lease = stored.lease.released();
                     run.put_lease(database, &stored.lease)?;
