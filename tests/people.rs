@@ -395,6 +395,24 @@ async fn no_task_after_a_breakpoint_has_begun() {
     assert_eq!(place.records().await, [("plan".to_owned(), "finished")]);
 }
 
+/// The process dies as soon as the caller knows that the answer was accepted.
+#[tokio::test]
+async fn an_accepted_answer_is_saved() {
+    let place = Place::new(
+        GraphBuilder::new::<Team>("one")
+            .node("asks", asks(None))
+            .edge(START, "asks")
+            .edge("asks", "end"),
+    );
+    place.start().await;
+    // The lease, and the entry with which the run continues.
+    let dying = Disturbed::dying_after(2, Arc::clone(&place.storage) as Arc<dyn Checkpointer>);
+    let engine = place.engine.clone().with_storage(Arc::new(dying));
+    drop(engine.resume(&place.run).answer("go", true).start().await.unwrap());
+    let records = [("asks".to_owned(), "asked"), ("asks".to_owned(), "answered")];
+    assert_eq!(place.records().await, records);
+}
+
 /// Three steps of a second each, and an inbox.
 fn patient() -> GraphBuilder {
     GraphBuilder::new::<Team>("patient")

@@ -1,6 +1,7 @@
 //! How a run handles failures: retries that survive a restart, timeouts, panics, and kept results.
 
 mod budget;
+mod leases;
 mod memos;
 mod outages;
 mod panics;

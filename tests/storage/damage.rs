@@ -113,7 +113,7 @@ async fn a_changed_row_is_found_and_named() {
         "UPDATE heads SET run_status = replace(run_status, 'paused', 'failed') WHERE run = 1",
         "UPDATE heads SET run_status = replace(run_status, 'asks', 'axes') WHERE run = 1",
         "UPDATE heads SET number = number - 1 WHERE run = 1",
-        "UPDATE heads SET committed = committed - 2 WHERE run = 1",
+        "UPDATE heads SET before_open = before_open - 2 WHERE run = 1",
         "UPDATE heads SET step = step + 1 WHERE run = 1",
         "UPDATE heads SET seq = seq - 1 WHERE run = 1",
         "UPDATE heads SET hash = zeroblob(32) WHERE run = 1",

@@ -38,8 +38,13 @@ pub(crate) enum Happens {
 pub(crate) struct Disturbed {
     inner: Arc<dyn Checkpointer>,
     writes: AtomicUsize,
-    fate: Box<dyn Fn(usize) -> Happens + Send + Sync>,
+    fate: Fate,
+    renewals: AtomicUsize,
+    fate_of_renewal: Fate,
 }
+
+/// The fault of each write, by its number.
+type Fate = Box<dyn Fn(usize) -> Happens + Send + Sync>;
 
 impl Disturbed {
     /// Takes the fault of each write; the number of the first write is zero.
@@ -47,7 +52,21 @@ impl Disturbed {
         inner: Arc<dyn Checkpointer>,
         fate: impl Fn(usize) -> Happens + Send + Sync + 'static,
     ) -> Self {
-        Self { inner, writes: AtomicUsize::new(0), fate: Box::new(fate) }
+        Self {
+            inner,
+            writes: AtomicUsize::new(0),
+            fate: Box::new(fate),
+            renewals: AtomicUsize::new(0),
+            fate_of_renewal: Box::new(|_| Happens::Nothing),
+        }
+    }
+
+    /// Takes the fault of each renewal of a lease; the number of the first one is zero.
+    pub(crate) fn with_renewals(
+        self,
+        fate: impl Fn(usize) -> Happens + Send + Sync + 'static,
+    ) -> Self {
+        Self { fate_of_renewal: Box::new(fate), ..self }
     }
 
     /// Returns a storage that fails every write from a number on, like a process that died there.
@@ -62,11 +81,21 @@ impl Disturbed {
         token: Option<&LeaseToken>,
         write: impl Future<Output = Result<T, CheckpointError>>,
     ) -> Result<T, CheckpointError> {
+        let happens = (self.fate)(self.writes.fetch_add(1, Ordering::SeqCst));
+        self.happen(happens, token, write).await
+    }
+
+    async fn happen<T>(
+        &self,
+        happens: Happens,
+        token: Option<&LeaseToken>,
+        write: impl Future<Output = Result<T, CheckpointError>>,
+    ) -> Result<T, CheckpointError> {
         let lost = || CheckpointError::Storage {
             action: "write after the crash".into(),
             source: "injected".into(),
         };
-        match (self.fate)(self.writes.fetch_add(1, Ordering::SeqCst)) {
+        match happens {
             Happens::Nothing => write.await,
             Happens::Late(time) => {
                 sleep(time).await;
@@ -137,7 +166,8 @@ impl RunLeases for Disturbed {
     }
 
     async fn renew(&self, token: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        self.inner.renew(token, ttl).await
+        let happens = (self.fate_of_renewal)(self.renewals.fetch_add(1, Ordering::SeqCst));
+        self.happen(happens, Some(token), self.inner.renew(token, ttl)).await
     }
 
     async fn release(&self, _: &LeaseToken) -> Result<(), CheckpointError> {

@@ -86,7 +86,7 @@ enum Signal {
     QuestionExpired,
     /// The time of the run is over.
     OutOfTime,
-    /// Another process owns the run.
+    /// It is no longer certain that this process owns the run.
     LeaseLost,
 }
 
@@ -244,6 +244,11 @@ impl<'a> Driver<'a> {
         // The token is asked here, because `select!` may report the stop only after more tasks have started.
         while !self.shutdown.drain.is_cancelled() && !self.budget.is_closed() {
             let Some(task) = self.scheduler.next_task() else { break };
+            if !self.journal.confirm_lease().await {
+                // The next signal ends the run.
+                self.scheduler.drop_task(task);
+                break;
+            }
             let id = task.id;
             let number = task.attempt;
             if let Some(failure) = self.machine.node_limit_failure(id) {

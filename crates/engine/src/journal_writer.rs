@@ -66,7 +66,7 @@ impl JournalWriter {
         Self::at(Target::storage(Arc::clone(&engine.checkpointer), lease), log)
     }
 
-    /// Waits until another process owns the run.
+    /// Waits until it is no longer certain that this process owns the run.
     ///
     /// # Cancel safety
     ///
@@ -75,9 +75,14 @@ impl JournalWriter {
         self.target.lease_lost().await;
     }
 
-    /// Returns whether another process owns the run.
+    /// Returns whether it is no longer certain that this process owns the run.
     pub(super) fn is_lease_lost(&self) -> bool {
         self.target.is_lease_lost()
+    }
+
+    /// Makes sure that this process owns the run, and returns whether it does.
+    pub(super) async fn confirm_lease(&self) -> bool {
+        self.target.confirm_lease().await
     }
 
     /// Adds the record of a task. A completed step is saved first: the record belongs to the next step.

@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use graphrun_core::{
@@ -18,7 +18,7 @@ use tokio::{
     runtime::{self, Handle},
     sync::Notify,
     task::AbortHandle,
-    time::sleep_until,
+    time::{sleep_until, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -74,11 +74,45 @@ pub(super) struct Lease {
     token: LeaseToken,
     /// Whether the storage released the lease already, in the transaction with which the run stopped.
     is_released: AtomicBool,
+    /// Cancelled once it is no longer certain that this process owns the run.
     lost: CancellationToken,
+    term: Arc<Mutex<Term>>,
     /// The number of its renewal.
     renewal: Option<u64>,
     /// Shows other runs of this process that the owner is alive.
     _presence: Presence,
+}
+
+/// The time for which a lease certainly lasts.
+#[derive(Clone, Copy, Debug)]
+struct Term {
+    /// The time before the lease was requested: the storage granted it later.
+    start: Instant,
+    /// The same time by another clock, which also counts while the machine is suspended.
+    wall_start: SystemTime,
+    ttl: Duration,
+}
+
+impl Term {
+    fn begin(ttl: Duration) -> Self {
+        Self { start: Instant::now(), wall_start: SystemTime::now(), ttl }
+    }
+
+    /// Returns whether the lease may have expired. A clock that was set ahead makes it look so.
+    fn may_be_over(&self) -> bool {
+        let is_over = |elapsed| elapsed >= self.ttl;
+        is_over(self.start.elapsed()) || self.wall_start.elapsed().is_ok_and(is_over)
+    }
+
+    /// Returns when it ends, by the clock of timers.
+    fn end(&self) -> Instant {
+        later(self.start, self.ttl)
+    }
+
+    /// Returns when to renew the lease.
+    fn next_renewal(&self) -> Instant {
+        later(self.start, self.ttl / RENEWALS_PER_LEASE)
+    }
 }
 
 impl Lease {
@@ -91,8 +125,9 @@ impl Lease {
     ) -> Result<Self, CheckpointError> {
         let presence = Presence::new();
         let request = LeaseRequest { owner: presence.owner().clone(), ttl, replaces_fence: None };
+        let term = Term::begin(ttl);
         let token = storage.create(info, &request, first).await?;
-        Ok(Self::keep(storage, token, ttl, presence))
+        Ok(Self::keep(storage, token, term, presence))
     }
 
     /// Takes a run that has no owner, or whose owner is known to be dead.
@@ -103,27 +138,33 @@ impl Lease {
     ) -> Result<Self, CheckpointError> {
         let presence = Presence::new();
         let request = LeaseRequest { owner: presence.owner().clone(), ttl, replaces_fence: None };
+        let mut term = Term::begin(ttl);
         let token = match storage.acquire(run, &request).await {
             Err(CheckpointError::Owned { lease, .. }) if lease.owner.is_dead() => {
                 // Of several processes that see the dead owner, only one replaces exactly this lease.
                 let request = LeaseRequest { replaces_fence: Some(lease.fence), ..request };
+                term = Term::begin(ttl);
                 storage.acquire(run, &request).await?
             }
             result => result?,
         };
-        Ok(Self::keep(storage, token, ttl, presence))
+        Ok(Self::keep(storage, token, term, presence))
     }
 
     fn keep(
         storage: &Arc<dyn Checkpointer>,
         token: LeaseToken,
-        ttl: Duration,
+        term: Term,
         presence: Presence,
     ) -> Self {
         let lost = CancellationToken::new();
+        let term = Arc::new(Mutex::new(term));
         let renewal = RENEWALS.as_ref().map(|renewal| {
-            let lease =
-                RenewedLease { storage: Arc::downgrade(storage), token: token.clone(), ttl };
+            let lease = RenewedLease {
+                storage: Arc::downgrade(storage),
+                token: token.clone(),
+                term: Arc::clone(&term),
+            };
             renewal.schedule.add(lease, lost.clone())
         });
         Self {
@@ -131,6 +172,7 @@ impl Lease {
             token,
             is_released: AtomicBool::new(false),
             lost,
+            term,
             renewal,
             _presence: presence,
         }
@@ -141,7 +183,7 @@ impl Lease {
         &self.token
     }
 
-    /// Waits until another process owns the run.
+    /// Waits until it is no longer certain that this process owns the run.
     ///
     /// # Cancel safety
     ///
@@ -150,9 +192,24 @@ impl Lease {
         self.lost.cancelled().await;
     }
 
-    /// Returns whether another process owns the run.
+    /// Returns whether it is no longer certain that this process owns the run.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.is_cancelled()
+    }
+
+    /// Makes sure that this process owns the run, and returns whether it does. After the process was stopped or the machine was
+    /// suspended, the lease may have expired, and the thread that renews it was stopped, too.
+    pub(super) async fn confirm(&self) -> bool {
+        // Without that thread, only the fencing token protects the run.
+        if self.renewal.is_some() && !self.is_lost() && current(&self.term).may_be_over() {
+            let ttl = current(&self.term).ttl;
+            let next = Term::begin(ttl);
+            match self.storage.renew(&self.token, ttl).await {
+                Ok(()) => extend(&self.term, next),
+                Err(_) => self.lost.cancel(),
+            }
+        }
+        !self.is_lost()
     }
 
     /// Releases the run if the result is an error, and returns the result. A process that ends with this error would not
@@ -198,8 +255,6 @@ impl Drop for Lease {
 struct Renewal {
     lease: RenewedLease,
     lost: CancellationToken,
-    /// When it was renewed last.
-    renewed: Instant,
     /// When it is renewed next; none while it is being renewed.
     due: Option<Instant>,
     /// The attempt that may be at work.
@@ -212,7 +267,7 @@ struct RenewedLease {
     /// Not kept open: the database is closed as soon as the run stopped.
     storage: Weak<dyn Checkpointer>,
     token: LeaseToken,
-    ttl: Duration,
+    term: Arc<Mutex<Term>>,
 }
 
 impl Renewals {
@@ -233,9 +288,9 @@ impl Schedule {
         let mut leases = self.leases();
         leases.last_number += 1;
         let number = leases.last_number;
-        let renewal = Renewal { lease, lost, renewed: Instant::now(), due: None, attempt: None };
-        leases.by_number.insert(number, renewal);
-        self.plan(&mut leases, number);
+        let due = lease.term().next_renewal();
+        leases.by_number.insert(number, Renewal { lease, lost, due: None, attempt: None });
+        self.plan(&mut leases, number, due);
         number
     }
 
@@ -252,9 +307,8 @@ impl Schedule {
     }
 
     /// Plans the next renewal of a lease.
-    fn plan(&self, leases: &mut Leases, number: u64) {
+    fn plan(&self, leases: &mut Leases, number: u64, due: Instant) {
         let Some(renewal) = leases.by_number.get_mut(&number) else { return };
-        let due = renewal.lease.next_renewal();
         renewal.due = Some(due);
         leases.due.insert((due, number));
         if leases.wakes.is_none_or(|it| due < it) {
@@ -294,16 +348,29 @@ impl Schedule {
 
     /// Renews a lease once, and plans its next renewal unless the lease is lost.
     async fn renew(self: Arc<Self>, number: u64, lease: RenewedLease) {
-        let result = lease.renew().await;
+        let term = lease.term();
+        let now = Instant::now();
+        // A process that was stopped until the end of the term may still own the run.
+        let end = if now < term.end() { term.end() } else { later(now, term.ttl) };
+        let again = match timeout_at(end.into(), lease.renew()).await {
+            // The storage may become reachable again in time.
+            Ok(Err(error)) if !is_taken(&error) => {
+                let again = later(Instant::now(), term.ttl / RENEWALS_PER_LEASE);
+                if again >= end {
+                    sleep_until(end.into()).await;
+                }
+                Some(again).filter(|it| *it < end)
+            }
+            Ok(_) | Err(_) => None,
+        };
+        let next = lease.term();
+        let due = if next.start > term.start { Some(next.next_renewal()) } else { again };
         let mut leases = self.leases();
         let Some(renewal) = leases.by_number.get_mut(&number) else { return };
-        match result {
-            Ok(()) => renewal.renewed = Instant::now(),
-            // The storage may become reachable again in time.
-            Err(error) if !is_taken(&error) && renewal.renewed.elapsed() < lease.ttl => (),
-            Err(_) => return renewal.lost.cancel(),
+        match due {
+            Some(due) => self.plan(&mut leases, number, due),
+            None => renewal.lost.cancel(),
         }
-        self.plan(&mut leases, number);
     }
 
     fn leases(&self) -> MutexGuard<'_, Leases> {
@@ -312,18 +379,36 @@ impl Schedule {
 }
 
 impl RenewedLease {
-    /// Returns when to renew it, if that has just been done.
-    fn next_renewal(&self) -> Instant {
-        let now = Instant::now();
-        now.checked_add(self.ttl / RENEWALS_PER_LEASE).unwrap_or(now + PAUSE_MAX)
+    fn term(&self) -> Term {
+        current(&self.term)
     }
 
     async fn renew(&self) -> Result<(), CheckpointError> {
         fault::hit(Point::LeaseRenew).map_err(CheckpointError::injected)?;
-        match self.storage.upgrade() {
-            Some(storage) => storage.renew(&self.token, self.ttl).await,
-            None => Ok(()),
+        if let Some(storage) = self.storage.upgrade() {
+            let ttl = self.term().ttl;
+            let next = Term::begin(ttl);
+            storage.renew(&self.token, ttl).await?;
+            extend(&self.term, next);
         }
+        Ok(())
+    }
+}
+
+/// Returns a time, or at most one that timers can count to.
+fn later(start: Instant, duration: Duration) -> Instant {
+    start.checked_add(duration).unwrap_or(start + PAUSE_MAX)
+}
+
+fn current(term: &Mutex<Term>) -> Term {
+    *term.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begins the next term, unless a later one has begun.
+fn extend(term: &Mutex<Term>, next: Term) {
+    let mut term = term.lock().unwrap_or_else(PoisonError::into_inner);
+    if next.start > term.start {
+        *term = next;
     }
 }
 

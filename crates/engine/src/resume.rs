@@ -23,7 +23,7 @@ use super::{
     spans,
 };
 use crate::checkpoint::{
-    Checkpoint, CheckpointError, InboxMessage, Position, RunStatus, SavedRun, TaskRecord,
+    Checkpoint, CheckpointError, InboxMessage, Outcome, Position, RunStatus, SavedRun, TaskRecord,
 };
 
 /// A saved run that is ready to continue.
@@ -128,16 +128,29 @@ impl Resumption {
         context: AcceptContext<'_>,
         lease: Lease,
     ) -> Result<AcceptedRun, RunError> {
-        let Self { machine, actions, replaced, continuation } = self;
+        let Self { machine, mut actions, replaced, continuation } = self;
         let resumed = Event::RunResumed { step: machine.committed_step() };
         let (mut journal, span) = continuation.begin(context, lease, &machine, resumed);
         journal.set_status(RunStatus { status: Status::Running, reason: None });
         for record in replaced {
             journal.add_record(Arc::new(record)).await?;
         }
+        for answer in take_answers(&mut actions) {
+            journal.add_record(answer).await?;
+        }
         journal.save().await?;
         Ok(AcceptedRun::ready(machine, journal, actions, span))
     }
+}
+
+/// Takes the answers, which are saved before their run is driven: a person who gave one must not be asked again.
+fn take_answers(actions: &mut Vec<Action>) -> Vec<Arc<TaskRecord>> {
+    let is_answer = |it: &mut Action| matches!(it, Action::Record(record) if matches!(record.outcome, Outcome::Answered { .. }));
+    let answers = actions.extract_if(.., is_answer).filter_map(|it| match it {
+        Action::Record(record) => Some(record),
+        _ => None,
+    });
+    answers.collect()
 }
 
 /// Checks whether a saved run can continue with the current graph.

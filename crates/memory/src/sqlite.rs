@@ -15,7 +15,7 @@ use std::{
 
 use async_trait::async_trait;
 use graphrun_core::fault::{InjectedFault, Point, hit};
-use graphrun_storage::sqlite_file::{FileKind, explain};
+use graphrun_storage::sqlite_file::{FileConnection, FileKind, explain};
 use jiff::Timestamp;
 use rusqlite::{
     Connection, OptionalExtension, Row, TransactionBehavior, named_params, params,
@@ -48,7 +48,7 @@ pub struct SqliteStore(Arc<Database>);
 
 struct Database {
     path: PathBuf,
-    connection: Mutex<Connection>,
+    connection: Mutex<FileConnection>,
 }
 
 /// Why a transaction failed.
@@ -110,7 +110,7 @@ impl SqliteStore {
         KIND.find_to_read(path)?.map(|it| Self::new(path, it)).transpose()
     }
 
-    fn new(path: &Path, connection: Connection) -> Result<Self, StoreError> {
+    fn new(path: &Path, connection: FileConnection) -> Result<Self, StoreError> {
         // The indexes of a large memory fit into it.
         let set = connection.pragma_update(None, "cache_size", -CACHE_KILOBYTES);
         set.map_err(|error| explain(error, path, format!("open {}", path.display())))?;

@@ -4,12 +4,14 @@ use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use graphrun_core::id::{RunId, Step, TaskId};
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Entry, EntryHash, LeaseToken, RunInfo, RunStatus, RunSummary},
+    checkpoint::{CheckpointError, Entry, EntryHash, LeaseToken, RunStatus, RunSummary},
     storage::rules::{Head, Refusal, check_fence},
 };
 
 use crate::{
-    journal::{Codec, Reader, Row, Span, checksum::of_head, committed, damaged, encode},
+    journal::{
+        Codec, Reader, Row, Span, before_open, checksum::of_head, damaged, encode, parse_info,
+    },
     lease::{Lease, LeaseColumns},
     open_steps::OpenSteps,
 };
@@ -18,8 +20,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct StoredHead {
     pub(crate) head: Head,
-    /// The number of the last entry that commits a step.
-    pub(crate) committed: u64,
+    /// The number of the last entry before the records of the open step.
+    pub(crate) before_open: u64,
     pub(crate) hash: EntryHash,
     pub(crate) lease: Lease,
 }
@@ -27,7 +29,7 @@ pub(crate) struct StoredHead {
 /// The columns of a head.
 pub(crate) struct HeadColumns<'a> {
     pub(crate) number: u64,
-    pub(crate) committed: u64,
+    pub(crate) before_open: u64,
     pub(crate) step: u64,
     pub(crate) seq: u64,
     pub(crate) hash: &'a [u8],
@@ -39,23 +41,23 @@ pub(crate) struct HeadColumns<'a> {
 impl StoredHead {
     /// Reads the head of a run from its columns.
     pub(crate) fn read(run: &RunId, columns: HeadColumns<'_>) -> Result<Self, CheckpointError> {
-        let HeadColumns { number, committed, step, seq, hash, run_status, checksum, lease } =
+        let HeadColumns { number, before_open, step, seq, hash, run_status, checksum, lease } =
             columns;
         let id = run.as_str();
         let damage = |how: &'static str| damaged(id, "the status", how);
         let head = Head::of_stored(number, Step(step), seq, run_status);
         let head = head.map_err(|error| damaged(id, "the status", error))?;
-        if of_head(id, &head, committed, hash, run_status) != checksum {
+        if of_head(id, &head, before_open, hash, run_status) != checksum {
             return Err(damage("its checksum does not match"));
         }
         let hash = EntryHash(hash.try_into().map_err(|_| damage("its hash is too short"))?);
-        Ok(Self { head, committed, hash, lease: Lease::read(run, lease)? })
+        Ok(Self { head, before_open, hash, lease: Lease::read(run, lease)? })
     }
 
     /// Returns the run for a list.
     pub(crate) fn summary(&self, run: &RunId, info: &[u8]) -> Result<RunSummary, CheckpointError> {
-        let info: RunInfo = serde_json::from_slice(info)
-            .map_err(|error| damaged(run.as_str(), "the description", error))?;
+        let info =
+            parse_info(info).map_err(|error| damaged(run.as_str(), "the description", error))?;
         let lease = self.lease.info();
         let Head { step, run_status, updated, turns, .. } = self.head.clone();
         let RunStatus { status, reason } = run_status;
@@ -78,8 +80,8 @@ pub(crate) struct EncodedEntry {
     pub(crate) row: Row,
     /// The head after the entry.
     pub(crate) head: Head,
-    /// The number of the last entry that commits a step.
-    pub(crate) committed: u64,
+    /// The number of the last entry before the records of the open step.
+    pub(crate) before_open: u64,
     /// The tasks that had finished before the entry.
     pub(crate) finished: BTreeSet<TaskId>,
 }
@@ -94,7 +96,7 @@ impl<'a> NextEntry<'a> {
     ) -> Result<Self, Refusal> {
         let LeaseToken { run, fence } = token;
         check_fence(stored.lease.info().as_ref(), *fence)?;
-        let has_open = stored.head.number > stored.committed;
+        let has_open = stored.head.number > stored.before_open;
         let finished =
             if has_open { open_steps.take(run, stored.hash) } else { Some(BTreeSet::new()) };
         Ok(Self { run, stored, entry, finished })
@@ -102,9 +104,9 @@ impl<'a> NextEntry<'a> {
 
     /// Returns the numbers of the rows that it needs: the last commit, and those after it.
     pub(crate) fn needed_rows(&self) -> Option<RangeInclusive<u64>> {
-        let StoredHead { head, committed, .. } = self.stored;
+        let StoredHead { head, before_open, .. } = self.stored;
         let is_needed = self.entry.commit.is_some() || self.finished.is_none();
-        (head.number > *committed && is_needed).then_some(*committed..=head.number)
+        (head.number > *before_open && is_needed).then_some(*before_open..=head.number)
     }
 
     /// Checks the entry and encodes it. `open` are the needed rows.
@@ -116,7 +118,7 @@ impl<'a> NextEntry<'a> {
     where
         F: From<Refusal> + From<CheckpointError>,
     {
-        let Self { run, stored: StoredHead { head, committed: before, hash, .. }, entry, .. } =
+        let Self { run, stored: StoredHead { head, before_open: before, hash, .. }, entry, .. } =
             self;
         let span = Span { first: *before + 1, last: head.number, end: Some(*hash) };
         let open = match open {
@@ -126,7 +128,7 @@ impl<'a> NextEntry<'a> {
         let finished = self.finished.map_or_else(|| open.finished(codec), Ok)?;
         let head = head.after(entry, |task| finished.contains(&task))?;
         let row = encode(codec, entry, &head, *hash, &open)?;
-        let committed = committed(entry, &head, *before);
-        Ok(EncodedEntry { row, head, committed, finished })
+        let before_open = before_open(entry, &head, *before);
+        Ok(EncodedEntry { row, head, before_open, finished })
     }
 }

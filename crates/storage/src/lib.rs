@@ -47,7 +47,7 @@ pub use self::sqlite::SqliteStorage;
 /// Files of SQLite that other crates keep with the same care.
 #[cfg(feature = "sqlite")]
 pub mod sqlite_file {
-    pub use super::sqlite::{FileKind, explain};
+    pub use super::sqlite::{FileConnection, FileKind, explain};
 }
 /// Connections, transactions and tables of PostgreSQL, which other crates use with the same care.
 #[cfg(feature = "postgres")]

@@ -119,7 +119,9 @@ impl Reading<'_> {
         let stands = (saved.summary.status, &saved.summary.reason);
         let said = (head.run_status.status, &head.run_status.reason);
         let info = &saved.summary.info;
+        let summary = (&saved.summary.updated, saved.summary.turns);
         let is_same = stands == said
+            && summary == (&head.updated, info.is_thread.then_some(head.turns))
             && self.basis.as_ref().is_none_or(|it| *it == info.basis())
             && (saved.position.step, saved.last_seq) == (head.step, head.seq)
             && saved.summary.step == head.step;

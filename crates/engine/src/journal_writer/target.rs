@@ -54,7 +54,7 @@ impl Target {
         Self::Process(ProcessRun { storage, info: Box::new(info), records: Vec::new() })
     }
 
-    /// Waits until another process owns the run.
+    /// Waits until it is no longer certain that this process owns the run.
     pub(super) async fn lease_lost(&self) {
         match self {
             Self::Storage(it) => it.lease.lost().await,
@@ -62,9 +62,17 @@ impl Target {
         }
     }
 
-    /// Returns whether another process owns the run.
+    /// Returns whether it is no longer certain that this process owns the run.
     pub(super) fn is_lease_lost(&self) -> bool {
         matches!(self, Self::Storage(it) if it.lease.is_lost())
+    }
+
+    /// Makes sure that this process owns the run, and returns whether it does.
+    pub(super) async fn confirm_lease(&self) -> bool {
+        match self {
+            Self::Storage(it) => it.lease.confirm().await,
+            Self::Process(_) => true,
+        }
     }
 
     /// Adds a record to the open step. A record in this process is streamed at once: nothing saves it.

@@ -103,7 +103,13 @@ impl Refusal {
             Self::ChangedTwice(_) | Self::NoBeginning | Self::Migration => {
                 CheckpointError::Storage { action, source: self.into() }
             }
-            _ => CheckpointError::Overtaken { action, source: self.into() },
+            Self::TakenOver(_)
+            | Self::Released
+            | Self::OutOfTurn { .. }
+            | Self::FinishedTwice(_)
+            | Self::EventOutOfTurn { .. } => {
+                CheckpointError::Overtaken { action, source: self.into() }
+            }
         }
     }
 }

@@ -16,11 +16,11 @@ pub(crate) fn of_info(id: &str, name: &str, info: &[u8]) -> Checksum {
 pub(crate) fn of_head(
     run: &str,
     head: &Head,
-    committed: u64,
+    before_open: u64,
     hash: &[u8],
     run_status: &str,
 ) -> Checksum {
-    let numbers = [head.number, committed, head.step.0, head.seq].map(u64::to_le_bytes);
+    let numbers = [head.number, before_open, head.step.0, head.seq].map(u64::to_le_bytes);
     sum(&[run.as_bytes(), numbers.as_flattened(), hash, run_status.as_bytes()])
 }
 

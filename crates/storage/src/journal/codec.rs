@@ -143,7 +143,8 @@ impl Codec {
             [SMALL, a, b, c, d, small @ ..] => {
                 let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
                 self.unpacked.clear();
-                self.unpacked.reserve(length);
+                // Damage may claim more than there is memory.
+                self.unpacked.try_reserve(length)?;
                 let unpacked = self.decompressor.decompress_to_buffer(small, &mut self.unpacked)?;
                 if unpacked != length {
                     return Err(io::ErrorKind::InvalidData.into());
@@ -185,6 +186,10 @@ impl fmt::Debug for Codec {
 
 #[cfg(test)]
 mod tests {
+    use std::{env, process::Command};
+
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
     use super::*;
 
     /// Returns `length` bytes of noise with `kinds` different values.
@@ -222,6 +227,27 @@ mod tests {
             assert!(packed.len() < 100, "{content:?}: {} bytes", packed.len());
             assert_eq!(codec.unpack(packed.strip_prefix(b"before").unwrap()).unwrap(), known);
         }
+    }
+
+    /// Set for the process in which the test below runs with little memory.
+    const LITTLE_MEMORY: &str = "GRAPHRUN_TEST_LITTLE_MEMORY";
+
+    #[test]
+    fn a_length_beyond_the_memory_is_an_error() {
+        if env::var_os(LITTLE_MEMORY).is_none() {
+            let test = "journal::codec::tests::a_length_beyond_the_memory_is_an_error";
+            let mut child = Command::new(env::current_exe().unwrap());
+            let ended = child.args([test, "--exact"]).env(LITTLE_MEMORY, "1").output().unwrap();
+            assert!(String::from_utf8_lossy(&ended.stdout).contains("1 passed"), "{ended:?}");
+            return;
+        }
+        let mut codec = Codec::new().unwrap();
+        let mut packed = Vec::new();
+        codec.pack_bytes(Content::Values, &b"again and ".repeat(9), &mut packed).unwrap();
+        packed[1..HEAD].copy_from_slice(&u32::MAX.to_le_bytes());
+        let (_, hard) = getrlimit(Resource::RLIMIT_AS).unwrap();
+        setrlimit(Resource::RLIMIT_AS, 2 << 30, hard).unwrap();
+        assert_eq!(codec.unpack(&packed).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
     }
 
     #[test]

@@ -160,9 +160,9 @@ impl<'a> Reader<'a> {
         mut rows: Vec<Row>,
         span: Span,
     ) -> Result<Self, CheckpointError> {
-        let committed = span.first - 1;
-        if rows.first().is_none_or(|it| it.number != committed) {
-            return Err(damaged(run.as_str(), format!("entry {committed}"), Damage::Missing));
+        let before_open = span.first - 1;
+        if rows.first().is_none_or(|it| it.number != before_open) {
+            return Err(damaged(run.as_str(), format!("entry {before_open}"), Damage::Missing));
         }
         let before = rows.remove(0).hash;
         Self::check(run, HashedRows::of(before, rows), span)

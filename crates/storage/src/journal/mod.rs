@@ -26,7 +26,7 @@ use graphrun_engine::checkpoint::{EntryHash, Migration, Position, RunStatus, Tas
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::{
-    basis::{committed, info_after, info_at_first},
+    basis::{before_open, info_after, info_at_first, parse_info},
     body::Body,
     codec::Codec,
     decode::{KeptValues, Reader, Span, damaged},

@@ -1,6 +1,6 @@
 //! The journal of a run in the database.
 
-use std::ops::RangeInclusive;
+use std::{io, ops::RangeInclusive};
 
 use graphrun_core::id::{RunId, Step};
 use graphrun_engine::{
@@ -15,8 +15,7 @@ use super::{
     session::{Session, get},
 };
 use crate::journal::{
-    Body, Codec, HashedRows, KeptValues, Reader, Row, Span, checksum::of_values, damaged,
-    info_at_first,
+    Body, Codec, HashedRows, KeptValues, Reader, Row, Span, checksum::of_values, info_at_first,
 };
 
 /// Rows of one run, and the hashes that prove them.
@@ -28,6 +27,14 @@ pub(super) struct Pages {
     span: Span,
     /// The packed values after the first row, if the rows do not begin with the first entry.
     kept: Option<Vec<u8>>,
+}
+
+/// Where reading begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// At the kept values, or at the first entry without them.
+    KeptValues,
+    FirstEntry,
 }
 
 impl Pages {
@@ -57,14 +64,19 @@ impl Pages {
         Self::read(session, found, before, base + 1..=last).await
     }
 
-    /// Returns the rows that give the checkpoint after a step: those since the kept values, or all.
+    /// Returns the rows that give the checkpoint after a step.
     pub(super) async fn up_to_step(
         session: &Session,
         found: &StoredRun,
         step: Option<Step>,
+        begin: Begin,
     ) -> Result<Self, Fault> {
         let step = step.unwrap_or(found.stored.head.step);
-        let Some((first, before, kept)) = kept_values(session, &found.run, step).await? else {
+        let kept = match begin {
+            Begin::KeptValues => kept_values(session, &found.run, step).await?,
+            Begin::FirstEntry => None,
+        };
+        let Some((first, before, kept)) = kept else {
             return Self::after(session, found, 0, usize::MAX).await;
         };
         let pages = Self::read(session, found, before, first..=found.stored.head.number).await?;
@@ -85,14 +97,17 @@ impl Pages {
         Ok(Self { before, rows, span: Span { first, last, end }, kept: None })
     }
 
-    /// Checks the rows.
-    pub(super) fn reader<'a>(
+    /// Unpacks the kept values, if the rows begin with them.
+    pub(super) fn unpack_kept(&self, codec: &mut Codec) -> io::Result<Option<KeptValues>> {
+        self.kept.as_ref().map(|it| KeptValues::read(codec, it)).transpose()
+    }
+
+    /// Checks the rows. `kept` are the values that they begin with.
+    pub(super) fn reader(
         self,
-        run: &'a RunId,
-        codec: &mut Codec,
-    ) -> Result<Reader<'a>, CheckpointError> {
-        let kept = self.kept.map(|it| KeptValues::read(codec, &it)).transpose();
-        let kept = kept.map_err(|error| damaged(run.as_str(), "the kept values", error))?;
+        run: &RunId,
+        kept: Option<KeptValues>,
+    ) -> Result<Reader<'_>, CheckpointError> {
         let rows = Reader::check(run, HashedRows::of(self.before, self.rows), self.span)?;
         Ok(rows.with_kept(kept))
     }

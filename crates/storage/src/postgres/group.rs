@@ -309,21 +309,21 @@ impl Work for AppendAll {
         let heads = encoded.iter().map(|(_, run, it, lease)| NewHead {
             run,
             head: &it.head,
-            committed: it.committed,
+            before_open: it.before_open,
             hash: it.row.hash,
             lease,
         });
         let (rows, heads): (Vec<_>, Vec<_>) = (rows.collect(), heads.collect());
         // Both are sent together.
         try_join(insert(session, &rows), put(session, &heads)).await?;
-        for (at, run, EncodedEntry { row, head, committed, finished }, lease) in encoded {
+        for (at, run, EncodedEntry { row, head, before_open, finished }, lease) in encoded {
             let append = &appends[at];
             server.open_steps().note(&run.id, row.hash, &append.entry, finished);
-            let stored = StoredHead { head, committed, hash: row.hash, lease };
+            let stored = StoredHead { head, before_open, hash: row.hash, lease };
             server.heads().note(run.clone(), stored);
             let points = append.entry.points_in_transaction();
             fault::hit_each(points).map_err(CheckpointError::injected)?;
-            append.note_sent(&row);
+            append.note_in_doubt(&row);
             saved[at] = EntryResult::Done;
         }
         Ok(saved)

@@ -3,8 +3,9 @@
 //! `place` and `tls` describe the connection; `open` checks and creates the tables, `migrate`
 //! updates older formats; `session` runs transactions, `fault` has their errors. The memory across
 //! runs uses these, too. `work` has one type for each transaction of a run, and `statements` those that are one
-//! statement; `run` and `entries` are the SQL, and `run_server` keeps what a process need not read again. The format is that of `storage/journal`. Here,
-//! each call of the trait becomes one transaction.
+//! statement; `run` and `entries` are the SQL, and `run_server` keeps what a process need not read again. The format is that
+//! of `storage/journal`. Here, each call of the trait becomes one transaction, or a part of one: `group` saves entries together, and
+//! `renewals` renews leases together.
 
 mod cached_heads;
 mod entries;
@@ -14,6 +15,7 @@ mod inbox;
 mod migrate;
 mod open;
 mod place;
+mod renewals;
 mod results;
 mod run;
 mod run_server;
@@ -36,22 +38,23 @@ use graphrun_engine::{
     storage::rules::check_post,
 };
 
-pub use self::{
-    fault::Fault,
-    open::{Missing, Traits},
-    session::{Mode, Server, Session, Work, get},
-    tables::Tables,
-};
 use self::{
+    entries::Begin,
     group::GroupedWrite,
     inbox::{Inbox, Post},
     place::DatabaseAddress,
     run_server::RunServer,
     tables::OwnedRunQueries,
     work::{
-        Acquire, Append, Check, Create, Entries, Ids, KeepValues, Newest, Release, Remove, Renew,
-        Search, UpToStep,
+        Acquire, Append, Check, Create, Entries, Ids, KeepValues, Newest, Release, Remove, Search,
+        UpToStep,
     },
+};
+pub use self::{
+    fault::Fault,
+    open::{Missing, Traits},
+    session::{Mode, Server, Session, Work, get},
+    tables::Tables,
 };
 use super::{
     journal::{self, Codec, KeptValues},
@@ -170,10 +173,20 @@ impl PostgresStorage {
         + Send
         + 'static,
     ) -> Result<T, CheckpointError> {
+        let (found, pages) = self.transact(action.clone(), work.clone()).await?;
+        let made = self.runs.compute(move |codec| match pages.unpack_kept(codec) {
+            Ok(kept) => make(&found, pages.reader(&found.run.id, kept)?, codec).map(Ok),
+            Err(_) => Ok(Err(make)),
+        });
+        let make = match made.await? {
+            Ok(made) => return Ok(made),
+            Err(make) => make,
+        };
+        // Damaged values cost the time that they would have saved.
+        let work = UpToStep { begin: Begin::FirstEntry, ..work };
         let (found, pages) = self.transact(action, work).await?;
-        self.runs
-            .compute(move |codec| make(&found, pages.reader(&found.run.id, codec)?, codec))
-            .await
+        let made = move |codec: &mut Codec| make(&found, pages.reader(&found.run.id, None)?, codec);
+        self.runs.compute(made).await
     }
 }
 
@@ -200,7 +213,7 @@ impl RunJournal for PostgresStorage {
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
-        let work = UpToStep { run: run.clone(), step: None };
+        let work = UpToStep { run: run.clone(), step: None, begin: Begin::KeptValues };
         self.read(format!("load run `{run}`"), work, |found, journal, codec| {
             let SavedCheckpoint { position, values } =
                 journal.checkpoint_at(codec, found.stored.head.step)?;
@@ -245,8 +258,7 @@ impl RunLeases for PostgresStorage {
     }
 
     async fn renew(&self, token: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        let work = Renew { token: token.clone(), ttl };
-        self.transact(format!("renew the lease of run `{}`", token.run), work).await
+        renewals::renew(&self.runs, token.clone(), ttl).await
     }
 
     async fn release(&self, token: &LeaseToken) -> Result<(), CheckpointError> {
@@ -308,7 +320,7 @@ impl RunHistory for PostgresStorage {
         self.runs
             .compute(move |codec| {
                 let mut logged =
-                    pages.reader(&found.run.id, codec)?.entries(codec, after, detail)?;
+                    pages.reader(&found.run.id, None)?.entries(codec, after, detail)?;
                 logged.truncate(limit);
                 Ok(logged)
             })
@@ -321,7 +333,7 @@ impl RunHistory for PostgresStorage {
         step: Step,
     ) -> Result<SavedCheckpoint, CheckpointError> {
         let action = format!("read step {step} of run `{run}`");
-        let work = UpToStep { run: run.clone(), step: Some(step) };
+        let work = UpToStep { run: run.clone(), step: Some(step), begin: Begin::KeptValues };
         self.read(action, work, move |_, journal, codec| journal.checkpoint_at(codec, step)).await
     }
 }

@@ -9,6 +9,7 @@ use tokio_postgres::{Row, types::ToSql};
 
 use super::{
     fault::Fault,
+    renewals::OtherLocks,
     session::{Session, get},
 };
 use crate::{
@@ -36,6 +37,15 @@ pub(super) struct Run {
 pub(super) struct LockedRun {
     pub(super) run: Run,
     pub(super) stored: StoredHead,
+    /// The time of the server, in milliseconds since 1970.
+    pub(super) now: i64,
+}
+
+/// The lease of a run that is locked for writing until the end of the transaction.
+#[derive(Debug)]
+pub(super) struct LockedLease {
+    pub(super) run: Run,
+    pub(super) lease: Result<Lease, Fault>,
     /// The time of the server, in milliseconds since 1970.
     pub(super) now: i64,
 }
@@ -82,6 +92,33 @@ impl Run {
         locked.collect()
     }
 
+    /// Locks the runs with these ids for writing.
+    pub(super) async fn lock_leases(
+        session: &Session,
+        ids: &[&str],
+        other_locks: OtherLocks,
+    ) -> Result<Vec<LockedLease>, Fault> {
+        let end = match other_locks {
+            OtherLocks::Skip => "SKIP LOCKED",
+            OtherLocks::Await => "",
+        };
+        // Two processes that lock in the same order never wait for each other.
+        let sql = format!(
+            "SELECT r.id, h.run, h.fence, h.owner, h.until, h.lease_checksum, {NOW} AS now
+             FROM heads h JOIN runs r ON r.key = h.run
+             WHERE r.id = ANY($1) ORDER BY h.run FOR UPDATE OF h {end}"
+        );
+        let rows = session.query(&sql, &[&ids]).await?;
+        let locked = rows.iter().map(|row| {
+            let text: &str = get(row, "id")?;
+            let id = RunId::parse(text).map_err(|error| damaged(text, "the id", error))?;
+            let lease = read_lease(&id, row);
+            let key = get(row, "run")?;
+            Ok(LockedLease { run: Self { key, id }, lease, now: get(row, "now")? })
+        });
+        locked.collect()
+    }
+
     /// Inserts a new run.
     pub(super) async fn insert(
         session: &Session,
@@ -106,11 +143,11 @@ impl Run {
         lease: &Lease,
     ) -> Result<(), Fault> {
         let sql =
-            "INSERT INTO heads (run, number, committed, step, seq, hash, run_status, checksum,
+            "INSERT INTO heads (run, number, before_open, step, seq, hash, run_status, checksum,
                        fence, owner, until, lease_checksum)
                    VALUES ($1, 0, 0, 0, 0, '', '', '', 0, NULL, 0, '')";
         session.execute(sql, &[&self.key]).await?;
-        put(session, &[NewHead { run: self, head, committed: head.number, hash, lease }]).await
+        put(session, &[NewHead { run: self, head, before_open: head.number, hash, lease }]).await
     }
 
     /// Saves the info after a migration.
@@ -146,8 +183,8 @@ impl Run {
 pub(super) struct NewHead<'a> {
     pub(super) run: &'a Run,
     pub(super) head: &'a Head,
-    /// The number of the last entry that commits a step.
-    pub(super) committed: u64,
+    /// The number of the last entry before the records of the open step.
+    pub(super) before_open: u64,
     /// The hash of the entry.
     pub(super) hash: EntryHash,
     pub(super) lease: &'a Lease,
@@ -155,20 +192,20 @@ pub(super) struct NewHead<'a> {
 
 /// Saves heads with one statement.
 pub(super) async fn put(session: &Session, heads: &[NewHead<'_>]) -> Result<(), Fault> {
-    let sql = "UPDATE heads SET number = n.number, committed = n.committed, step = n.step, seq = n.seq,
+    let sql = "UPDATE heads SET number = n.number, before_open = n.before_open, step = n.step, seq = n.seq,
                    hash = n.hash, run_status = n.run_status, checksum = n.checksum, fence = n.fence,
                    owner = n.owner, until = n.until, lease_checksum = n.lease_checksum
                FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
                    $6::bytea[], $7::text[], $8::bytea[], $9::bigint[], $10::text[], $11::bigint[],
                    $12::bytea[])
-                   AS n (run, number, committed, step, seq, hash, run_status, checksum, fence, owner,
+                   AS n (run, number, before_open, step, seq, hash, run_status, checksum, fence, owner,
                        until, lease_checksum)
                WHERE heads.run = n.run";
     let columns = HeadValues::of(heads.iter().copied())?;
     let values: [&(dyn ToSql + Sync); 12] = [
         &heads.iter().map(|it| it.run.key).collect::<Vec<_>>(),
         &columns.numbers,
-        &columns.committed,
+        &columns.before_open,
         &columns.steps,
         &columns.seqs,
         &heads.iter().map(|it| it.hash.0.as_slice()).collect::<Vec<_>>(),
@@ -187,7 +224,7 @@ pub(super) async fn put(session: &Session, heads: &[NewHead<'_>]) -> Result<(), 
 #[derive(Debug)]
 pub(super) struct HeadValues {
     pub(super) numbers: Vec<i64>,
-    pub(super) committed: Vec<i64>,
+    pub(super) before_open: Vec<i64>,
     pub(super) steps: Vec<i64>,
     pub(super) seqs: Vec<i64>,
     pub(super) statuses: Vec<String>,
@@ -207,11 +244,11 @@ impl HeadValues {
         let statuses = statuses.map_err(Fault::Unwritable)?;
         let checksum = |(it, status): (NewHead<'_>, &String)| {
             let id = it.run.id.as_str();
-            checksum::of_head(id, it.head, it.committed, &it.hash.0, status).to_vec()
+            checksum::of_head(id, it.head, it.before_open, &it.hash.0, status).to_vec()
         };
         Ok(Self {
             numbers: numbers(|it| it.head.number)?,
-            committed: numbers(|it| it.committed)?,
+            before_open: numbers(|it| it.before_open)?,
             steps: numbers(|it| it.head.step.0)?,
             seqs: numbers(|it| it.head.seq)?,
             checksums: heads.clone().zip(&statuses).map(checksum).collect(),
@@ -223,17 +260,24 @@ impl HeadValues {
     }
 }
 
-impl LockedRun {
-    /// Saves the lease.
-    pub(super) async fn put_lease(&self, session: &Session, lease: &Lease) -> Result<(), Fault> {
-        let sql = "UPDATE heads SET fence = $2, owner = $3, until = $4, lease_checksum = $5
-                   WHERE run = $1";
-        let sum = lease.checksum(&self.run.id);
-        let values: [&(dyn ToSql + Sync); 5] =
-            [&self.run.key, &signed(lease.fence)?, &lease.json, &lease.until_ms(), &sum.as_slice()];
-        session.execute(sql, &values).await?;
-        Ok(())
-    }
+/// Saves leases with one statement.
+pub(super) async fn put_leases(session: &Session, leases: &[(Run, Lease)]) -> Result<(), Fault> {
+    let sql = "UPDATE heads SET fence = n.fence, owner = n.owner, until = n.until,
+                   lease_checksum = n.lease_checksum
+               FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[])
+                   AS n (run, fence, owner, until, lease_checksum)
+               WHERE heads.run = n.run";
+    let fences = leases.iter().map(|(_, lease)| signed(lease.fence));
+    let sums = leases.iter().map(|(run, lease)| lease.checksum(&run.id).to_vec());
+    let values: [&(dyn ToSql + Sync); 5] = [
+        &leases.iter().map(|(run, _)| run.key).collect::<Vec<_>>(),
+        &fences.collect::<Result<Vec<_>, _>>()?,
+        &leases.iter().map(|(_, lease)| lease.json.as_deref()).collect::<Vec<_>>(),
+        &leases.iter().map(|(_, lease)| lease.until_ms()).collect::<Vec<_>>(),
+        &sums.collect::<Vec<_>>(),
+    ];
+    session.execute(sql, &values).await?;
+    Ok(())
 }
 
 impl StoredRun {
@@ -317,21 +361,29 @@ impl StoredRun {
     }
 }
 
+fn read_lease(id: &RunId, row: &Row) -> Result<Lease, Fault> {
+    Ok(Lease::read(id, lease_columns(id, row)?)?)
+}
+
+fn lease_columns<'a>(id: &RunId, row: &'a Row) -> Result<LeaseColumns<'a>, Fault> {
+    Ok(LeaseColumns {
+        fence: number(id, row, "fence")?,
+        owner: get(row, "owner")?,
+        until_ms: get(row, "until")?,
+        checksum: get(row, "lease_checksum")?,
+    })
+}
+
 fn read_head(id: &RunId, row: &Row) -> Result<StoredHead, Fault> {
     let columns = HeadColumns {
         number: number(id, row, "number")?,
-        committed: number(id, row, "committed")?,
+        before_open: number(id, row, "before_open")?,
         step: number(id, row, "step")?,
         seq: number(id, row, "seq")?,
         hash: get(row, "hash")?,
         run_status: get(row, "run_status")?,
         checksum: get(row, "checksum")?,
-        lease: LeaseColumns {
-            fence: number(id, row, "fence")?,
-            owner: get(row, "owner")?,
-            until_ms: get(row, "until")?,
-            checksum: get(row, "lease_checksum")?,
-        },
+        lease: lease_columns(id, row)?,
     };
     Ok(StoredHead::read(id, columns)?)
 }

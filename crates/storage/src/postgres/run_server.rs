@@ -10,6 +10,7 @@ use graphrun_engine::checkpoint::{CheckpointError, LeaseToken};
 use super::{
     cached_heads::CachedHeads,
     group::GroupedWrite,
+    renewals::Renewal,
     session::{Server, unfinished},
 };
 use crate::{group::Group, journal::Codec, open_steps::OpenSteps};
@@ -21,6 +22,7 @@ pub(super) struct RunServer {
     open_steps: Mutex<OpenSteps>,
     heads: Mutex<CachedHeads>,
     group: Group<GroupedWrite, LeaseToken>,
+    renewals: Group<Renewal, ()>,
 }
 
 impl RunServer {
@@ -28,7 +30,8 @@ impl RunServer {
         let open_steps = Mutex::default();
         let heads = Mutex::default();
         let group = Group::default();
-        Ok(Self { server, codec: Mutex::new(new_codec()?), open_steps, heads, group })
+        let renewals = Group::default();
+        Ok(Self { server, codec: Mutex::new(new_codec()?), open_steps, heads, group, renewals })
     }
 
     /// Returns the cache of open steps.
@@ -44,6 +47,11 @@ impl RunServer {
     /// Returns the runs and the entries that wait for the next transaction.
     pub(super) fn group(&self) -> &Group<GroupedWrite, LeaseToken> {
         &self.group
+    }
+
+    /// Returns the leases that wait for their renewal.
+    pub(super) fn renewals(&self) -> &Group<Renewal, ()> {
+        &self.renewals
     }
 
     /// Borrows the codec. A panic of another borrower left nothing half-done.

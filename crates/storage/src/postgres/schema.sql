@@ -17,7 +17,7 @@ CREATE TABLE runs (
 CREATE TABLE heads (
     run bigint PRIMARY KEY,
     number bigint NOT NULL,    -- the last entry
-    committed bigint NOT NULL, -- the last entry that commits a step
+    before_open bigint NOT NULL, -- the last entry before the records of the open step
     step bigint NOT NULL,
     seq bigint NOT NULL,       -- the last event
     hash bytea NOT NULL,       -- of the last entry

@@ -42,13 +42,13 @@ const APPEND: &str = "
         SELECT e.* FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[],
             $6::bigint[], $7::bigint[], $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[],
             $12::text[], $13::bytea[], $14::boolean[], $15::bigint[], $16::bytea[])
-            AS e (run, fence, before, number, committed, step, seq, changes, meta, data, hash,
+            AS e (run, fence, before, number, before_open, step, seq, changes, meta, data, hash,
                 run_status, checksum, stops, until, lease_checksum)
         JOIN heads h ON h.run = e.run
         WHERE h.hash = e.before AND h.fence = e.fence AND h.owner IS NOT NULL
         FOR UPDATE OF h SKIP LOCKED
     ), saved AS (
-        UPDATE heads h SET number = e.number, committed = e.committed, step = e.step, seq = e.seq,
+        UPDATE heads h SET number = e.number, before_open = e.before_open, step = e.step, seq = e.seq,
             hash = e.hash, run_status = e.run_status, checksum = e.checksum,
             owner = CASE WHEN e.stops THEN NULL ELSE h.owner END,
             until = CASE WHEN e.stops THEN e.until ELSE h.until END,
@@ -77,7 +77,7 @@ const CREATE: &str = "
         SELECT m.key, 1, 0, n.seq, n.changes, n.meta, n.data, n.hash
         FROM made m JOIN new n ON n.id = m.id
     ), head AS (
-        INSERT INTO heads (run, number, committed, step, seq, hash, run_status, checksum, fence, owner,
+        INSERT INTO heads (run, number, before_open, step, seq, hash, run_status, checksum, fence, owner,
             until, lease_checksum)
         SELECT m.key, 1, 1, 0, n.seq, n.hash, n.run_status, n.checksum, n.fence, n.owner, n.until,
             n.lease_checksum
@@ -140,9 +140,9 @@ impl CachedAppend {
     pub(super) fn note_saved(self, server: &RunServer) -> LeaseToken {
         let lease = self.lease();
         let Self { append: Append { token, entry, .. }, run, encoded, .. } = self;
-        let EncodedEntry { row, head, committed, finished } = encoded;
+        let EncodedEntry { row, head, before_open, finished } = encoded;
         server.open_steps().note(&run.id, row.hash, &entry, finished);
-        server.heads().note(run, StoredHead { head, committed, hash: row.hash, lease });
+        server.heads().note(run, StoredHead { head, before_open, hash: row.hash, lease });
         token
     }
 
@@ -164,12 +164,12 @@ impl Work for AppendCached {
         for CachedAppend { append, encoded, .. } in appends {
             let points = append.entry.points_in_transaction();
             fault::hit_each(points).map_err(CheckpointError::injected)?;
-            append.note_sent(&encoded.row);
+            append.note_in_doubt(&encoded.row);
         }
         let leases: Vec<Lease> = appends.iter().map(CachedAppend::lease).collect();
         let heads = appends.iter().zip(&leases).map(|(it, lease)| {
-            let EncodedEntry { row, head, committed, .. } = &it.encoded;
-            NewHead { run: &it.run, head, committed: *committed, hash: row.hash, lease }
+            let EncodedEntry { row, head, before_open, .. } = &it.encoded;
+            NewHead { run: &it.run, head, before_open: *before_open, hash: row.hash, lease }
         });
         let heads = HeadValues::of(heads)?;
         let rows = RowValues::of(appends.iter().map(|it| &it.encoded.row))?;
@@ -179,7 +179,7 @@ impl Work for AppendCached {
             &fences.collect::<Result<Vec<_>, _>>()?,
             &appends.iter().map(|it| it.stored.hash.0.as_slice()).collect::<Vec<_>>(),
             &rows.numbers,
-            &heads.committed,
+            &heads.before_open,
             &rows.steps,
             &rows.seqs,
             &rows.changes,
@@ -238,7 +238,7 @@ impl Work for CreateAll {
             let id = &create.info.id;
             let Some(key) = keys.remove(id.as_str()) else { continue };
             tokens.insert(id, LeaseToken { run: id.clone(), fence: lease.fence });
-            let stored = StoredHead { committed: head.number, hash: row.hash, head, lease };
+            let stored = StoredHead { before_open: head.number, hash: row.hash, head, lease };
             server.heads().note(Run { key, id: id.clone() }, stored);
         }
         Ok(creates.iter().map(|it| tokens.remove(&it.info.id)).collect())
@@ -264,7 +264,7 @@ async fn insert(session: &Session, new: &[NewRun<'_>]) -> Result<BTreeMap<String
         new.iter().map(|it| Run { key: 0, id: it.create.info.id.clone() }).collect();
     let heads = new.iter().zip(&runs).map(|(it, run)| {
         let NewRun { row, head, lease, .. } = it;
-        NewHead { run, head, committed: head.number, hash: row.hash, lease }
+        NewHead { run, head, before_open: head.number, hash: row.hash, lease }
     });
     let heads = HeadValues::of(heads)?;
     let rows = RowValues::of(new.iter().map(|it| &it.row))?;

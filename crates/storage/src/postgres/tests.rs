@@ -6,8 +6,12 @@ use std::{
     thread,
 };
 
+use futures_util::future::{join_all, select_all};
 use graphrun_core::{id::ChannelName, state::Update};
-use graphrun_engine::results::{CachedResult, ResultKey, ResultStore};
+use graphrun_engine::{
+    checkpoint::{Commit, Position, Presence},
+    results::{CachedResult, ResultKey, ResultStore},
+};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -134,4 +138,82 @@ async fn when_there_are_too_many_results_the_oldest_goes() {
         }
         assert_eq!(found, (6 - left..=5).collect::<Vec<i64>>(), "{results} results, {bytes} bytes");
     }
+}
+
+const TTL: Duration = Duration::from_secs(60);
+
+async fn create_runs(storage: &PostgresStorage, count: usize) -> Vec<LeaseToken> {
+    let mut tokens = Vec::new();
+    for number in 0..count {
+        let info = RunInfo {
+            id: RunId::parse(&format!("R{number:03}")).unwrap(),
+            name: format!("run-{number}"),
+            created: "2025-06-01T12:00:00Z".into(),
+            ..RunInfo::new("dev_team")
+        };
+        let owner = Presence::new().owner().clone();
+        let request = LeaseRequest { owner, ttl: TTL, replaces_fence: None };
+        let first = Commit { position: Position::default(), changes: Vec::new() }.into();
+        tokens.push(storage.create(&info, &request, &first).await.unwrap());
+    }
+    tokens
+}
+
+#[tokio::test]
+async fn leases_that_are_due_together_are_renewed_together() {
+    let schema = server::Schema::new();
+    let storage = PostgresStorage::open(&schema.url()).unwrap();
+    let tokens = create_runs(&storage, 40).await;
+    server::execute(format!(
+        "SET search_path = {}; CREATE TABLE updates (number serial);
+         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN INSERT INTO {}.updates DEFAULT VALUES; RETURN NULL; END $$;
+         CREATE TRIGGER noted AFTER UPDATE ON heads FOR EACH STATEMENT EXECUTE FUNCTION note()",
+        schema.name, schema.name
+    ));
+    let mut stale = tokens[7].clone();
+    stale.fence += 1;
+    let renewing = tokens.iter().chain([&stale]).map(|it| storage.renew(it, TTL * 60));
+    let mut results = join_all(renewing).await;
+    let refused = results.pop().unwrap().unwrap_err();
+    assert!(matches!(refused, CheckpointError::Overtaken { .. }), "{refused:?}");
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    let soon = Timestamp::now() + TTL * 30;
+    for run in storage.list().await.unwrap() {
+        assert!(run.lease.unwrap().until > soon);
+    }
+    let updates: usize =
+        server::ask(format!("SELECT count(*) FROM {}.updates", schema.name)).parse().unwrap();
+    assert!(updates < 10, "{updates} updates");
+}
+
+#[tokio::test]
+async fn a_locked_run_keeps_no_other_lease_from_its_renewal() {
+    let schema = server::Schema::new();
+    let storage = PostgresStorage::open(&schema.url()).unwrap();
+    let tokens = create_runs(&storage, 5).await;
+    let other = storage.runs.server.connect().await.unwrap();
+    let lock =
+        "BEGIN; SELECT FROM heads JOIN runs ON key = run WHERE id = 'R002' FOR UPDATE OF heads";
+    other.batch_execute(lock).await.unwrap();
+    let mut waiting: Vec<_> = tokens.iter().map(|it| storage.renew(it, TTL)).collect();
+    while waiting.len() > 1 {
+        let (renewed, _, rest) = select_all(waiting).await;
+        renewed.unwrap();
+        waiting = rest;
+    }
+    other.batch_execute("COMMIT").await.unwrap();
+    waiting.remove(0).await.unwrap();
+}
+
+#[tokio::test]
+async fn kept_values_that_cannot_be_unpacked_are_not_used() {
+    let schema = server::Schema::new();
+    let storage = PostgresStorage::open(&schema.url()).unwrap();
+    let token = create_runs(&storage, 1).await.remove(0);
+    let position = Position { step: Step(1), ..Position::default() };
+    storage.append(&token, &Commit { position, changes: Vec::new() }.into()).await.unwrap();
+    let work = KeepValues { token: token.clone(), step: Step(1), content: b"broken".to_vec() };
+    storage.transact("keep".to_owned(), work).await.unwrap();
+    assert_eq!(storage.load(&token.run).await.unwrap().entries_read, 2);
 }

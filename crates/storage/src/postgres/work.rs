@@ -1,9 +1,6 @@
 //! The transaction of each call of the trait.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::future::try_join;
@@ -17,9 +14,9 @@ use graphrun_engine::{
 };
 
 use super::{
-    entries::{Journal, NewRow, Pages, insert, keep_values},
+    entries::{Begin, Journal, NewRow, Pages, insert, keep_values},
     fault::Fault,
-    run::{LockedRun, NOW, NewHead, Run, StoredRun, put, unknown},
+    run::{LockedRun, NOW, NewHead, Run, StoredRun, put, put_leases, unknown},
     run_server::RunServer,
     session::{Mode, Session, Work, get},
 };
@@ -45,12 +42,6 @@ pub(super) struct Acquire {
     pub(super) request: LeaseRequest,
 }
 
-/// Renews a lease.
-pub(super) struct Renew {
-    pub(super) token: LeaseToken,
-    pub(super) ttl: Duration,
-}
-
 /// Releases a run.
 pub(super) struct Release(pub(super) LeaseToken);
 
@@ -61,17 +52,19 @@ pub(super) struct Append {
     pub(super) entry: Entry,
     server: Arc<RunServer>,
     /// The number and the hash of the row that an earlier attempt may have saved.
-    sent: Mutex<Option<(u64, EntryHash)>>,
+    in_doubt: Mutex<Option<(u64, EntryHash)>>,
 }
 
 /// Removes a run.
 pub(super) struct Remove(pub(super) RunId);
 
 /// Reads the rows that give the checkpoint of a run after a step.
+#[derive(Clone, Debug)]
 pub(super) struct UpToStep {
     pub(super) run: RunId,
     /// The step; none for the last one.
     pub(super) step: Option<Step>,
+    pub(super) begin: Begin,
 }
 
 /// Keeps the values of a run.
@@ -191,8 +184,9 @@ impl Work for Acquire {
         last.require_free(&self.run, locked.now, self.request.replaces_fence)?;
         let lease =
             Lease::next(last.fence, &self.request, locked.now).map_err(Fault::Unwritable)?;
-        locked.put_lease(session, &lease).await?;
-        Ok(LeaseToken { run: locked.run.id, fence: lease.fence })
+        let token = LeaseToken { run: locked.run.id.clone(), fence: lease.fence };
+        put_leases(session, &[(locked.run, lease)]).await?;
+        Ok(token)
     }
 
     async fn attempt_after_doubt(&self, session: &Session) -> Result<LeaseToken, Fault> {
@@ -210,20 +204,6 @@ impl Work for Acquire {
 }
 
 #[async_trait]
-impl Work for Renew {
-    type Output = ();
-
-    const MODE: Mode = Mode::Lease;
-
-    async fn attempt(&self, session: &Session) -> Result<(), Fault> {
-        let locked = Run::lock(session, &self.token.run).await?;
-        let lease = locked.stored.lease.clone();
-        check_fence(lease.info().as_ref(), self.token.fence)?;
-        locked.put_lease(session, &lease.renewed(locked.now, self.ttl)).await
-    }
-}
-
-#[async_trait]
 impl Work for Release {
     type Output = ();
 
@@ -235,13 +215,13 @@ impl Work for Release {
         if lease.fence != self.0.fence {
             return Ok(());
         }
-        locked.put_lease(session, &lease.released()).await
+        put_leases(session, &[(locked.run, lease.released())]).await
     }
 }
 
 impl Append {
     pub(super) fn new(token: LeaseToken, entry: Entry, server: Arc<RunServer>) -> Self {
-        Self { token, entry, server, sent: Mutex::new(None) }
+        Self { token, entry, server, in_doubt: Mutex::new(None) }
     }
 
     /// Returns the name of saving it for messages.
@@ -250,12 +230,12 @@ impl Append {
     }
 
     /// Notes that the row may be saved soon.
-    pub(super) fn note_sent(&self, row: &Row) {
-        *self.sent() = Some((row.number, row.hash));
+    pub(super) fn note_in_doubt(&self, row: &Row) {
+        *self.in_doubt() = Some((row.number, row.hash));
     }
 
-    fn sent(&self) -> MutexGuard<'_, Option<(u64, EntryHash)>> {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn in_doubt(&self) -> MutexGuard<'_, Option<(u64, EntryHash)>> {
+        self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -273,7 +253,7 @@ impl Work for Append {
             None => None,
         };
         let appended = server.with_codec(|codec| append.encode::<Fault>(open, codec))?;
-        let EncodedEntry { row, head, committed, finished } = appended;
+        let EncodedEntry { row, head, before_open, finished } = appended;
         if let Some(migration) = &entry.migration {
             run.migrate(session, migration).await?;
         }
@@ -281,21 +261,21 @@ impl Work for Append {
         let lease = if stops_run(entry) { lease.released() } else { lease };
         let new_row = NewRow { run: run.key, row: &row };
         let hash = row.hash;
-        let new_head = NewHead { run: &run, head: &head, committed, hash, lease: &lease };
+        let new_head = NewHead { run: &run, head: &head, before_open, hash, lease: &lease };
         // Both are sent together.
         try_join(insert(session, &[new_row]), put(session, &[new_head])).await?;
         server.open_steps().note(&run.id, row.hash, entry, finished);
         fault::hit_each(entry.points_in_transaction()).map_err(CheckpointError::injected)?;
-        self.note_sent(&row);
-        server.heads().note(run, StoredHead { head, committed, hash, lease });
+        self.note_in_doubt(&row);
+        server.heads().note(run, StoredHead { head, before_open, hash, lease });
         Ok(token.clone())
     }
 
     async fn attempt_after_doubt(&self, session: &Session) -> Result<LeaseToken, Fault> {
         // The attempt in doubt had this lock, too, and kept it until its end.
         let LockedRun { run, .. } = Run::lock(session, &self.token.run).await?;
-        let sent = *self.sent();
-        if let Some((number, hash)) = sent
+        let in_doubt = *self.in_doubt();
+        if let Some((number, hash)) = in_doubt
             && (Journal { session, run: &run }).has(number, hash).await?
         {
             return Ok(self.token.clone());
@@ -331,7 +311,7 @@ impl Work for UpToStep {
 
     async fn attempt(&self, session: &Session) -> Result<(StoredRun, Pages), Fault> {
         let found = StoredRun::by_id(session, &self.run).await?;
-        let pages = Pages::up_to_step(session, &found, self.step).await?;
+        let pages = Pages::up_to_step(session, &found, self.step, self.begin).await?;
         Ok((found, pages))
     }
 }

@@ -6,9 +6,9 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    fs::{self, DirBuilder, File, TryLockError},
     io::{self, ErrorKind},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{self, Path, PathBuf},
     thread,
     time::Duration,
@@ -17,7 +17,7 @@ use std::{
 use graphrun_core::fault::{Point, hit};
 use rusqlite::{Connection, OpenFlags};
 
-use super::fault::Fault;
+use super::{fault::Fault, held_file::HeldFile};
 
 /// Part of the name of an incomplete database.
 const MARK: &str = ".graphrun-new-";
@@ -35,7 +35,7 @@ const NAMES_PAUSE: Duration = Duration::from_millis(5);
 struct Draft {
     path: PathBuf,
     /// Locked while its process lives and needs it, which other processes can check.
-    file: File,
+    file: HeldFile,
 }
 
 /// Creates the database with `fill`, unless a file of that name exists by then. `announce` gets the
@@ -79,7 +79,7 @@ impl Draft {
         loop {
             let name = format!("{MARK}{:0DIGITS$x}", rand::random::<u64>());
             let path = draft_path(path, &name);
-            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            let file = HeldFile::create(&path)?;
             file.lock()?;
             // Another process may have removed it as abandoned before it was locked.
             if file.metadata()?.nlink() > 0 {
@@ -127,13 +127,15 @@ fn remove_abandoned(path: &Path) -> io::Result<()> {
 }
 
 fn remove_if_abandoned(draft: &Path) -> io::Result<()> {
-    let file = match OpenOptions::new().write(true).open(draft) {
+    let file = match HeldFile::open_if_unused(draft) {
         // Its process removed it meanwhile, or it belongs to another user.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
             return Ok(());
         }
         opened => opened?,
     };
+    // Another thread of this process may be creating the database.
+    let Some(file) = file else { return Ok(()) };
     match file.try_lock() {
         Ok(()) => {
             drop(fs::remove_file(draft));

@@ -3,38 +3,42 @@
 use std::{
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError, TryLockError},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use graphrun_engine::checkpoint::{CheckpointError, LeaseToken};
-use rusqlite::{Connection, ErrorCode, OptionalExtension, config::DbConfig};
+use rusqlite::{Connection, OptionalExtension, config::DbConfig};
 
 use super::{
-    fault::{Fault, is_failed_write, is_full},
+    fault::{Fault, is_failed_write},
     group::GroupedWrite,
     head_cache::HeadCache,
     identity::Identity,
     lone_run::LoneRun,
-    open::BUSY_TIMEOUT,
+    open::{BUSY_TIMEOUT, FileConnection},
     reserve,
     tools::Tools,
     write::Write,
 };
 use crate::{group::Group, journal::Codec, open_steps::OpenSteps};
 
+/// The pages that one step returns to the file system: other writers wait for some milliseconds.
+const PAGES_AT_ONCE: u32 = 1000;
+
 pub(super) struct Database {
     path: PathBuf,
-    identity: Identity,
     session: Mutex<Session>,
     group: Group<GroupedWrite, LeaseToken>,
     lone_run: LoneRun,
 }
 
 struct Session {
-    connection: Connection,
+    connection: FileConnection,
+    identity: Identity,
     tools: Tools,
-    /// A write failed. After that, the page cache of the kernel may differ from the disk, so that a
-    /// second attempt may succeed and save nothing.
+    /// A write failed, or went to a file that is gone. After a failed write, the page cache of the kernel may differ from the
+    /// disk, so that a second attempt may succeed and save nothing.
     failed: bool,
 }
 
@@ -60,17 +64,16 @@ struct NotedHeads<'a> {
 }
 
 impl Database {
-    pub(super) fn new(path: &Path, connection: Connection) -> Result<Self, CheckpointError> {
+    pub(super) fn new(path: &Path, connection: FileConnection) -> Result<Self, CheckpointError> {
         let codec = Codec::new().map_err(|error| CheckpointError::Storage {
             action: format!("open {}", path.display()),
             source: error.into(),
         })?;
         let tools = Tools { codec, heads: HeadCache::default(), open_steps: OpenSteps::default() };
-        let session = Mutex::new(Session { connection, tools, failed: false });
-        let (path, identity) = (path.to_owned(), Identity::of(path));
-        let group = Group::default();
-        let lone_run = LoneRun::default();
-        Ok(Self { path, identity, session, group, lone_run })
+        let identity = Identity::of(path);
+        let session = Mutex::new(Session { connection, identity, tools, failed: false });
+        let path = path.to_owned();
+        Ok(Self { path, session, group: Group::default(), lone_run: LoneRun::default() })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -83,15 +86,14 @@ impl Database {
         work(&self.session.lock().unwrap().connection)
     }
 
-    /// Saves a new run or an entry in one transaction, and returns the lease of the run.
+    /// Saves a write in one transaction, and returns the lease of the run.
     pub(super) fn save(&self, write: Write<'_>) -> Result<LeaseToken, CheckpointError> {
         let work = |database: &Connection, tools: &mut Tools| write.save(database, tools);
-        let token = if write.stops_run() {
-            self.at_need(|| write.action(), work)?
+        if write.may_use_reserve() {
+            self.at_need(|| write.action(), work)
         } else {
-            self.run(Mode::Write, || write.action(), work)?
-        };
-        self.check_identity().map(|()| token)
+            self.transaction(Mode::Write, || write.action(), work)
+        }
     }
 
     /// Same as `save`, but returns none, and saves nothing, if it had to wait for the connection or for another process, or
@@ -105,10 +107,11 @@ impl Database {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        let saved = session.run(Mode::WriteIfFree, |database, tools| write.save(database, tools));
+        let save = |database: &Connection, tools: &mut Tools| write.save(database, tools);
+        let saved = session.transaction(Mode::WriteIfFree, save);
         drop(session);
         match saved {
-            Ok(token) => Some(self.check_identity().map(|()| token)),
+            Ok(token) => Some(Ok(token)),
             Err(fault) if fault.is_busy() || fault.is_full() => None,
             Err(fault) => Some(Err(fault.explain(&self.path, write.action()))),
         }
@@ -129,13 +132,7 @@ impl Database {
             });
             saved.collect()
         };
-        let saved = self.run(Mode::Write, || "save a group of entries".to_owned(), work)?;
-        self.check_identity().map(|()| saved)
-    }
-
-    /// Checks after a write that its files are still at their paths, so that no event reports a step that is in no file.
-    fn check_identity(&self) -> Result<(), CheckpointError> {
-        self.identity.check()
+        self.transaction(Mode::Write, || "save a group of entries".to_owned(), work)
     }
 
     pub(super) fn group(&self) -> &Group<GroupedWrite, LeaseToken> {
@@ -168,7 +165,7 @@ impl Database {
         action: String,
         work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault>,
     ) -> Result<T, CheckpointError> {
-        self.run(
+        self.transaction(
             mode,
             || action,
             |database, tools| {
@@ -185,14 +182,14 @@ impl Database {
         action: impl Fn() -> String,
         work: impl Fn(&Connection, &mut Tools) -> Result<T, Fault>,
     ) -> Result<T, CheckpointError> {
-        match self.run(Mode::Write, &action, &work) {
+        match self.transaction(Mode::Write, &action, &work) {
             Err(CheckpointError::Full { .. }) => {
                 // It may be given up already.
                 reserve::give_up(&self.path);
-                match self.run(Mode::Write, &action, &work) {
+                match self.transaction(Mode::Write, &action, &work) {
                     // A checkpoint moves the pages of the log into the database and frees the log.
                     Err(CheckpointError::Full { .. }) if self.empty_log() => {
-                        self.run(Mode::Write, action, work)
+                        self.transaction(Mode::Write, action, work)
                     }
                     result => result,
                 }
@@ -203,7 +200,10 @@ impl Database {
 
     /// Moves the pages of the log into the database, and returns whether the log is empty now.
     fn empty_log(&self) -> bool {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if session.check_identity().is_err() {
+            return false;
+        }
         let is_blocked =
             session
                 .connection
@@ -211,7 +211,7 @@ impl Database {
         is_blocked.is_ok_and(|it| it == 0)
     }
 
-    fn run<T>(
+    fn transaction<T>(
         &self,
         mode: Mode,
         action: impl FnOnce() -> String,
@@ -219,60 +219,100 @@ impl Database {
     ) -> Result<T, CheckpointError> {
         // A panic while the lock was held rolled its transaction back, so the connection is usable.
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        session.run(mode, work).map_err(|fault| fault.explain(&self.path, action()))
+        session.transaction(mode, work).map_err(|fault| fault.explain(&self.path, action()))
     }
 
-    /// Returns the space of removed runs to the file system, unless another process uses the
-    /// database.
+    /// Returns the space of removed runs to the file system. Other writers wait for one step at a time, and come between the
+    /// steps.
     pub(super) fn compact(&self) -> Result<(), CheckpointError> {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        // This cannot be part of a transaction: it needs exclusive access to the file.
-        let done = session.connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
-        match done {
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
-            // The smaller copy needs space that the disk does not have. New runs use the free pages of the file.
-            Err(error) if is_full(&error) => {
-                drop(session.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)"));
-                Ok(())
+        loop {
+            let began = Instant::now();
+            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = session.transaction(Mode::Write, |database, _| free_pages(database));
+            drop(session);
+            match left {
+                Ok(0) => break,
+                Ok(_) => thread::sleep(began.elapsed()),
+                // New runs use the free pages of the file.
+                Err(fault) if fault.is_busy() || fault.is_full() => break,
+                Err(fault) => {
+                    let action = format!("make {} smaller", self.path.display());
+                    return Err(fault.explain(&self.path, action));
+                }
             }
-            done => done.map_err(|error| {
-                let action = format!("make {} smaller", self.path.display());
-                Fault::from(error).explain(&self.path, action)
-            }),
         }
+        // A checkpoint shortens the file. If a reader prevents this one, a later one does it.
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if !session.failed {
+            drop(session.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())));
+        }
+        Ok(())
     }
 }
 
+/// Moves pages from the end of the file to free ones, and returns how many free ones are left; zero if no more can be moved.
+pub(super) fn free_pages(database: &Connection) -> Result<i64, Fault> {
+    let count = || database.query_row("PRAGMA freelist_count", [], |row| row.get::<_, i64>(0));
+    let before = count()?;
+    // Each row is a page.
+    let mut step = database.prepare(&format!("PRAGMA incremental_vacuum({PAGES_AT_ONCE})"))?;
+    let mut pages = step.query([])?;
+    while pages.next()?.is_some() {}
+    let left = count()?;
+    Ok(if left < before { left } else { 0 })
+}
+
 impl Session {
-    fn run<T>(
+    fn transaction<T>(
         &mut self,
         mode: Mode,
         work: impl FnOnce(&Connection, &mut Tools) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let Self { connection, tools, failed } = self;
         let is_write = mode != Mode::Read;
-        let work = || -> Result<T, Fault> {
-            if *failed && is_write {
+        if is_write {
+            self.check_identity()?;
+            if self.failed {
                 return Err(Fault::Failed);
             }
-            let transaction = Transaction::begin(connection, mode)?;
-            let mut noted = NotedHeads { tools, are_kept: !is_write };
-            let made = work(connection, noted.tools)?;
-            transaction.commit()?;
-            noted.are_kept = true;
-            Ok(made)
-        };
-        let done = work();
+        }
+        let done = self.transact(mode, work);
         let is_failure =
             |fault: &Fault| matches!(fault, Fault::Sqlite(error) if is_failed_write(error));
         if is_write && done.as_ref().is_err_and(is_failure) {
-            *failed = true;
-            // The next process that opens the database reads the log; until then, nothing is
-            // checkpointed.
-            let no_tidying = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-            drop(connection.set_db_config(no_tidying, true));
+            self.fail();
         }
-        done
+        let made = done?;
+        if is_write {
+            // No event reports a step that is in no file.
+            self.check_identity()?;
+        }
+        Ok(made)
+    }
+
+    fn transact<T>(
+        &mut self,
+        mode: Mode,
+        work: impl FnOnce(&Connection, &mut Tools) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let transaction = Transaction::begin(&self.connection, mode)?;
+        let mut noted = NotedHeads { tools: &mut self.tools, are_kept: mode == Mode::Read };
+        let made = work(&self.connection, noted.tools)?;
+        transaction.commit()?;
+        noted.are_kept = true;
+        Ok(made)
+    }
+
+    /// Fails, now and later, if a file of the database is no longer at its path.
+    fn check_identity(&mut self) -> Result<(), CheckpointError> {
+        self.identity.check().inspect_err(|_| self.fail())
+    }
+
+    /// Ends all writes of this connection, to the database and at its close: a log must not get into another file, nor take the
+    /// log of another file away. The next process that opens the database reads the log.
+    fn fail(&mut self) {
+        self.failed = true;
+        let no_tidying = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        drop(self.connection.set_db_config(no_tidying, true));
     }
 }
 

@@ -87,7 +87,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 }
 
 /// Returns whether the error means a full disk.
-pub(super) fn is_full(error: &rusqlite::Error) -> bool {
+fn is_full(error: &rusqlite::Error) -> bool {
     // The second case: the index of the log could not be extended.
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
         || error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE)

@@ -1,6 +1,9 @@
-//! Groups of new runs and entries in one transaction.
+//! Groups of writes in one transaction.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use graphrun_engine::checkpoint::{CheckpointError, Entry, LeaseRequest, LeaseToken, RunInfo};
 
@@ -16,6 +19,7 @@ use crate::group::Job;
 pub(super) enum GroupedWrite {
     Run { info: Box<RunInfo>, json: Vec<u8>, request: LeaseRequest, first: Entry },
     Entry(LeaseToken, Entry),
+    Renewal(LeaseToken, Duration),
 }
 
 impl GroupedWrite {
@@ -28,6 +32,7 @@ impl GroupedWrite {
                 first: first.clone(),
             },
             Write::Entry(token, entry) => Self::Entry(token.clone(), entry.clone()),
+            Write::Renewal(token, ttl) => Self::Renewal(token.clone(), ttl),
         }
     }
 
@@ -37,11 +42,12 @@ impl GroupedWrite {
                 Write::Run(NewRun { info, json, request, first })
             }
             Self::Entry(token, entry) => Write::Entry(token, entry),
+            Self::Renewal(token, ttl) => Write::Renewal(token, *ttl),
         }
     }
 }
 
-/// Saves a new run or an entry: on this thread, or together with those of other runs.
+/// Saves a write: on this thread, or together with those of other runs.
 pub(super) async fn save(
     database: &Arc<Database>,
     write: Write<'_>,

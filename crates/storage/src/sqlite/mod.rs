@@ -10,6 +10,7 @@ mod entries;
 mod fault;
 mod group;
 mod head_cache;
+mod held_file;
 mod identity;
 mod lone_run;
 mod migrate;
@@ -36,7 +37,7 @@ use graphrun_engine::{
 };
 use rusqlite::Connection;
 
-pub use self::open::{FileKind, explain};
+pub use self::open::{FileConnection, FileKind, explain};
 use self::{
     database::{Database, Mode, verify},
     fault::Fault,
@@ -155,7 +156,7 @@ impl SqliteStorage {
         .await
     }
 
-    fn new(path: &Path, connection: Connection) -> Result<Self, CheckpointError> {
+    fn new(path: &Path, connection: FileConnection) -> Result<Self, CheckpointError> {
         let database = Arc::new(Database::new(path, connection)?);
         Ok(Self { database, threads: Threads::Others })
     }
@@ -296,12 +297,7 @@ impl RunLeases for SqliteStorage {
     }
 
     async fn renew(&self, token: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        let action = format!("renew the lease of run `{}`", token.run);
-        let token = token.clone();
-        self.write_at_need(action, move |database, _| {
-            Run::find(database, &token.run)?.renew(database, token.fence, ttl)
-        })
-        .await
+        self.save(Write::Renewal(token, ttl)).await.map(drop)
     }
 
     async fn release(&self, token: &LeaseToken) -> Result<(), CheckpointError> {

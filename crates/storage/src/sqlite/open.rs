@@ -7,7 +7,9 @@ use std::{
     ffi::OsString,
     fmt::Write as _,
     fs::File,
-    io::{ErrorKind, Read},
+    io::ErrorKind,
+    ops::{Deref, DerefMut},
+    os::unix::fs::FileExt,
     path::{self, Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -19,6 +21,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use super::{
     create::{create, has_other_names},
     fault::Fault,
+    held_file::HeldFile,
     migrate::{MIGRATIONS, migrate},
     no_access::{inaccessible, not_writable, out_of_descriptors, unusable, unwritable},
 };
@@ -53,6 +56,14 @@ pub struct FileKind {
     migrations: Migrations,
 }
 
+/// A connection to the file of a database.
+#[derive(Debug)]
+pub struct FileConnection {
+    // Closed before the file.
+    connection: Connection,
+    _file: HeldFile,
+}
+
 /// Databases of runs.
 pub(super) const RUNS: FileKind = FileKind {
     application_id: *b"grun",
@@ -77,7 +88,7 @@ impl FileKind {
         self,
         path: &Path,
         announce: impl FnOnce(&File),
-    ) -> Result<Connection, CheckpointError> {
+    ) -> Result<FileConnection, CheckpointError> {
         if path.symlink_metadata().is_err() {
             check_beside(path)?;
             create(path, |it| self.create_tables(it), announce)
@@ -92,9 +103,10 @@ impl FileKind {
     /// # Errors
     ///
     /// Same as [`FileKind::open`], and when there is no file.
-    pub fn open_existing(self, path: &Path) -> Result<Connection, CheckpointError> {
-        check_header(path, self)?;
-        make_ready(path, connect(path)?, self)
+    pub fn open_existing(self, path: &Path) -> Result<FileConnection, CheckpointError> {
+        let file = check_header(path, self)?;
+        let connection = make_ready(path, connect(path)?, self)?;
+        Ok(FileConnection { connection, _file: file })
     }
 
     /// Opens a database to look at it; returns none if there is none. A log without its database is an error: the
@@ -103,7 +115,7 @@ impl FileKind {
     /// # Errors
     ///
     /// Same as [`FileKind::open_existing`].
-    pub fn find(self, path: &Path) -> Result<Option<Connection>, CheckpointError> {
+    pub fn find(self, path: &Path) -> Result<Option<FileConnection>, CheckpointError> {
         // An inaccessible path may hold a database: opening it reports the cause.
         if matches!(path.try_exists(), Ok(false)) {
             return check_beside(path).map(|()| None);
@@ -117,15 +129,15 @@ impl FileKind {
     /// # Errors
     ///
     /// Same as [`FileKind::open_existing`], and for an older format that this user may not update.
-    pub fn find_to_read(self, path: &Path) -> Result<Option<Connection>, CheckpointError> {
+    pub fn find_to_read(self, path: &Path) -> Result<Option<FileConnection>, CheckpointError> {
         match self.find(path) {
             Err(_) if unwritable(path).is_some() => self.open_to_read(path).map(Some),
             found => found,
         }
     }
 
-    fn open_to_read(self, path: &Path) -> Result<Connection, CheckpointError> {
-        check_header(path, self)?;
+    fn open_to_read(self, path: &Path) -> Result<FileConnection, CheckpointError> {
+        let file = check_header(path, self)?;
         let connection = connect_to_read(path)?;
         let found = marks(&connection).map_err(|error| unopened(path, error.into()))?;
         if !check_marks(path, found, self)?.is_empty() {
@@ -134,7 +146,7 @@ impl FileKind {
         }
         configure(&connection).map_err(|error| unopened(path, error.into()))?;
         self.require_tables(path, &connection)?;
-        Ok(connection)
+        Ok(FileConnection { connection, _file: file })
     }
 
     /// Fails if the database lacks a table.
@@ -153,8 +165,9 @@ impl FileKind {
     ///
     /// This happens before the write-ahead log is turned on, so that the marks are in the file itself.
     fn create_tables(self, connection: &mut Connection) -> Result<(), Fault> {
-        // The setting only has an effect on an empty database.
+        // Both settings only have an effect on an empty database.
         connection.pragma_update(None, "page_size", PAGE_SIZE)?;
+        connection.pragma_update(None, "auto_vacuum", "incremental")?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(self.schema)?;
         transaction.pragma_update(None, "application_id", self.mark())?;
@@ -174,6 +187,20 @@ impl FileKind {
 
     fn mark(self) -> u32 {
         u32::from_be_bytes(self.application_id)
+    }
+}
+
+impl Deref for FileConnection {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl DerefMut for FileConnection {
+    fn deref_mut(&mut self) -> &mut Connection {
+        &mut self.connection
     }
 }
 
@@ -208,27 +235,26 @@ fn check_beside(path: &Path) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-/// Checks a file by its header, without SQLite.
+/// Checks a file by its header, without SQLite, and returns the file.
 ///
 /// The first transaction writes our marks into the header, before the write-ahead log is in use, so
 /// that none of our databases looks foreign here. SQLite gets files without a SQLite header, and
 /// does not change them either.
-fn check_header(path: &Path, kind: FileKind) -> Result<(), CheckpointError> {
-    let file = path.metadata().map_err(|error| inaccessible(path, &error))?.file_type();
-    if !file.is_file() && !file.is_dir() {
+fn check_header(path: &Path, kind: FileKind) -> Result<HeldFile, CheckpointError> {
+    let found = path.metadata().map_err(|error| inaccessible(path, &error))?.file_type();
+    if !found.is_file() && !found.is_dir() {
         // Opening a pipe would block, and a device stores nothing.
         return Err(no_database(path));
     }
-    if file.is_file() && has_other_names(path).map_err(|error| inaccessible(path, &error))? {
+    if found.is_file() && has_other_names(path).map_err(|error| inaccessible(path, &error))? {
         let reason = "its file has several names (hard links), and each name would have a log of its own; remove the \
                       others, or copy the file";
         return Err(unusable(path, reason));
     }
-    let mut header = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(HEADER_LENGTH as u64).read_to_end(&mut header))
-        .map_err(|error| inaccessible(path, &error))?;
-    if (1..HEADER_LENGTH).contains(&header.len()) {
+    let file = HeldFile::open(path).map_err(|error| inaccessible(path, &error))?;
+    let mut header = [0; HEADER_LENGTH];
+    let length = file.read_at(&mut header, 0).map_err(|error| inaccessible(path, &error))?;
+    if (1..HEADER_LENGTH).contains(&length) {
         // SQLite would treat a file this short as empty and overwrite it.
         return Err(no_database(path));
     }
@@ -240,7 +266,7 @@ fn check_header(path: &Path, kind: FileKind) -> Result<(), CheckpointError> {
         let found = Marks { application_id: number(68), version: number(60) };
         check_marks(path, found, kind)?;
     }
-    Ok(())
+    Ok(file)
 }
 
 fn connect(path: &Path) -> Result<Connection, CheckpointError> {

@@ -1,14 +1,12 @@
 //! A run in the database: its search, head, lease and inbox.
 
-use std::time::Duration;
-
 use graphrun_core::id::{NameError, RunId};
 use graphrun_engine::{
     checkpoint::{
         CheckpointError, EntryHash, InboxMessage, LeaseRequest, LeaseToken, Message, RunInfo,
         RunSummary,
     },
-    storage::rules::{Head, ID_PREFIX_LENGTH_MIN, check_fence},
+    storage::rules::{Head, ID_PREFIX_LENGTH_MIN},
 };
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
@@ -35,7 +33,7 @@ pub(super) struct Run {
 /// The columns of a head.
 macro_rules! head_columns {
     () => {
-        "number, committed, step, seq, hash, run_status, checksum,
+        "number, before_open, step, seq, hash, run_status, checksum,
          fence, owner, until, lease_checksum"
     };
 }
@@ -187,7 +185,7 @@ impl Run {
         let run_status: String = row.get(5)?;
         let columns = HeadColumns {
             number: row.get(0)?,
-            committed: row.get(1)?,
+            before_open: row.get(1)?,
             step: row.get(2)?,
             seq: row.get(3)?,
             hash: bytes(row, 4)?,
@@ -207,11 +205,11 @@ impl Run {
     fn checked(
         &self,
         head: &Head,
-        committed: u64,
+        before_open: u64,
         hash: EntryHash,
     ) -> Result<(String, Checksum), Fault> {
         let run_status = head.stored_status().map_err(Fault::Unwritable)?;
-        let checksum = of_head(self.id.as_str(), head, committed, &hash.0, &run_status);
+        let checksum = of_head(self.id.as_str(), head, before_open, &hash.0, &run_status);
         Ok((run_status, checksum))
     }
 
@@ -224,16 +222,16 @@ impl Run {
         request: &LeaseRequest,
     ) -> Result<StoredHead, Fault> {
         let lease = Lease::next(0, request, now(database)?).map_err(Fault::Unwritable)?;
-        let committed = head.number;
-        let (run_status, checksum) = self.checked(&head, committed, hash)?;
+        let before_open = head.number;
+        let (run_status, checksum) = self.checked(&head, before_open, hash)?;
         let sql =
-            "INSERT INTO heads (run, number, committed, step, seq, hash, run_status, checksum,
+            "INSERT INTO heads (run, number, before_open, step, seq, hash, run_status, checksum,
                        fence, owner, until, lease_checksum)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
         database.prepare_cached(sql)?.execute(params![
             self.key,
             head.number,
-            committed,
+            before_open,
             head.step.0,
             head.seq,
             hash.0,
@@ -244,7 +242,7 @@ impl Run {
             lease.until_ms(),
             lease.checksum(&self.id),
         ])?;
-        Ok(StoredHead { head, committed, hash, lease })
+        Ok(StoredHead { head, before_open, hash, lease })
     }
 
     /// Saves the head after an entry.
@@ -252,16 +250,16 @@ impl Run {
         &self,
         database: &Connection,
         head: &Head,
-        committed: u64,
+        before_open: u64,
         hash: EntryHash,
     ) -> Result<(), Fault> {
-        let (run_status, checksum) = self.checked(head, committed, hash)?;
-        let sql = "UPDATE heads SET number = ?, committed = ?, step = ?, seq = ?, hash = ?,
+        let (run_status, checksum) = self.checked(head, before_open, hash)?;
+        let sql = "UPDATE heads SET number = ?, before_open = ?, step = ?, seq = ?, hash = ?,
                        run_status = ?, checksum = ?
                    WHERE run = ?";
         database.prepare_cached(sql)?.execute(params![
             head.number,
-            committed,
+            before_open,
             head.step.0,
             head.seq,
             hash.0,
@@ -298,18 +296,6 @@ impl Run {
         let lease = Lease::next(last, request, now(database)?).map_err(Fault::Unwritable)?;
         self.put_lease(database, &lease)?;
         Ok(LeaseToken { run: self.id.clone(), fence: lease.fence })
-    }
-
-    /// Extends a lease from now.
-    pub(super) fn renew(
-        &self,
-        database: &Connection,
-        fence: u64,
-        ttl: Duration,
-    ) -> Result<(), Fault> {
-        let lease = self.stored_head(database)?.lease;
-        check_fence(lease.info().as_ref(), fence)?;
-        self.put_lease(database, &lease.renewed(now(database)?, ttl))
     }
 
     /// Releases the lease with this fencing token.

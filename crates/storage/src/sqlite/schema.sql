@@ -13,7 +13,7 @@ CREATE TABLE runs (
 CREATE TABLE heads (
     run INTEGER PRIMARY KEY REFERENCES runs ON DELETE CASCADE,
     number INTEGER NOT NULL,    -- the last entry
-    committed INTEGER NOT NULL, -- the last entry that commits a step
+    before_open INTEGER NOT NULL, -- the last entry before the records of the open step
     step INTEGER NOT NULL,
     seq INTEGER NOT NULL,       -- the last event
     hash BLOB NOT NULL,         -- of the last entry

@@ -1,16 +1,25 @@
 //! Tests that need access to the connection.
 
-use std::{error::Error as _, pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{error::Error as _, fs, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use graphrun_core::{
     id::ChannelName,
     state::{Change, ChangeKind},
 };
-use graphrun_engine::checkpoint::{Commit, Position, Presence};
+use graphrun_engine::{
+    checkpoint::{Basis, Commit, Mapping, Migration, Position, Presence},
+    storage::rules::Head,
+};
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    libc,
+};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::*;
+use super::{held_file::HeldFile, *};
+use crate::prove;
+
 fn id() -> RunId {
     RunId::parse("R1").unwrap()
 }
@@ -220,4 +229,162 @@ async fn a_connection_has_the_durable_settings() {
         };
         assert_eq!(storage.as_ref().unwrap().database.with_connection(timeout), 5000);
     }
+}
+
+/// Returns whether a process, also this one, has locked a part of a file.
+fn is_locked(path: &Path) -> bool {
+    // The lock of a descriptor would conflict with those of a process.
+    let file = HeldFile::open(path).unwrap();
+    let (l_type, l_whence) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
+    let mut lock = libc::flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 };
+    fcntl(&*file, FcntlArg::F_OFD_GETLK(&mut lock)).unwrap();
+    lock.l_type != libc::F_UNLCK as libc::c_short
+}
+
+#[test]
+fn a_second_storage_keeps_the_locks_of_the_first_one() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let first = SqliteStorage::open(&path).unwrap();
+    assert!(is_locked(&path));
+    let second = SqliteStorage::open(&path).unwrap();
+    assert!(is_locked(&path));
+    drop(second);
+    assert!(is_locked(&path));
+    let other = FileKind::new(*b"else", "", "start anew");
+    other.open_existing(&path).unwrap_err();
+    assert!(is_locked(&path), "also after a refusal");
+    drop(first);
+    assert!(!is_locked(&path));
+}
+
+#[tokio::test]
+async fn nothing_is_written_to_a_file_that_was_moved_away() {
+    let folder = TempDir::new().unwrap();
+    let (storage, token) = storage_with_a_run(&folder).await;
+    storage.append(&token, &commit(1, "x")).await.unwrap();
+    let path = folder.path().join("runs.db");
+    let moved = folder.path().join("moved.db");
+    fs::rename(&path, &moved).unwrap();
+    let message = Message::new(ChannelName::parse("text").unwrap(), json!("x"), None);
+    let results = [
+        storage.post(&id(), &message).await.map(drop),
+        storage.renew(&token, Duration::from_secs(60)).await,
+        storage.release(&token).await,
+        storage.append(&token, &commit(2, "x")).await,
+    ];
+    for result in results {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("it was removed or moved away"), "{error}");
+    }
+    fs::rename(&moved, &path).unwrap();
+    let error = storage.append(&token, &commit(2, "x")).await.unwrap_err();
+    assert!(error.source().unwrap().to_string().contains("no longer writes"), "{error}");
+    drop(storage);
+    let storage = SqliteStorage::open_existing(&path).unwrap();
+    assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(1));
+    assert!(storage.inbox(&id(), 0).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_group_in_a_file_that_is_gone_is_saved_once() {
+    let folder = TempDir::new().unwrap();
+    let (storage, token) = storage_with_a_run(&folder).await;
+    let path = folder.path().join("runs.db");
+    let entry = Entry::default();
+    // The file is moved away during the transaction.
+    let moved = std::iter::once_with(|| {
+        fs::rename(&path, path.with_extension("moved")).unwrap();
+        Write::Entry(&token, &entry)
+    });
+    storage.database.save_all(moved).unwrap_err();
+    storage.database.save(Write::Entry(&token, &entry)).unwrap_err();
+    assert_eq!(storage.load(&id()).await.unwrap().last_entry, 2);
+}
+
+#[tokio::test]
+async fn a_refused_renewal_affects_no_other_write_of_its_group() {
+    let folder = TempDir::new().unwrap();
+    let (storage, token) = storage_with_a_run(&folder).await;
+    let until = async || storage.find("R1").await.unwrap().lease.unwrap().until;
+    let before = until().await;
+    let stale = LeaseToken { fence: token.fence + 1, ..token.clone() };
+    let ttl = Duration::from_secs(3600);
+    let entry = commit(1, "x");
+    let writes =
+        [Write::Renewal(&token, ttl), Write::Renewal(&stale, ttl), Write::Entry(&token, &entry)];
+    let saved = storage.database.save_all(writes.into_iter()).unwrap();
+    assert_eq!(saved.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(1));
+    assert!(until().await > before);
+}
+
+#[tokio::test]
+async fn closing_leaves_the_log_of_another_file_alone() {
+    let folder = TempDir::new().unwrap();
+    let (storage, token) = storage_with_a_run(&folder).await;
+    let log = folder.path().join("runs.db-wal");
+    fs::rename(&log, log.with_extension("moved")).unwrap();
+    fs::write(&log, "of another file").unwrap();
+    storage.append(&token, &commit(1, "x")).await.unwrap_err();
+    drop(storage);
+    assert_eq!(fs::read(&log).unwrap(), b"of another file");
+}
+
+/// An attacker can compute checksums, but not the hashes that were noted elsewhere.
+#[tokio::test]
+async fn the_proof_covers_the_description_of_a_migrated_run() {
+    let folder = TempDir::new().unwrap();
+    let (storage, token) = storage_with_a_run(&folder).await;
+    let before = storage.find("calm-otter").await.unwrap().info;
+    let to = Basis { workflow: "board".into(), ..before.basis() };
+    let migration =
+        Migration { from: before.basis(), to, mapping: Mapping::default(), records: Vec::new() };
+    let entry = Entry { migration: Some(Box::new(migration)), ..commit(1, "x") };
+    storage.append(&token, &entry).await.unwrap();
+    prove(&storage, &id(), None).await.unwrap();
+
+    let set_head = |updated: &str| {
+        storage.database.with_connection(|database| {
+            let (run, stored) = Run::find_with_head(database, &id()).unwrap();
+            let head = Head { updated: updated.to_owned(), ..stored.head };
+            run.put(database, &head, stored.before_open, stored.hash).unwrap();
+        });
+    };
+    set_head("2030-01-01T00:00:00Z");
+    let error = prove(&storage, &id(), None).await.unwrap_err();
+    assert!(matches!(error, CheckpointError::Damaged { .. }), "{error:?}");
+    set_head("");
+    prove(&storage, &id(), None).await.unwrap();
+
+    storage.database.with_connection(|database| {
+        let run = Run::find(database, &id()).unwrap();
+        let info = String::from_utf8(run.info(database).unwrap()).unwrap();
+        let at = info.rfind(&before.created).unwrap();
+        let changed = format!("{}2024{}", &info[..at], &info[at + 4..]);
+        run.put_info(database, changed.as_bytes()).unwrap();
+    });
+    let error = prove(&storage, &id(), None).await.unwrap_err();
+    assert!(matches!(error, CheckpointError::Damaged { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_space_of_removed_runs_is_freed_in_bounded_steps() {
+    let folder = TempDir::new().unwrap();
+    let (storage, token) = storage_with_a_run(&folder).await;
+    let text = noise(2_000_000);
+    for step in 1..=5 {
+        storage.append(&token, &commit(step, &text)).await.unwrap();
+    }
+    storage.release(&token).await.unwrap();
+    storage.remove(&id()).await.unwrap();
+    let left = storage.database.with_connection(database::free_pages).unwrap();
+    assert!(left > 0, "other writers wait for one step");
+    storage.compact().await.unwrap();
+    let free = |database: &Connection| {
+        database.query_row("PRAGMA freelist_count", [], |row| row.get::<_, i64>(0))
+    };
+    assert_eq!(storage.database.with_connection(free).unwrap(), 0);
+    let length = fs::metadata(folder.path().join("runs.db")).unwrap().len();
+    assert!(length < 200_000, "{length} bytes");
 }

@@ -1,4 +1,6 @@
-//! The writes of a run: its beginning, and its entries.
+//! The writes of a run: its beginning, its entries, and the renewals of its lease.
+
+use std::time::Duration;
 
 use graphrun_core::{
     fault::{self, Point, hit_each},
@@ -6,24 +8,30 @@ use graphrun_core::{
 };
 use graphrun_engine::{
     checkpoint::{Entry, LeaseRequest, LeaseToken, RunInfo},
-    storage::rules::{Head, beginning, stops_run},
+    storage::rules::{Head, beginning, check_fence, stops_run},
 };
 use rusqlite::Connection;
 
-use super::{fault::Fault, run::Run, tools::Tools};
+use super::{
+    fault::Fault,
+    run::{Run, now},
+    tools::Tools,
+};
 use crate::{
     head::{EncodedEntry, NextEntry, StoredHead},
     journal::{Reader, Row, encode, info_after},
     lease::Lease,
 };
 
-/// A new run or an entry to save.
+/// A write to save.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Write<'a> {
     /// A run that is not saved yet.
     Run(NewRun<'a>),
     /// An entry, by the owner of its run.
     Entry(&'a LeaseToken, &'a Entry),
+    /// The renewal of a lease for a duration.
+    Renewal(&'a LeaseToken, Duration),
 }
 
 /// A run that is not saved yet.
@@ -36,10 +44,11 @@ pub(super) struct NewRun<'a> {
     pub(super) first: &'a Entry,
 }
 
-/// A new run or an entry, checked and encoded, but not written yet.
+/// A write that is checked and encoded, but not written yet.
 pub(super) enum EncodedWrite<'a> {
     Run { new: NewRun<'a>, head: Head, row: Row },
     Entry { entry: &'a Entry, run: Run, lease: Lease, encoded: EncodedEntry },
+    Renewal { run: Run, stored: StoredHead },
 }
 
 impl<'a> Write<'a> {
@@ -48,6 +57,7 @@ impl<'a> Write<'a> {
         match self {
             Self::Run(new) => format!("create run `{}`", new.info.id),
             Self::Entry(token, entry) => entry.action(&token.run),
+            Self::Renewal(token, _) => format!("renew the lease of run `{}`", token.run),
         }
     }
 
@@ -55,13 +65,18 @@ impl<'a> Write<'a> {
     pub(super) fn run(&self) -> &RunId {
         match self {
             Self::Run(new) => &new.info.id,
-            Self::Entry(token, _) => &token.run,
+            Self::Entry(token, _) | Self::Renewal(token, _) => &token.run,
         }
     }
 
-    /// Returns whether it stops or suspends its run, and may use the reserve for that.
+    /// Returns whether it stops or suspends its run.
     pub(super) fn stops_run(self) -> bool {
         matches!(self, Self::Entry(_, entry) if stops_run(entry))
+    }
+
+    /// Returns whether it may use the reserve, so that the run is not lost.
+    pub(super) fn may_use_reserve(self) -> bool {
+        self.stops_run() || matches!(self, Self::Renewal(..))
     }
 
     /// Saves it in a transaction that saves nothing else.
@@ -98,6 +113,12 @@ impl<'a> Write<'a> {
                 let encoded = next.encode::<Fault>(open, codec)?;
                 Ok(EncodedWrite::Entry { entry, run, lease: stored.lease, encoded })
             }
+            Self::Renewal(token, ttl) => {
+                let (run, stored) = heads.take(database, &token.run)?;
+                check_fence(stored.lease.info().as_ref(), token.fence)?;
+                let lease = stored.lease.renewed(now(database)?, ttl);
+                Ok(EncodedWrite::Renewal { run, stored: StoredHead { lease, ..stored } })
+            }
         }
     }
 }
@@ -118,7 +139,7 @@ impl EncodedWrite<'_> {
                 (run, stored)
             }
             Self::Entry { entry, run, lease, encoded } => {
-                let EncodedEntry { row, head, committed, finished } = encoded;
+                let EncodedEntry { row, head, before_open, finished } = encoded;
                 run.journal(database).insert(&row)?;
                 hit_each(entry.points_in_transaction())?;
                 if let Some(migration) = &entry.migration {
@@ -126,13 +147,17 @@ impl EncodedWrite<'_> {
                     let info = info_after(&info, migration).map_err(Fault::Unwritable)?;
                     run.put_info(database, &info)?;
                 }
-                run.put(database, &head, committed, row.hash)?;
+                run.put(database, &head, before_open, row.hash)?;
                 open_steps.note(&run.id, row.hash, entry, finished);
-                let mut stored = StoredHead { head, committed, hash: row.hash, lease };
+                let mut stored = StoredHead { head, before_open, hash: row.hash, lease };
                 if stops_run(entry) {
                     stored.lease = stored.lease.released();
                     run.put_lease(database, &stored.lease)?;
                 }
+                (run, stored)
+            }
+            Self::Renewal { run, stored } => {
+                run.put_lease(database, &stored.lease)?;
                 (run, stored)
             }
         };
