@@ -469,6 +469,35 @@ async fn a_failure_that_the_model_has_answered_to_stays() {
     assert_eq!((told(&asked[2]), told(&asked[3])), (results.to_vec(), results.to_vec()));
 }
 
+/// Otherwise the recalled answer, whose key was removed, would lead to other calls and requests than the first one.
+#[tokio::test]
+async fn an_answer_has_no_key_before_it_is_used() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Note {
+        text: String,
+    }
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&noted);
+    let note = move |input: Note, _: ToolContext| {
+        seen.lock().unwrap().push(input.text);
+        async { Ok::<_, ToolError>("noted") }
+    };
+    let key = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+    let arguments = json!({ "text": key }).to_string();
+    let gone = || ModelError::Transient { after: None, message: "gone".into() };
+    let model = Scripted::new([calls([call("", "note", &arguments)]), Err(gone()), says(&key)]);
+    let node = "writes: text, retry: { attempts: 2, initial: 1ms }";
+    let text = Adder { agent: "tools: note", node, ..Adder::default() }.text();
+    let registry = registry().tool(Arc::new(tool_fn("note", "Notes.", note)));
+    let ended = run_with(&text, json!({}), model.services(), registry).await;
+    assert_eq!(ended.state("text"), &json!("[redacted]"), "{}", ended.reason());
+    assert_eq!(*noted.lock().unwrap(), ["[redacted]"], "the call is made once");
+    let asked = model.asked();
+    assert_eq!((asked.len(), &asked[1].messages), (3, &asked[2].messages));
+    let warning = "a key in the answer of x/1 was removed; `[redacted]` stands for it";
+    assert_eq!(ended.warnings(), [warning; 2]);
+}
+
 #[tokio::test]
 async fn a_call_that_the_provider_could_not_read_is_sent_back() {
     let broken = ChatReply {

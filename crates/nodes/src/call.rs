@@ -16,13 +16,14 @@ use graphrun_core::{
     graph::{ErrorKind, Failure, MessagePiece, NodeContext, NodeError, Reporter},
     id::NodeName,
 };
+use graphrun_guard::redact::{REDACTED, redact_value};
 use graphrun_models::{
     Admission, Admit, AnswerReader, AnswerSink, Attachment, ChatModel, ChatReply, ChatRequest,
     Finish, Message, ModelError, ModelErrorKind, Patience, Replay, RequestSettings, TokenUsage,
     count_tokens,
 };
 use graphrun_workflow::kind::Services;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tracing::{Instrument, Level, Span, field, info_span, trace};
 
@@ -451,8 +452,9 @@ impl ChatModel for WatchedModel<'_> {
             error = field::Empty
         );
         let mut open = OpenCall { call: self, request, is_open: true };
-        let replied = model.chat(request).instrument(span.clone()).await;
+        let mut replied = model.chat(request).instrument(span.clone()).await;
         open.is_open = false;
+        let has_key = remove_keys(&mut replied);
         let tokens = match &replied {
             // A model of a program may count tokens only.
             Ok(reply) => TokenUsage { calls: reply.usage.calls.max(1), ..reply.usage },
@@ -461,9 +463,13 @@ impl ChatModel for WatchedModel<'_> {
         note_reply(&span, request, &replied, tokens);
         self.report_usage(&replied, tokens, started.elapsed()).await;
         drop(permit);
-        let warning = replied.as_ref().ok().and_then(|it| it.stated.warning(named));
-        if let Some(message) = warning {
-            self.ctx.report(Report::Warning { message }).await;
+        if let Ok(reply) = &replied {
+            let removed = has_key.then(|| {
+                format!("a key in the answer of {named} was removed; `{REDACTED}` stands for it")
+            });
+            for message in removed.into_iter().chain(reply.stated.warning(named)) {
+                self.ctx.report(Report::Warning { message }).await;
+            }
         }
         let outcome = match &replied {
             Ok(reply) => {
@@ -483,6 +489,33 @@ impl ChatModel for WatchedModel<'_> {
     fn name(&self) -> &str {
         self.candidate.model.name()
     }
+}
+
+/// Removes keys from the outcome of a call, as the engine removes them from a memo: the requests and the calls of tools that
+/// build on it are the same after it was recalled. Returns whether there was a key.
+fn remove_keys(replied: &mut Result<ChatReply, ModelError>) -> bool {
+    match replied {
+        Ok(reply) => {
+            // The JSON is without it.
+            let stated = std::mem::take(&mut reply.stated);
+            let found = remove_keys_of(reply);
+            reply.stated = stated;
+            found
+        }
+        Err(error) => remove_keys_of(error),
+    }
+}
+
+fn remove_keys_of<T: Serialize + DeserializeOwned>(saved: &mut T) -> bool {
+    let Ok(mut value) = serde_json::to_value(&*saved) else { return false };
+    if !redact_value(&mut value) {
+        return false;
+    }
+    // A memo with these texts could be read either.
+    if let Ok(redacted) = T::deserialize(value) {
+        *saved = redacted;
+    }
+    true
 }
 
 /// Notes a reply in the span of its call. Its content is only for a subscriber that asks for it by name.

@@ -24,7 +24,6 @@ use graphrun_core::{
     graph::{ErrorKind, Failure, NodeContext, NodeError},
     state::Update,
 };
-use graphrun_guard::redact::redact;
 use graphrun_models::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, Role, StatedUsage, TokenUsage,
     answer_instruction, answer_schema,
@@ -277,7 +276,7 @@ impl ProgramModel {
                 self.command(),
                 worked.last_words(),
             );
-            self.ctx.report(Report::Warning { message: redact(&message).into_owned() }).await;
+            self.ctx.report(Report::Warning { message }).await;
             worked = self.run_once(request, None).await?;
         }
         let ProgramOutput { ended, reading, prompt_characters } = worked;
@@ -330,7 +329,7 @@ impl ProgramModel {
         let (ended, ()) = tokio::join!(run, report);
         let (ended, reading) = ended?;
         if let Some(message) = reading.stated.warning(&format!("`{}`", self.command())) {
-            self.ctx.report(Report::Warning { message: redact(&message).into_owned() }).await;
+            self.ctx.report(Report::Warning { message }).await;
         }
         Ok(ProgramOutput { ended, reading, prompt_characters: prompt.chars().count() })
     }
@@ -529,7 +528,6 @@ impl ProgramModel {
                 Some(error) => format!("`{program}` ended with {code} and this error: {error}"),
                 None => with_output_tail(format!("`{program}` ended with {code}"), &ended.stderr),
             };
-            let message = redact(&message).into_owned();
             let said = if ended.stderr.is_empty() { &reading.rest } else { &ended.stderr };
             let raw = Some(output_text(said));
             let exit_code = Some(code);
@@ -573,13 +571,12 @@ impl ProgramModel {
             let what = format!("wrote {leak}; no file was written back");
             return fail(ErrorKind::Command, &what);
         }
-        let answer = redact(answer).into_owned();
         let estimate = || TokenUsage::estimate(prompt_chars, answer.chars().count());
         Ok(ChatReply {
             usage: reading.usage.unwrap_or_else(estimate),
             cost_usd: reading.cost_usd,
             model: reading.model.unwrap_or_else(|| self.runner.program.name.clone()),
-            text: answer,
+            text: answer.clone(),
             ..ChatReply::default()
         })
     }
