@@ -37,8 +37,8 @@ use tracing::{Instrument, Level, Span, field, info_span, trace};
 /// request, even if the next call failed. The last answer is not saved: the result of the node is
 /// saved at once, so the answer would be stored twice.
 ///
-/// A call that failed after the provider has counted tokens is saved in the same way: the next call is a longer request,
-/// a repair or a fallback. A retry does not find a failure that may pass.
+/// A failed call is saved in the same way: the next call is a longer request, a repair or a fallback. The next attempt finds
+/// only a failure that has cost something and does not pass.
 #[derive(Debug)]
 pub(super) struct WatchedModel<'a> {
     candidate: Candidate<'a>,
@@ -69,33 +69,37 @@ pub(super) struct Calls(Mutex<CallState>);
 struct CallState {
     /// The number of requests for each part: an equal request asks for another answer.
     counts: BTreeMap<String, u32>,
-    /// The last answer, if it is not saved.
-    last: Option<UnsavedAnswer>,
+    /// The outcome of the last call, if it is not saved.
+    last: Option<UnsavedOutcome>,
     /// Whether the attempt has asked a model.
     has_asked: bool,
     /// The last request to each model whose tokens the provider has counted.
     measured: BTreeMap<String, RequestSize>,
 }
 
-/// An answer, or a failure that has cost something, and the name of its call.
+/// An answer or a failure, and the name of its call.
 #[derive(Debug)]
-struct UnsavedAnswer {
+struct UnsavedOutcome {
     name: String,
-    outcome: Result<ChatReply, PaidFailure>,
+    outcome: Result<ChatReply, SavedFailure>,
 }
 
-/// A failed call that has cost something, as it is saved.
+/// The failure of a call, as it is saved.
 #[derive(Debug, Serialize, Deserialize)]
-struct PaidFailure {
-    /// The attempt that made the call.
-    attempt: u32,
+struct SavedFailure {
+    /// The attempt that made the call, if a later one makes it again.
+    only_in: Option<u32>,
     error: ModelError,
 }
 
-impl PaidFailure {
+impl SavedFailure {
     /// Returns the name under which the failure of a call is saved. An answer has the name of the call itself.
     fn name(call: &str) -> String {
         format!("{call}/failed")
+    }
+
+    fn holds_in(&self, attempt: u32) -> bool {
+        self.only_in.is_none_or(|it| it == attempt)
     }
 }
 
@@ -201,14 +205,14 @@ impl<'a> WatchedModel<'a> {
         Self { shows_pieces: false, ..self }
     }
 
-    /// Saves the last answer, because the next work may depend on it.
+    /// Saves the outcome of the last call, because the next work may depend on it.
     pub(super) async fn save_last(&self) {
         let last = self.calls.state().last.take();
-        if let Some(UnsavedAnswer { name, outcome }) = last {
-            // Saving fails when the run has ended; then this answer is not needed.
+        if let Some(UnsavedOutcome { name, outcome }) = last {
+            // Saving fails when the run has ended; then this outcome is not needed.
             drop(match outcome {
                 Ok(reply) => self.ctx.save_memo(&name, &reply).await,
-                Err(failure) => self.ctx.save_memo(&PaidFailure::name(&name), &failure).await,
+                Err(failure) => self.ctx.save_memo(&SavedFailure::name(&name), &failure).await,
             });
         }
     }
@@ -218,10 +222,9 @@ impl<'a> WatchedModel<'a> {
         if let Ok(Some(reply)) = self.ctx.recall_memo(name) {
             return Some(Ok(reply));
         }
-        let failed = self.ctx.recall_memo::<PaidFailure>(&PaidFailure::name(name));
-        let PaidFailure { attempt, error } = failed.ok().flatten()?;
-        // A later attempt exists to make the call again.
-        (attempt == self.ctx.attempt || !error.is_retryable()).then_some(Err(error))
+        let failed = self.ctx.recall_memo::<SavedFailure>(&SavedFailure::name(name));
+        let failed = failed.ok().flatten().filter(|it| it.holds_in(self.ctx.attempt))?;
+        Some(Err(failed.error))
     }
 }
 
@@ -475,14 +478,16 @@ impl ChatModel for WatchedModel<'_> {
             Ok(reply) => {
                 self.calls.measure(named, texts, &reply.usage);
                 self.note_estimate(request, &reply.usage);
-                Some(Ok(reply.clone()))
+                Ok(reply.clone())
             }
-            Err(error) if tokens != TokenUsage::default() => {
-                Some(Err(PaidFailure { attempt: self.ctx.attempt, error: error.clone() }))
+            Err(error) => {
+                // A later attempt exists to make the call again.
+                let may_differ = tokens == TokenUsage::default() || error.is_retryable();
+                let only_in = may_differ.then_some(self.ctx.attempt);
+                Err(SavedFailure { only_in, error: error.clone() })
             }
-            Err(_) => None,
         };
-        self.calls.state().last = outcome.map(|outcome| UnsavedAnswer { name, outcome });
+        self.calls.state().last = Some(UnsavedOutcome { name, outcome });
         replied
     }
 
