@@ -421,6 +421,26 @@ async fn a_fallback_model_starts_without_the_conversation() {
 }
 
 #[tokio::test]
+async fn a_fallback_model_does_not_repeat_a_call() {
+    let one = || call("", "math.add", r#"{"numbers": [1]}"#);
+    let spaced = call("", "math.add", r#"{ "numbers": [ 1 ] }"#);
+    let model = Scripted::new([
+        calls([one()]),
+        Err(ModelError::Overloaded { after: None, message: "busy".into() }),
+        calls([spaced]),
+        calls([one()]),
+        says(SUM),
+    ]);
+    let (ended, added) = Adder { models: "[x/1, x/2]", ..Adder::default() }.run(&model).await;
+    assert_eq!(ended.state("answer"), &json!({"sum": 6}), "{}", ended.reason());
+    let asked = model.asked();
+    assert_eq!((told(&asked[3]), told(&asked[4])), (vec![r#"{"sum":1}"#], vec![r#"{"sum":1}"#; 2]));
+    let keys = added.keys();
+    assert_eq!(keys.len(), 2, "the second model has called twice: {keys:?}");
+    assert_eq!(keys[1], format!("{}/2", keys[0]));
+}
+
+#[tokio::test]
 async fn a_call_is_not_made_again_by_the_next_attempt() {
     let model = Scripted::new([
         calls([

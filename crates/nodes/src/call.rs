@@ -61,13 +61,13 @@ pub(super) struct Candidate<'a> {
     asked_from_here: u32,
 }
 
-/// The calls of an attempt at a task, to all models together.
+/// The calls of an attempt at a task, of all models together.
 #[derive(Debug, Default)]
 pub(super) struct Calls(Mutex<CallState>);
 
 #[derive(Debug, Default)]
 struct CallState {
-    /// The number of requests for each part: an equal request asks for another answer.
+    /// The number of equal requests, by their name: an equal request asks for another answer.
     counts: BTreeMap<String, u32>,
     /// The outcome of the last call, if it is not saved.
     last: Option<UnsavedOutcome>,
@@ -75,6 +75,8 @@ struct CallState {
     has_asked: bool,
     /// The last request to each model whose tokens the provider has counted.
     measured: BTreeMap<String, RequestSize>,
+    /// The results of the calls of tools, by the names of the calls.
+    results: BTreeMap<String, String>,
 }
 
 /// An answer or a failure, and the name of its call.
@@ -153,13 +155,20 @@ impl Calls {
         }
         let whole: String = whole.iter().map(Value::to_string).collect();
         let hash = blake3::hash(whole.as_bytes()).to_hex();
-        self.count(format!("model/{}", &hash[..16]))
+        let name = format!("model/{}", &hash[..16]);
+        let count = *self.state().counts.entry(name.clone()).and_modify(|it| *it += 1).or_insert(1);
+        numbered(name, count)
     }
 
-    /// Returns the name of a part of the work; a repeated part gets a new name.
-    pub(super) fn count(&self, name: String) -> String {
-        let count = *self.state().counts.entry(name.clone()).and_modify(|it| *it += 1).or_insert(1);
-        if count == 1 { name } else { format!("{name}/{count}") }
+    /// Returns the result of a call of a tool that was made before: in an earlier attempt, or in this one for another model.
+    pub(super) fn known_result(&self, ctx: &NodeContext, name: &str) -> Option<String> {
+        let known = self.state().results.get(name).cloned();
+        known.or_else(|| ctx.recall_memo(name).ok().flatten())
+    }
+
+    /// Keeps the result of a call of a tool for the rest of the attempt.
+    pub(super) fn keep_result(&self, name: &str, result: &str) {
+        self.state().results.insert(name.to_owned(), result.to_owned());
     }
 
     /// Returns the fewest tokens that a request can have: those of the last measured request of the task to this model,
@@ -181,6 +190,11 @@ impl Calls {
     fn state(&self) -> MutexGuard<'_, CallState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the name of a part of the work that has the same name as others, by its number among them, from 1.
+pub(super) fn numbered(name: String, number: u32) -> String {
+    if number == 1 { name } else { format!("{name}/{number}") }
 }
 
 impl<'a> Candidate<'a> {

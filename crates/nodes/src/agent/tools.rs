@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     approval::{AskedCall, CallPermission},
-    call::Calls,
+    call::{Calls, numbered},
     checked::{CheckedTool, FileUse},
 };
 
@@ -145,7 +145,7 @@ struct Exchange {
     asked: Option<usize>,
     messages: Vec<Message>,
     rounds: u32,
-    /// The number of requests for each call, by name and arguments.
+    /// The number of equal calls, by name and arguments.
     counts: BTreeMap<(String, String), u32>,
     ids: BTreeSet<String>,
     /// The results that may differ at another time. They are saved once the model has answered to them.
@@ -206,10 +206,9 @@ impl<'a> WithTools<'a> {
                 )));
                 continue;
             }
-            let again = exchange.counts.entry((call.name.clone(), call.arguments.clone()));
-            let again = *again.and_modify(|it| *it += 1).or_insert(1) > SAME_CALL_MAX;
-            exchange.is_stuck |= again;
-            planned.push(self.plan(call, again).await?);
+            let number = exchange.count(call);
+            exchange.is_stuck |= number > SAME_CALL_MAX;
+            planned.push(self.plan(call, number).await?);
         }
         let results = self.results(planned).await;
         for (call, (result, memo)) in calls.iter().zip(results) {
@@ -225,10 +224,13 @@ impl<'a> WithTools<'a> {
         Ok(())
     }
 
-    /// Decides about a call: whether it can be made, has a saved result, or is rejected by a person.
-    async fn plan(&self, call: &ToolCall, again: bool) -> Result<PlannedToolCall<'_>, NodeError> {
+    /// Decides about a call with its number among equal ones: whether it can be made, has a known result, or is rejected by
+    /// a person.
+    ///
+    /// The number is that of this model: what another model of the attempt has called for before it failed is not done twice.
+    async fn plan(&self, call: &ToolCall, number: u32) -> Result<PlannedToolCall<'_>, NodeError> {
         let refuse = |reason: String| Ok(PlannedToolCall::refused(&reason));
-        if again {
+        if number > SAME_CALL_MAX {
             let reason = "this call was made before; its result is in the conversation";
             return refuse(reason.to_owned());
         }
@@ -242,8 +244,8 @@ impl<'a> WithTools<'a> {
             Err(problem) => return refuse(problem),
         };
         let hash = blake3::hash(input.to_string().as_bytes()).to_hex();
-        let memo = self.calls.count(format!("tool/{}/{}", tool.tool.name(), &hash[..16]));
-        if let Ok(Some(known)) = self.ctx.recall_memo::<String>(&memo) {
+        let memo = numbered(format!("tool/{}/{}", tool.tool.name(), &hash[..16]), number);
+        if let Some(known) = self.calls.known_result(self.ctx, &memo) {
             return Ok(PlannedToolCall::Known(known));
         }
         let folder = self.use_of_tools.toolbox.folder.as_deref();
@@ -257,7 +259,10 @@ impl<'a> WithTools<'a> {
             }
             CallPermission::Rejected(comment) => {
                 let reason = comment.map(|it| format!(": {it}")).unwrap_or_default();
-                return refuse(format!("a person rejected this call{reason}"));
+                let rejected = format!("{ERROR_PREFIX}a person rejected this call{reason}");
+                // Another model gets the same result: the question is asked once.
+                self.calls.keep_result(&memo, &rejected);
+                PlannedToolCall::Known(rejected)
             }
         })
     }
@@ -321,6 +326,7 @@ impl<'a> WithTools<'a> {
             let given = cut(&given, RESULT_CHARACTERS_MAX);
             result = format!("(a person changed the arguments of this call to {given})\n{result}");
         }
+        self.calls.keep_result(&memo, &result);
         if !is_final {
             return (result, Some(memo));
         }
@@ -412,6 +418,13 @@ impl Exchange {
             choice => choice.clone(),
         };
         ChatRequest { key, messages, tool_choice, ..request.clone() }
+    }
+
+    /// Returns the number of a call among equal ones, from 1. The form of its JSON makes no difference.
+    fn count(&mut self, call: &ToolCall) -> u32 {
+        let arguments = call.input().map_or_else(|_| call.arguments.clone(), |it| it.to_string());
+        let count = self.counts.entry((call.name.clone(), arguments));
+        *count.and_modify(|it| *it += 1).or_insert(1)
     }
 
     /// Gives each call a unique id of nine letters and digits, because some providers accept no
