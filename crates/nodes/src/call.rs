@@ -77,31 +77,50 @@ struct CallState {
     measured: BTreeMap<String, RequestSize>,
     /// The results of the calls of tools, by the names of the calls.
     results: BTreeMap<String, String>,
+    /// Those that may differ at another time, and that no outcome has answered to.
+    unanswered: Vec<ToolFailure>,
 }
 
 /// An answer or a failure, and the name of its call.
 #[derive(Debug)]
 struct UnsavedOutcome {
     name: String,
-    outcome: Result<ChatReply, SavedFailure>,
+    outcome: Result<ChatReply, SavedFailure<ModelError>>,
+    /// The failures of tools that the request contains.
+    answered: Vec<ToolFailure>,
 }
 
-/// The failure of a call, as it is saved.
+/// The failure of a call of a tool that may pass.
+#[derive(Debug)]
+struct ToolFailure {
+    /// The name of the call.
+    name: String,
+    /// The result for the model.
+    result: String,
+}
+
+/// The failure of a call of a model or a tool, as it is saved.
 #[derive(Debug, Serialize, Deserialize)]
-struct SavedFailure {
+struct SavedFailure<F> {
     /// The attempt that made the call, if a later one makes it again.
     only_in: Option<u32>,
-    error: ModelError,
+    failure: F,
 }
 
-impl SavedFailure {
-    /// Returns the name under which the failure of a call is saved. An answer has the name of the call itself.
+impl<F: Serialize + DeserializeOwned> SavedFailure<F> {
+    /// Returns the name under which the failure of a call is saved. A result has the name of the call itself.
     fn name(call: &str) -> String {
         format!("{call}/failed")
     }
 
-    fn holds_in(&self, attempt: u32) -> bool {
-        self.only_in.is_none_or(|it| it == attempt)
+    async fn save(&self, ctx: &NodeContext, call: &str) -> Result<(), NodeError> {
+        ctx.save_memo(&Self::name(call), self).await
+    }
+
+    /// Returns the saved failure of a call, unless it is that of another attempt.
+    fn recall(ctx: &NodeContext, call: &str) -> Option<F> {
+        let saved: Self = ctx.recall_memo(&Self::name(call)).ok().flatten()?;
+        saved.only_in.is_none_or(|it| it == ctx.attempt).then_some(saved.failure)
     }
 }
 
@@ -162,13 +181,34 @@ impl Calls {
 
     /// Returns the result of a call of a tool that was made before: in an earlier attempt, or in this one for another model.
     pub(super) fn known_result(&self, ctx: &NodeContext, name: &str) -> Option<String> {
-        let known = self.state().results.get(name).cloned();
-        known.or_else(|| ctx.recall_memo(name).ok().flatten())
+        let kept = self.state().results.get(name).cloned();
+        kept.or_else(|| {
+            let saved = ctx.recall_memo(name).ok().flatten();
+            let saved: String = saved.or_else(|| SavedFailure::recall(ctx, name))?;
+            // An attempt reads each memo once.
+            self.keep_result(name, &saved);
+            Some(saved)
+        })
     }
 
     /// Keeps the result of a call of a tool for the rest of the attempt.
     pub(super) fn keep_result(&self, name: &str, result: &str) {
         self.state().results.insert(name.to_owned(), result.to_owned());
+    }
+
+    /// Keeps the failure of a call of a tool, which may pass. It is saved with the outcome of the next request, which contains it: a
+    /// resumed run finds the outcome by the request.
+    pub(super) fn keep_failure(&self, name: &str, result: &str) {
+        self.keep_result(name, result);
+        let failure = ToolFailure { name: name.to_owned(), result: result.to_owned() };
+        self.state().unanswered.push(failure);
+    }
+
+    /// Notes the outcome of a request.
+    fn note_outcome(&self, name: String, outcome: Result<ChatReply, SavedFailure<ModelError>>) {
+        let mut state = self.state();
+        let answered = std::mem::take(&mut state.unanswered);
+        state.last = Some(UnsavedOutcome { name, outcome, answered });
     }
 
     /// Returns the fewest tokens that a request can have: those of the last measured request of the task to this model,
@@ -222,13 +262,16 @@ impl<'a> WatchedModel<'a> {
     /// Saves the outcome of the last call, because the next work may depend on it.
     pub(super) async fn save_last(&self) {
         let last = self.calls.state().last.take();
-        if let Some(UnsavedOutcome { name, outcome }) = last {
-            // Saving fails when the run has ended; then this outcome is not needed.
-            drop(match outcome {
-                Ok(reply) => self.ctx.save_memo(&name, &reply).await,
-                Err(failure) => self.ctx.save_memo(&SavedFailure::name(&name), &failure).await,
-            });
+        let Some(UnsavedOutcome { name, outcome, answered }) = last else { return };
+        // Each holds as long as the outcome. Saving fails when the run has ended; then they are not needed.
+        let only_in = outcome.as_ref().err().and_then(|it| it.only_in);
+        for ToolFailure { name, result } in answered {
+            drop(SavedFailure { only_in, failure: result }.save(self.ctx, &name).await);
         }
+        drop(match outcome {
+            Ok(reply) => self.ctx.save_memo(&name, &reply).await,
+            Err(failure) => failure.save(self.ctx, &name).await,
+        });
     }
 
     /// Returns the saved outcome of a call.
@@ -236,9 +279,7 @@ impl<'a> WatchedModel<'a> {
         if let Ok(Some(reply)) = self.ctx.recall_memo(name) {
             return Some(Ok(reply));
         }
-        let failed = self.ctx.recall_memo::<SavedFailure>(&SavedFailure::name(name));
-        let failed = failed.ok().flatten().filter(|it| it.holds_in(self.ctx.attempt))?;
-        Some(Err(failed.error))
+        SavedFailure::recall(self.ctx, name).map(Err)
     }
 }
 
@@ -498,10 +539,10 @@ impl ChatModel for WatchedModel<'_> {
                 // A later attempt exists to make the call again.
                 let may_differ = tokens == TokenUsage::default() || error.is_retryable();
                 let only_in = may_differ.then_some(self.ctx.attempt);
-                Err(SavedFailure { only_in, error: error.clone() })
+                Err(SavedFailure { only_in, failure: error.clone() })
             }
         };
-        self.calls.state().last = Some(UnsavedOutcome { name, outcome });
+        self.calls.note_outcome(name, outcome);
         replied
     }
 

@@ -148,18 +148,8 @@ struct Exchange {
     /// The number of equal calls, by name and arguments.
     counts: BTreeMap<(String, String), u32>,
     ids: BTreeSet<String>,
-    /// The results that may differ at another time. They are saved once the model has answered to them.
-    unsaved: Vec<UnsavedResult>,
     /// Whether the model repeats itself.
     is_stuck: bool,
-}
-
-/// A result of a call that is not saved yet.
-#[derive(Debug)]
-struct UnsavedResult {
-    /// The name of the result in the task.
-    memo: String,
-    result: String,
 }
 
 impl<'a> WithTools<'a> {
@@ -211,10 +201,7 @@ impl<'a> WithTools<'a> {
             planned.push(self.plan(call, number).await?);
         }
         let results = self.results(planned).await;
-        for (call, (result, memo)) in calls.iter().zip(results) {
-            exchange
-                .unsaved
-                .extend(memo.map(|memo| UnsavedResult { memo, result: result.clone() }));
+        for (call, result) in calls.iter().zip(results) {
             exchange.messages.push(Message::tool(&call.id, result));
         }
         if exchange.is_stuck {
@@ -269,7 +256,7 @@ impl<'a> WithTools<'a> {
 
     /// Makes the calls side by side. If one of them changes a file, those that work on files are made one after another, in
     /// the order of the answer: two edits of one file would lose one of them.
-    async fn results(&self, planned: Vec<PlannedToolCall<'_>>) -> Vec<(String, Option<String>)> {
+    async fn results(&self, planned: Vec<PlannedToolCall<'_>>) -> Vec<String> {
         let is_ordered = planned.iter().any(|it| it.file_use() == FileUse::Changes);
         // It is given in the order in which it is asked for, and all futures ask for it in their order.
         let turn = Mutex::new(());
@@ -281,10 +268,10 @@ impl<'a> WithTools<'a> {
         join_all(results).await
     }
 
-    /// Returns the result of a call for the model, and its name if it is not saved yet.
-    async fn result(&self, planned: PlannedToolCall<'_>) -> (String, Option<String>) {
+    /// Returns the result of a call for the model.
+    async fn result(&self, planned: PlannedToolCall<'_>) -> String {
         match planned {
-            PlannedToolCall::Known(result) => (result, None),
+            PlannedToolCall::Known(result) => result,
             PlannedToolCall::Call { tool, input, memo, is_changed } => {
                 self.call(tool, input, memo, is_changed).await
             }
@@ -294,15 +281,15 @@ impl<'a> WithTools<'a> {
     /// Calls a tool and saves the result, under a name that counts equal calls. A retry of the task
     /// reuses saved results; a call without one is made again, with the same idempotency key.
     ///
-    /// A failure that may pass is not saved, and its name is returned: the next attempt makes the call again, unless the
-    /// model has answered to the failure.
+    /// A failure that may pass is not saved at once: the next attempt makes the call again, unless the model has answered to
+    /// the failure.
     async fn call(
         &self,
         tool: &CheckedTool,
         input: Value,
         memo: String,
         is_changed: bool,
-    ) -> (String, Option<String>) {
+    ) -> String {
         let given = input.to_string();
         let key = format!("{}/{memo}", self.ctx.idempotency_key());
         let tool_ctx = ToolContext { key, ..self.use_of_tools.context.clone() };
@@ -326,17 +313,14 @@ impl<'a> WithTools<'a> {
             let given = cut(&given, RESULT_CHARACTERS_MAX);
             result = format!("(a person changed the arguments of this call to {given})\n{result}");
         }
-        self.calls.keep_result(&memo, &result);
-        if !is_final {
-            return (result, Some(memo));
+        if is_final {
+            self.calls.keep_result(&memo, &result);
+            // Saving fails when the run has ended; then the result of this node is not needed.
+            drop(self.ctx.save_memo(&memo, &result).await);
+        } else {
+            self.calls.keep_failure(&memo, &result);
         }
-        self.save(&memo, &result).await;
-        (result, None)
-    }
-
-    async fn save(&self, memo: &str, result: &str) {
-        // Saving fails when the run has ended; then the result of this node is not needed.
-        drop(self.ctx.save_memo(memo, &result).await);
+        result
     }
 
     /// Returns the question of a person, or another reason to end the attempt, that stands behind the last error.
@@ -354,11 +338,6 @@ impl ChatModel for WithTools<'_> {
                 && exchange.rounds < self.use_of_tools.rounds_max
                 && !exchange.is_stuck;
             let reply = self.model.chat(&exchange.request(request, may_call)).await?;
-            // The answer is saved under its request, which contains these results: with other ones, the resumed run would
-            // not find it.
-            for UnsavedResult { memo, result } in std::mem::take(&mut exchange.unsaved) {
-                self.save(&memo, &result).await;
-            }
             let is_broken = reply.finish.is_failed_generation();
             if reply.tool_calls.is_empty() && !(is_broken && may_call) {
                 return Ok(reply);
