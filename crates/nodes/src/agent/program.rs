@@ -48,7 +48,7 @@ use crate::{
     call::{Candidate, WatchedModel, failure_of},
     changes::{Changes, write_back},
     homes::RunHomes,
-    host_approval::{ask_for_command, command_line},
+    host_approval::{AskedCommand, command_line},
     in_folder::{SandboxFolder, open_folder},
     run::{output_text, with_output_tail},
     sandbox_command::{StreamFiles, exit_code},
@@ -100,6 +100,8 @@ struct ProgramModel {
 
 /// The input of one run of the program, and the reader of its output.
 struct ProgramInput<'a> {
+    /// The name of the request in its task.
+    name: &'a str,
     prompt: &'a str,
     /// The session that it continues.
     session: Option<&'a str>,
@@ -321,7 +323,9 @@ impl ProgramModel {
             }
         };
         let run = async {
-            let ended = self.run(ProgramInput { prompt: &prompt, session, reader }).await;
+            let task = self.ctx.idempotency_key();
+            let name = request.key.strip_prefix(&task).unwrap_or(&request.key);
+            let ended = self.run(ProgramInput { name, prompt: &prompt, session, reader }).await;
             // Dropping it ends the reports.
             let read = lock(&output).take().map(|it| it.finish(request.output.as_ref()));
             ended.map(|it| (it, read.unwrap_or_default()))
@@ -368,7 +372,7 @@ impl ProgramModel {
     fn sandbox_job(
         &self,
         settings: &SandboxSettings,
-        ProgramInput { prompt, session, reader }: ProgramInput<'_>,
+        ProgramInput { prompt, session, reader, .. }: ProgramInput<'_>,
         secrets: &BTreeMap<&str, &str>,
     ) -> Job {
         let program @ Program { scripts, .. } = &self.runner.program;
@@ -453,7 +457,7 @@ impl ProgramModel {
     async fn on_host(
         &self,
         host: &HostSettings,
-        ProgramInput { prompt, session, reader }: ProgramInput<'_>,
+        ProgramInput { name, prompt, session, reader }: ProgramInput<'_>,
     ) -> Result<ProgramRun, NodeError> {
         let program = &self.runner.program;
         let access = &self.runner.services.hosts;
@@ -475,7 +479,7 @@ impl ProgramModel {
             ends_all: true,
             ..HostCommand::default()
         };
-        ask_for_command(&self.ctx, host, approval, &call).await?;
+        AskedCommand { host, approval, call: &call, name }.ask(&self.ctx).await?;
         let variables = access.variables_of(host);
         let session = session.map(|it| (Program::SESSION_VARIABLE, it));
         let variables = variables.chain(session);
