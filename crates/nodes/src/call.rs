@@ -425,6 +425,7 @@ fn has_ended(error: &ModelError) -> bool {
             | ModelError::NoAnswer { .. }
             | ModelError::EmptyResponse { .. }
             | ModelError::Program { .. }
+            | ModelError::NotRecorded { .. }
     )
 }
 
