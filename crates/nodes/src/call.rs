@@ -19,8 +19,7 @@ use graphrun_core::{
 use graphrun_guard::redact::{REDACTED, redact_value};
 use graphrun_models::{
     Admission, Admit, AnswerReader, AnswerSink, Attachment, ChatModel, ChatReply, ChatRequest,
-    Finish, Message, ModelError, ModelErrorKind, Patience, Replay, RequestSettings, TokenUsage,
-    count_tokens,
+    Finish, Message, ModelError, ModelErrorKind, Patience, Replay, TokenUsage, count_tokens,
 };
 use graphrun_workflow::kind::Services;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -150,30 +149,28 @@ struct RequestSize {
 const TOKEN_CHARACTERS_MAX: u64 = 5;
 
 impl Calls {
-    /// Returns the name of the next call.
-    fn name(&self, model: &str, request: &ChatRequest) -> String {
-        let ChatRequest { messages, tools, settings, .. } = request;
-        let asked: Vec<(&str, &str)> =
-            messages.iter().map(|it| (it.role.as_str(), it.content.as_str())).collect();
-        let output = request.output.as_ref().map(|it| (&it.name, &it.schema));
-        let RequestSettings { temperature, max_tokens, .. } = settings;
-        let mut whole = vec![json!([model, asked, output, temperature, max_tokens])];
-        let others = RequestSettings { temperature: None, max_tokens: None, ..settings.clone() };
-        if others != RequestSettings::default() {
-            whole.push(json!(others));
-        }
-        let files: Vec<&Attachment> = messages.iter().flat_map(|it| &it.attachments).collect();
-        if !files.is_empty() {
-            whole.push(json!(files));
-        }
-        if !tools.is_empty() {
-            let calls = messages.iter().map(|it| json!([it.tool_calls, it.tool_call_id]));
-            let tools = tools.iter().map(|it| json!([it.name, it.schema]));
-            whole.extend(calls.chain(tools));
-            whole.push(json!(request.tool_choice));
-        }
-        let whole: String = whole.iter().map(Value::to_string).collect();
-        let hash = blake3::hash(whole.as_bytes()).to_hex();
+    /// Counts a call, and returns its name: a hash of everything that the answer depends on, and the number among equal calls.
+    fn next_name(&self, model: &str, request: &ChatRequest) -> String {
+        let ChatRequest { messages, output, tools, tool_choice, settings, .. } = request;
+        // The reasoning of the model is left out: it is no part of the question.
+        let message = |it: &Message| {
+            json!({
+                "role": it.role,
+                "content": it.content,
+                "attachments": it.attachments,
+                "tool_calls": it.tool_calls,
+                "tool_call_id": it.tool_call_id,
+            })
+        };
+        let asked = json!({
+            "model": model,
+            "messages": messages.iter().map(message).collect::<Value>(),
+            "output": output.as_ref().map(|it| json!([it.name, it.schema])),
+            "tools": tools.iter().map(|it| json!([it.name, it.schema])).collect::<Value>(),
+            "tool_choice": tool_choice,
+            "settings": settings,
+        });
+        let hash = blake3::hash(asked.to_string().as_bytes()).to_hex();
         let name = format!("model/{}", &hash[..16]);
         let count = *self.state().counts.entry(name.clone()).and_modify(|it| *it += 1).or_insert(1);
         numbered(name, count)
@@ -483,7 +480,7 @@ impl ChatModel for WatchedModel<'_> {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         self.save_last().await;
         let Candidate { name: named, model, .. } = &self.candidate;
-        let name = self.calls.name(model.name(), request);
+        let name = self.calls.next_name(model.name(), request);
         let texts = text_tokens(named, request).await;
         if let Some(outcome) = self.recall(&name) {
             if let Ok(reply) = &outcome {

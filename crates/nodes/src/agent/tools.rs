@@ -182,7 +182,7 @@ impl<'a> WithTools<'a> {
         exchange: &mut Exchange,
         mut reply: ChatReply,
     ) -> Result<(), NodeError> {
-        exchange.name(&mut reply.tool_calls);
+        exchange.assign_ids(&mut reply.tool_calls);
         let calls = reply.tool_calls.clone();
         exchange.messages.push(Message::calls(reply));
         // The tools may have irreversible effects, so the reply that requests them is saved first.
@@ -408,7 +408,7 @@ impl Exchange {
 
     /// Gives each call a unique id of nine letters and digits, because some providers accept no
     /// other.
-    fn name(&mut self, calls: &mut [ToolCall]) {
+    fn assign_ids(&mut self, calls: &mut [ToolCall]) {
         for call in calls {
             let mut number = self.ids.len();
             while call.id.is_empty() || !self.ids.insert(call.id.clone()) {
