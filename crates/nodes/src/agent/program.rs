@@ -41,7 +41,7 @@ use tokio::sync::{OnceCell, mpsc};
 
 use self::output::{Output, Reading};
 use super::{
-    attempt::{AgentAttempt, NoAnswer},
+    attempt::{AgentAttempt, AttemptEnd, NoAnswer},
     session::{Session, WithSession},
 };
 use crate::{
@@ -94,8 +94,7 @@ struct ProgramModel {
     ctx: NodeContext,
     /// The session that it continues; `None` if each request starts a new one.
     session: Option<Arc<Session>>,
-    /// Why the attempt ends here, if it does: a person has to answer first.
-    end: Mutex<Option<NodeError>>,
+    end: Arc<AttemptEnd>,
 }
 
 /// The input of one run of the program, and the reader of its output.
@@ -177,7 +176,7 @@ impl AgentAttempt<'_> {
         runner: &Arc<ProgramRunner>,
         request: &ChatRequest,
     ) -> Result<Update, NodeError> {
-        let Self { agent, ctx, .. } = *self;
+        let Self { agent, ctx, ref end, .. } = *self;
         let name = &runner.program.name;
         let field = &agent.definition.session;
         let session = match field {
@@ -188,9 +187,9 @@ impl AgentAttempt<'_> {
             runner: Arc::clone(runner),
             ctx: ctx.clone(),
             session: session.clone(),
-            end: Mutex::default(),
+            end: Arc::clone(end),
         });
-        let candidate = Candidate::alone(name, Arc::clone(&model) as Arc<dyn ChatModel>);
+        let candidate = Candidate::alone(name, model);
         let watched = WatchedModel::new(candidate, ctx, &agent.services, &self.calls);
         let answered = match &session {
             Some(session) => {
@@ -199,12 +198,11 @@ impl AgentAttempt<'_> {
             }
             None => self.answer_of(name, &watched, request).await,
         };
-        let end = model.end().take();
-        match (end, answered) {
-            (Some(end), _) | (None, Err(NoAnswer::End(end))) => Err(end),
-            (None, Err(NoAnswer::Model(error))) => Err(failure_of(&error).into()),
-            (None, Err(NoAnswer::Unreadable(failure))) => Err(failure.into()),
-            (None, Ok(update)) => {
+        match answered {
+            Err(NoAnswer::End(end)) => Err(end),
+            Err(NoAnswer::Model(error)) => Err(failure_of(&error).into()),
+            Err(NoAnswer::Unreadable(failure)) => Err(failure.into()),
+            Ok(update) => {
                 let update = self.with_history(request, None, update);
                 Ok(match (field, session) {
                     (Some(field), Some(session)) => {
@@ -232,9 +230,8 @@ impl ChatModel for ProgramModel {
                 Err(ModelError::Program { failure, usage, cost_usd })
             }
             Err(question @ (NodeError::Ask(_) | NodeError::Wait(_))) => {
-                // The caller takes the question, and does not look at the error. It is not recorded, because the
-                // program did not run.
-                *self.end() = Some(question);
+                // It is not recorded, because the program did not run.
+                self.end.set(question);
                 return Err(self.failure(ErrorKind::Declined, "waits for an approval", None));
             }
         };
@@ -251,10 +248,6 @@ impl ChatModel for ProgramModel {
 }
 
 impl ProgramModel {
-    fn end(&self) -> MutexGuard<'_, Option<NodeError>> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn command(&self) -> &str {
         self.runner.program.command()
     }

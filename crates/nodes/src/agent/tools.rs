@@ -2,17 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::PoisonError,
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use graphrun_core::{
-    event::Report,
-    graph::{NodeContext, NodeError},
-    words::duration,
-};
+use graphrun_core::{event::Report, graph::NodeError, words::duration};
 use graphrun_models::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, ToolCall, ToolChoice, ToolSpec,
 };
@@ -21,12 +16,13 @@ use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::timeout};
 
 use super::{
+    attempt::AgentAttempt,
     cut::FittingModel,
     result::{ERROR_PREFIX, INPUT_CHARACTERS_MAX, RESULT_CHARACTERS_MAX, cut, result_text},
 };
 use crate::{
     approval::{AskedCall, CallPermission},
-    call::{Calls, numbered},
+    call::numbered,
     checked::{CheckedTool, FileUse},
 };
 
@@ -92,21 +88,8 @@ impl Toolbox {
 #[derive(Debug)]
 pub(super) struct WithTools<'a> {
     model: &'a FittingModel<'a>,
-    ctx: &'a NodeContext,
-    calls: &'a Calls,
-    use_of_tools: ToolUse<'a>,
+    attempt: &'a AgentAttempt<'a>,
     exchange: Mutex<Exchange>,
-    /// Why the attempt ends here, if it does: a person has to answer first.
-    end: std::sync::Mutex<Option<NodeError>>,
-}
-
-/// The tools that a model may call, and how.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ToolUse<'a> {
-    pub(super) toolbox: &'a Toolbox,
-    pub(super) rounds_max: u32,
-    /// The context of each call, except for its key.
-    pub(super) context: &'a ToolContext,
 }
 
 /// A call of a model, before it is made.
@@ -153,24 +136,12 @@ struct Exchange {
 }
 
 impl<'a> WithTools<'a> {
-    pub(super) fn new(
-        model: &'a FittingModel<'a>,
-        ctx: &'a NodeContext,
-        calls: &'a Calls,
-        use_of_tools: ToolUse<'a>,
-    ) -> Self {
-        Self {
-            model,
-            ctx,
-            calls,
-            use_of_tools,
-            exchange: Mutex::default(),
-            end: std::sync::Mutex::default(),
-        }
+    pub(super) fn new(model: &'a FittingModel<'a>, attempt: &'a AgentAttempt<'a>) -> Self {
+        Self { model, attempt, exchange: Mutex::default() }
     }
 
     async fn warn(&self, message: String) {
-        self.ctx.report(Report::Warning { message }).await;
+        self.attempt.ctx.report(Report::Warning { message }).await;
     }
 
     /// Makes the calls of a reply, and adds them to the conversation with their results.
@@ -216,14 +187,15 @@ impl<'a> WithTools<'a> {
     ///
     /// The number is that of this model: what another model of the attempt has called for before it failed is not done twice.
     async fn plan(&self, call: &ToolCall, number: u32) -> Result<PlannedToolCall<'_>, NodeError> {
+        let AgentAttempt { agent, ctx, calls, .. } = self.attempt;
+        let toolbox = &agent.toolbox;
         let refuse = |reason: String| Ok(PlannedToolCall::refused(&reason));
         if number > SAME_CALL_MAX {
             let reason = "this call was made before; its result is in the conversation";
             return refuse(reason.to_owned());
         }
-        let Some(tool) = self.use_of_tools.toolbox.find(&call.name) else {
-            let known: Vec<&str> =
-                self.use_of_tools.toolbox.tools.iter().map(|it| it.tool.name()).collect();
+        let Some(tool) = toolbox.find(&call.name) else {
+            let known: Vec<&str> = toolbox.tools.iter().map(|it| it.tool.name()).collect();
             return refuse(format!("there is no `{}`, only {}", call.name, known.join(", ")));
         };
         let input = match call.input() {
@@ -232,12 +204,12 @@ impl<'a> WithTools<'a> {
         };
         let hash = blake3::hash(input.to_string().as_bytes()).to_hex();
         let memo = numbered(format!("tool/{}/{}", tool.tool.name(), &hash[..16]), number);
-        if let Some(known) = self.calls.known_result(self.ctx, &memo) {
+        if let Some(known) = calls.known_result(ctx, &memo) {
             return Ok(PlannedToolCall::Known(known));
         }
-        let folder = self.use_of_tools.toolbox.folder.as_deref();
+        let folder = toolbox.folder.as_deref();
         let asked = AskedCall { tool, input: &input, name: &memo, folder };
-        Ok(match asked.ask(self.ctx).await? {
+        Ok(match asked.ask(ctx).await? {
             CallPermission::Approved => {
                 PlannedToolCall::Call { tool, input, memo, is_changed: false }
             }
@@ -248,7 +220,7 @@ impl<'a> WithTools<'a> {
                 let reason = comment.map(|it| format!(": {it}")).unwrap_or_default();
                 let rejected = format!("{ERROR_PREFIX}a person rejected this call{reason}");
                 // Another model gets the same result: the question is asked once.
-                self.calls.keep_result(&memo, &rejected);
+                calls.keep_result(&memo, &rejected);
                 PlannedToolCall::Known(rejected)
             }
         })
@@ -291,10 +263,10 @@ impl<'a> WithTools<'a> {
         is_changed: bool,
     ) -> String {
         let given = input.to_string();
-        let key = format!("{}/{memo}", self.ctx.idempotency_key());
-        let tool_ctx = ToolContext { key, ..self.use_of_tools.context.clone() };
+        let key = format!("{}/{memo}", self.attempt.ctx.idempotency_key());
+        let tool_ctx = ToolContext { key, ..self.attempt.tools.clone() };
         let started = Instant::now();
-        let outcome = match self.use_of_tools.toolbox.timeout {
+        let outcome = match self.attempt.agent.toolbox.timeout {
             None => tool.call(input, &tool_ctx).await,
             Some(limit) => timeout(limit, tool.call(input, &tool_ctx)).await.unwrap_or_else(|_| {
                 Err(ToolError::transient(format!("it was stopped after {}", duration(limit))))
@@ -306,7 +278,7 @@ impl<'a> WithTools<'a> {
             ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
             error: outcome.as_ref().err().map(ToolError::to_string),
         };
-        self.ctx.report(report).await;
+        self.attempt.ctx.report(report).await;
         let is_final = outcome.as_ref().err().is_none_or(|it| !it.transient);
         let mut result = result_text(outcome);
         if is_changed {
@@ -314,28 +286,24 @@ impl<'a> WithTools<'a> {
             result = format!("(a person changed the arguments of this call to {given})\n{result}");
         }
         if is_final {
-            self.calls.keep_result(&memo, &result);
+            self.attempt.calls.keep_result(&memo, &result);
             // Saving fails when the run has ended; then the result of this node is not needed.
-            drop(self.ctx.save_memo(&memo, &result).await);
+            drop(self.attempt.ctx.save_memo(&memo, &result).await);
         } else {
-            self.calls.keep_failure(&memo, &result);
+            self.attempt.calls.keep_failure(&memo, &result);
         }
         result
-    }
-
-    /// Returns the question of a person, or another reason to end the attempt, that stands behind the last error.
-    pub(super) fn take_end(&self) -> Option<NodeError> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 #[async_trait]
 impl ChatModel for WithTools<'_> {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        let rounds_max = self.attempt.agent.definition.tool_rounds_max;
         let mut exchange = self.exchange.lock().await;
         loop {
             let may_call = request.tool_choice.allows_calls()
-                && exchange.rounds < self.use_of_tools.rounds_max
+                && exchange.rounds < rounds_max
                 && !exchange.is_stuck;
             let reply = self.model.chat(&exchange.request(request, may_call)).await?;
             let is_broken = reply.finish.is_failed_generation();
@@ -364,8 +332,7 @@ impl ChatModel for WithTools<'_> {
                 let name = reply.tool_calls[0].name.clone();
                 let usage = reply.usage;
                 if let Err(end) = self.make_calls(&mut exchange, reply).await {
-                    // The caller takes the end, and does not look at the error.
-                    *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+                    self.attempt.end.set(end);
                     let rounds = exchange.rounds;
                     return Err(ModelError::NoAnswer { name, rounds, usage });
                 }
