@@ -555,6 +555,33 @@ fn kinds_without_reusable_results_refuse_a_cache() {
     assert_eq!(codes(&format!("{state}{group}")), ["GR003"]);
 }
 
+#[test]
+fn agents_that_depend_on_more_than_inputs_refuse_a_cache() {
+    let session = "id: { type: string, default: '' }";
+    let coder = "command: [codex, exec], protocol: codex, in: box";
+    for (field, section, agent, node) in [
+        ("", "", "model: openai/gpt-5, tools: fs.read", ""),
+        ("", "memory: { facts: {} }", "model: openai/gpt-5, tools: memory.search", ""),
+        (
+            "chat: { type: [message], merge: messages }",
+            "",
+            "model: openai/gpt-5",
+            "history: { field: chat, compact: { to: 100 } }, ",
+        ),
+        (session, "sandboxes: { box: { time: 20s } }", coder, "session: id, "),
+    ] {
+        let workflow = |cache: &str| {
+            format!(
+                "state: {{ brief: string, answer: string, {field} }}\ninput: brief\n{section}\nagents: {{ a: {{ {agent} }} \
+                 }}\nstart: it\nnodes:\n  it: {{ agent: a, prompt: {{ text: '{{{{ brief }}}}' }}, writes: answer, \
+                 {node}{cache}then: end }}\n"
+            )
+        };
+        assert_eq!(codes(&workflow("cache: true, ")), ["GR049"], "{agent}");
+        assert_eq!(codes(&workflow("")), [""; 0], "{agent}");
+    }
+}
+
 #[tokio::test]
 async fn a_tool_with_a_built_in_name_is_judged_as_its_own() {
     #[derive(Deserialize, JsonSchema)]

@@ -115,7 +115,7 @@ fn a_file_with_a_removed_key_is_not_committed() {
     let ended = place.run([&args[..], &rest].concat());
     let report = ended.json();
     assert_eq!((ended.code, &report["status"]), (0, &json!("done")), "{ended}");
-    assert!(ended.stderr.contains("a key in `change` was removed"), "{ended}");
+    assert!(ended.stderr.contains("a key in the answer of openai/gpt-5 was removed"), "{ended}");
     let work = ["developer", "publish", "leaked", "remove", "deliver"];
     assert_eq!(
         performed(&report, &work),

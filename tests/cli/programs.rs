@@ -175,6 +175,19 @@ fn a_resumed_run_repeats_no_finished_program() {
     assert_eq!(runs(&place), 2, "the first call was made again");
 }
 
+/// Both repairs have the same prompt.
+#[test]
+fn each_run_of_a_program_has_its_own_approval() {
+    let place = Place::new();
+    write(&place, "mend, '2'", "approve: each", "");
+    let asked = execute(&place, &[&["--run-id", "one"], ALLOWED].concat());
+    assert_eq!((asked.code, runs(&place)), (3, 0), "{asked}");
+    for (number, code) in [(1, 3), (2, 3), (3, 0)] {
+        let ended = place.run(["approve", "one", "--output", "json"].iter().chain(ALLOWED));
+        assert_eq!((ended.code, runs(&place)), (code, number), "{ended}");
+    }
+}
+
 #[test]
 fn a_declined_program_does_not_run() {
     let place = Place::new();

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, sync::Arc};
 use axum::{http::StatusCode, response::IntoResponse};
 use graphrun::models::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, ModelErrorKind, OutputSchema, Recorder,
-    RecordingError, Replay, Secret, ToolSpec,
+    RecordingError, RecordingFile, Replay, Secret, TokenUsage, ToolSpec,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -353,6 +353,20 @@ async fn an_exchange_that_cannot_be_recorded_is_a_failure() {
     let error = recorder.chat(&by("a", "Which colour?")).await.unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Recording, "{error}");
     assert!(error.to_string().contains("/dev/full"), "{error}");
+}
+
+#[test]
+fn an_exchange_that_is_not_recorded_keeps_its_cost() {
+    let file = RecordingFile::open("/dev/full").unwrap();
+    let usage = TokenUsage { input_tokens: 12, calls: 1, ..TokenUsage::default() };
+    let cost_usd = Some(0.25);
+    let reply = ChatReply { usage, cost_usd, ..ChatReply::default() };
+    let failure = ModelError::EmptyResponse { usage }.charged(usage, cost_usd);
+    for outcome in [Ok(reply), Err(failure)] {
+        let error = file.append(&by("a", "Which colour?"), &outcome).unwrap_err();
+        assert_eq!(error.kind(), ModelErrorKind::Recording, "{error}");
+        assert_eq!((error.usage(), error.cost_usd()), (usage, cost_usd), "{outcome:?}");
+    }
 }
 
 #[test]

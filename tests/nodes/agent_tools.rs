@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -10,6 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use graphrun::{
+    engine::Engine,
     event::{Event, Report, Status},
     models::{
         ChatModel, ChatReply, ChatRequest, Finish, Message, ModelError, Role, TokenUsage, ToolCall,
@@ -17,6 +19,7 @@ use graphrun::{
     },
     nodes::{ModelSource, Services},
     registry,
+    storage::InMemoryStorage,
     tool::{ToolContext, ToolError, tool_fn},
     workflow::Registry,
 };
@@ -24,7 +27,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Ended, run_with, services};
+use super::{Ended, run_prepared, run_with, services};
 
 pub(super) type Reply = Result<ChatReply, ModelError>;
 
@@ -421,6 +424,65 @@ async fn a_fallback_model_starts_without_the_conversation() {
 }
 
 #[tokio::test]
+async fn a_fallback_model_does_not_repeat_a_call() {
+    let one = || call("", "math.add", r#"{"numbers": [1]}"#);
+    let spaced = call("", "math.add", r#"{ "numbers": [ 1 ] }"#);
+    let model = Scripted::new([
+        calls([one()]),
+        Err(ModelError::Overloaded { after: None, message: "busy".into() }),
+        calls([spaced]),
+        calls([one()]),
+        says(SUM),
+    ]);
+    let (ended, added) = Adder { models: "[x/1, x/2]", ..Adder::default() }.run(&model).await;
+    assert_eq!(ended.state("answer"), &json!({"sum": 6}), "{}", ended.reason());
+    let asked = model.asked();
+    assert_eq!((told(&asked[3]), told(&asked[4])), (vec![r#"{"sum":1}"#], vec![r#"{"sum":1}"#; 2]));
+    let keys = added.keys();
+    assert_eq!(keys.len(), 2, "the second model has called twice: {keys:?}");
+    assert_eq!(keys[1], format!("{}/2", keys[0]));
+}
+
+/// The first model fails in the first attempt, and again in the second one, where its call is a saved one.
+#[tokio::test]
+async fn a_fallback_model_does_not_repeat_a_saved_call() {
+    let one = || calls([call("", "math.add", r#"{"numbers": [1]}"#)]);
+    let busy = || Err(ModelError::Overloaded { after: None, message: "busy".into() });
+    let model = Scripted::new([one(), busy(), busy(), busy(), one(), says(SUM)]);
+    let node = "writes: answer, retry: { attempts: 2, initial: 1ms }";
+    let adder = Adder { models: "[x/1, x/2]", node, ..Adder::default() };
+    let (ended, added) = adder.run(&model).await;
+    assert_eq!(ended.state("answer"), &json!({"sum": 6}), "{}", ended.reason());
+    assert_eq!((model.asked().len(), added.keys().len()), (6, 1));
+}
+
+#[tokio::test]
+async fn a_fallback_model_does_not_ask_about_a_rejected_call() {
+    let one = || calls([call("", "math.add", r#"{"numbers": [1]}"#)]);
+    let busy = Err(ModelError::Overloaded { after: None, message: "busy".into() });
+    let model = Scripted::new([one(), busy, one(), says(SUM)]);
+    let agent = "tools: [{ tool: math.add, approve: each }]";
+    let text = Adder { models: "[x/1, x/2]", agent, ..Adder::default() }.text();
+    let added = Added::default();
+    let mut kept = None;
+    let prepare = |engine: Engine| {
+        let engine = engine.with_storage(Arc::new(InMemoryStorage::default()));
+        kept.insert(engine).clone()
+    };
+    let folder = Path::new("tests/nodes");
+    let (services, registry) = (model.services(), added.registry());
+    let Ended { end, .. } =
+        run_prepared(folder, &text, json!({}), services, registry, prepare).await;
+    let answer = json!({"decision": "reject"});
+    let resumed = kept.unwrap().resume(&end.run).answer(&end.questions[0].name, answer);
+    let end = resumed.await.unwrap();
+    assert_eq!(end.state.get("answer"), Some(&json!({"sum": 6})), "{:?}", end.reason);
+    let asked = model.asked();
+    assert_eq!((asked.len(), added.keys().len()), (4, 0));
+    assert_eq!(told(&asked[3]), ["error: a person rejected this call"]);
+}
+
+#[tokio::test]
 async fn a_call_is_not_made_again_by_the_next_attempt() {
     let model = Scripted::new([
         calls([
@@ -441,17 +503,22 @@ async fn a_call_is_not_made_again_by_the_next_attempt() {
     assert_eq!(told(&model.asked()[2])[0], r#"{"sum":1}"#);
 }
 
+/// Adds the tool `look`, which fails at its first call, for the moment only. Counts its calls.
+fn with_look(made: &Arc<AtomicUsize>) -> Registry {
+    #[derive(Deserialize, JsonSchema)]
+    struct Nothing {}
+    let made = Arc::clone(made);
+    let look = move |_: Nothing, _: ToolContext| {
+        let first = made.fetch_add(1, Ordering::SeqCst) == 0;
+        async move { if first { Err(ToolError::transient("busy")) } else { Ok("there") } }
+    };
+    registry().tool(Arc::new(tool_fn("look", "Looks.", look)))
+}
+
 /// The request of a saved answer contains the failure: with another result, the next attempt would not find the answer.
 #[tokio::test]
 async fn a_failure_that_the_model_has_answered_to_stays() {
-    #[derive(Deserialize, JsonSchema)]
-    struct Nothing {}
     let made = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&made);
-    let look = move |_: Nothing, _: ToolContext| {
-        let first = counted.fetch_add(1, Ordering::SeqCst) == 0;
-        async move { if first { Err(ToolError::transient("busy")) } else { Ok("there") } }
-    };
     let model = Scripted::new([
         calls([call("", "look", "{}")]),
         calls([call("", "look", "{}")]),
@@ -460,13 +527,63 @@ async fn a_failure_that_the_model_has_answered_to_stays() {
     ]);
     let node = "writes: text, retry: { attempts: 2, initial: 1ms }";
     let text = Adder { agent: "tools: look", node, ..Adder::default() }.text();
-    let registry = registry().tool(Arc::new(tool_fn("look", "Looks.", look)));
-    let ended = run_with(&text, json!({}), model.services(), registry).await;
+    let ended = run_with(&text, json!({}), model.services(), with_look(&made)).await;
     assert_eq!(ended.state("text"), &json!("seen"), "{}", ended.reason());
     let asked = model.asked();
     assert_eq!((asked.len(), made.load(Ordering::SeqCst)), (4, 2), "nothing is paid for again");
     let results = ["error: busy; it may work at another time", "there"];
     assert_eq!((told(&asked[2]), told(&asked[3])), (results.to_vec(), results.to_vec()));
+}
+
+/// Otherwise the recalled answer, whose key was removed, would lead to other calls and requests than the first one.
+#[tokio::test]
+async fn an_answer_has_no_key_before_it_is_used() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Note {
+        text: String,
+    }
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&noted);
+    let note = move |input: Note, _: ToolContext| {
+        seen.lock().unwrap().push(input.text);
+        async { Ok::<_, ToolError>("noted") }
+    };
+    let key = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+    let arguments = json!({ "text": key }).to_string();
+    let gone = || ModelError::Transient { after: None, message: "gone".into() };
+    let model = Scripted::new([calls([call("", "note", &arguments)]), Err(gone()), says(&key)]);
+    let node = "writes: text, retry: { attempts: 2, initial: 1ms }";
+    let text = Adder { agent: "tools: note", node, ..Adder::default() }.text();
+    let registry = registry().tool(Arc::new(tool_fn("note", "Notes.", note)));
+    let ended = run_with(&text, json!({}), model.services(), registry).await;
+    assert_eq!(ended.state("text"), &json!("[redacted]"), "{}", ended.reason());
+    assert_eq!(*noted.lock().unwrap(), ["[redacted]"], "the call is made once");
+    let asked = model.asked();
+    assert_eq!((asked.len(), &asked[1].messages), (3, &asked[2].messages));
+    let warning = "a key in the answer of x/1 was removed; `[redacted]` stands for it";
+    assert_eq!(ended.warnings(), [warning; 2]);
+}
+
+/// The next attempt finds the failure of the model by its request, which contains the failure of the tool.
+#[tokio::test]
+async fn a_failed_tool_stays_as_long_as_the_failure_of_its_model() {
+    let busy = || ModelError::Overloaded { after: None, message: "busy".into() };
+    let usage = TokenUsage { input_tokens: 10, calls: 1, ..TokenUsage::default() };
+    let paid = ModelError::ContextOverflow { message: "9 > 8".into(), usage };
+    for (failure, expected) in [(paid, 1), (busy(), 2)] {
+        let made = Arc::new(AtomicUsize::new(0));
+        // The second model is asked after the failure, and answers in the second attempt if the first one cannot.
+        let failures = [Err(failure.clone()), Err(busy())];
+        let look = calls([call("", "look", "{}")]);
+        let model = Scripted::new([look].into_iter().chain(failures).chain([says("seen")]));
+        let node = "writes: text, retry: { attempts: 2, initial: 1ms }";
+        let models = "[x/1, x/2]";
+        let text = Adder { models, agent: "tools: look", node }.text();
+        let ended = run_with(&text, json!({}), model.services(), with_look(&made)).await;
+        assert_eq!(ended.state("text"), &json!("seen"), "{failure}: {}", ended.reason());
+        let made = made.load(Ordering::SeqCst);
+        assert_eq!((model.asked().len(), made), (4, expected), "{failure}");
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,4 @@
-//! Answers that failed after they were paid for: a longer request and a fallback build on them, and a resumed run does not
-//! pay for them again.
+//! Calls that failed: a longer request and a fallback build on them, and a resumed run does not pay for either again.
 
 use std::{future::pending, path::Path, sync::Arc};
 
@@ -155,11 +154,21 @@ async fn a_paid_failure_before_a_fallback_is_paid_for_once() {
         assert_eq!(names, ["lab/a", "lab/b", "lab/b"], "{failure:?}");
         assert_eq!(end.position.used.usage.tokens.total_tokens(), 6_000, "{failure:?}");
     }
-    // One that cost nothing is asked again.
+}
+
+/// Otherwise the first model could answer now, and the paid answers of the second one would be lost.
+#[tokio::test]
+async fn a_resumed_fallback_does_not_ask_the_first_model_again() {
+    let broken = Err(ModelError::Transient { after: None, message: "up".into() });
     let answer = says("teal");
-    let first = [("lab/a", Err(broken())), ("lab/b", answer.clone())];
-    let (_, asked) = killed_at_the_second_request(&first, &[("lab/a", answer)]).await;
-    assert_eq!(asked.last().unwrap().0, "lab/a");
+    let first = [("lab/a", broken), ("lab/b", answer.clone())];
+    let second = [("lab/a", says("red")), ("lab/b", answer)];
+    let (end, asked) = killed_at_the_second_request(&first, &second).await;
+    let names: Vec<&str> = asked.iter().map(|it| it.0).collect();
+    assert_eq!(
+        (end.state.get("text"), names),
+        (Some(&json!("teal")), vec!["lab/a", "lab/b", "lab/b"])
+    );
 }
 
 #[tokio::test]

@@ -124,6 +124,32 @@ async fn a_request_that_cannot_be_cut_further_fails() {
     assert_eq!(sent.len(), 6);
 }
 
+/// The first cut removes the long answer, which suffices for the second one and the third, too.
+#[tokio::test]
+async fn a_cut_that_changes_nothing_is_skipped() {
+    let chat = "chat: { type: [message], merge: messages, default: [{ id: u, role: user, content: Hi. }, { id: a, role: assistant, content: LONG }] }";
+    let chat = chat.replace("LONG", &"z".repeat(8_000));
+    let text = TEXT.replace("[lab/a, lab/b]", "lab/a").replace("tools: fill", "on_overflow: cut");
+    let text = text.replace("state: {", &format!("state: {{ {chat},"));
+    let text = text.replace("writes: text", "writes: text, history: chat");
+    let replies = vec![too_long(), too_long(), fallback::says("done")];
+    let model = fallback::models([("lab/a", replies)]);
+    let asked = Arc::clone(&model.asked);
+    let services = Services { models: Arc::new(model), ..super::services() };
+    let ended = run_with(&text, json!({"long": "x".repeat(4_000)}), services, registry()).await;
+    assert_eq!(ended.state("text"), &json!("done"), "{}", ended.reason());
+    let asked = asked.lock().unwrap();
+    let sent = asked.iter().map(|(_, it)| {
+        let key = it.key.rsplit('/').next().unwrap_or_default();
+        let count = |letter: char| -> usize {
+            it.messages.iter().map(|it| it.content.matches(letter).count()).sum()
+        };
+        (key, count('z'), count('x'))
+    });
+    let sent: Vec<(&str, usize, usize)> = sent.collect();
+    assert_eq!(sent, [("a", 8_000, 4_000), ("cut-1", 0, 4_000), ("cut-4", 0, 3_795)]);
+}
+
 #[tokio::test]
 async fn a_later_model_takes_a_long_request_whole() {
     let both =

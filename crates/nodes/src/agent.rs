@@ -191,7 +191,8 @@ impl Node for Agent {
         };
         let ctx = &ctx;
         let calls = Calls::default();
-        let attempt = AgentAttempt { agent: self, ctx, answer: &answer, calls, tools: &tools };
+        let end = Arc::default();
+        let attempt = AgentAttempt { agent: self, ctx, answer: &answer, calls, tools: &tools, end };
         Ok(attempt.ask().await?.into())
     }
 

@@ -1,9 +1,9 @@
 //! A cached node: a node is not recomputed for identical inputs.
 //!
-//! The cache keeps the update of the node. The transition is decided anew, on the current state. A
-//! failure, a question, and a node that chose its own route are never cached. The result is stored before the task is
-//! recorded, so a crash between the two costs nothing. The key contains the rendered prompt and the evaluated arguments,
-//! not the state. Its age is checked at lookup, so a shorter maximum applies at once.
+//! The cache keeps the update of the node. The transition is decided anew, on the current state. A failure, a question, and
+//! the result of a node that chose its own route are never cached. The result is stored before the task is recorded, so a
+//! crash between the two costs nothing. The key contains the input of the node, such as a rendered prompt or evaluated
+//! arguments. The age of a result is checked at lookup, so a shorter maximum applies at once.
 //!
 //! Of several tasks that want the same result at the same time, one computes it and the others wait for it (`flight`).
 

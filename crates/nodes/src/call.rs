@@ -16,13 +16,13 @@ use graphrun_core::{
     graph::{ErrorKind, Failure, MessagePiece, NodeContext, NodeError, Reporter},
     id::NodeName,
 };
+use graphrun_guard::redact::{REDACTED, redact_value};
 use graphrun_models::{
     Admission, Admit, AnswerReader, AnswerSink, Attachment, ChatModel, ChatReply, ChatRequest,
-    Finish, Message, ModelError, ModelErrorKind, Patience, Replay, RequestSettings, TokenUsage,
-    count_tokens,
+    Finish, Message, ModelError, ModelErrorKind, Patience, Replay, TokenUsage, count_tokens,
 };
 use graphrun_workflow::kind::Services;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tracing::{Instrument, Level, Span, field, info_span, trace};
 
@@ -36,8 +36,8 @@ use tracing::{Instrument, Level, Span, field, info_span, trace};
 /// request, even if the next call failed. The last answer is not saved: the result of the node is
 /// saved at once, so the answer would be stored twice.
 ///
-/// A call that failed after the provider has counted tokens is saved in the same way: the next call is a longer request,
-/// a repair or a fallback. A retry does not find a failure that may pass.
+/// A failed call is saved in the same way: the next call is a longer request, a repair or a fallback. The next attempt finds
+/// only a failure that has cost something and does not pass.
 #[derive(Debug)]
 pub(super) struct WatchedModel<'a> {
     candidate: Candidate<'a>,
@@ -60,41 +60,66 @@ pub(super) struct Candidate<'a> {
     asked_from_here: u32,
 }
 
-/// The calls of an attempt at a task, to all models together.
+/// The calls of an attempt at a task, of all models together.
 #[derive(Debug, Default)]
 pub(super) struct Calls(Mutex<CallState>);
 
 #[derive(Debug, Default)]
 struct CallState {
-    /// The number of requests for each part: an equal request asks for another answer.
+    /// The number of equal requests, by their name: an equal request asks for another answer.
     counts: BTreeMap<String, u32>,
-    /// The last answer, if it is not saved.
-    last: Option<UnsavedAnswer>,
+    /// The outcome of the last call, if it is not saved.
+    last: Option<UnsavedOutcome>,
     /// Whether the attempt has asked a model.
     has_asked: bool,
     /// The last request to each model whose tokens the provider has counted.
     measured: BTreeMap<String, RequestSize>,
+    /// The results of the calls of tools, by the names of the calls.
+    results: BTreeMap<String, String>,
+    /// Those that may differ at another time, and that no outcome has answered to.
+    unanswered: Vec<ToolFailure>,
 }
 
-/// An answer, or a failure that has cost something, and the name of its call.
+/// An answer or a failure, and the name of its call.
 #[derive(Debug)]
-struct UnsavedAnswer {
+struct UnsavedOutcome {
     name: String,
-    outcome: Result<ChatReply, PaidFailure>,
+    outcome: Result<ChatReply, SavedFailure<ModelError>>,
+    /// The failures of tools that the request contains.
+    answered: Vec<ToolFailure>,
 }
 
-/// A failed call that has cost something, as it is saved.
+/// The failure of a call of a tool that may pass.
+#[derive(Debug)]
+struct ToolFailure {
+    /// The name of the call.
+    name: String,
+    /// The result for the model.
+    result: String,
+}
+
+/// The failure of a call of a model or a tool, as it is saved.
 #[derive(Debug, Serialize, Deserialize)]
-struct PaidFailure {
-    /// The attempt that made the call.
-    attempt: u32,
-    error: ModelError,
+struct SavedFailure<F> {
+    /// The attempt that made the call, if a later one makes it again.
+    only_in: Option<u32>,
+    failure: F,
 }
 
-impl PaidFailure {
-    /// Returns the name under which the failure of a call is saved. An answer has the name of the call itself.
+impl<F: Serialize + DeserializeOwned> SavedFailure<F> {
+    /// Returns the name under which the failure of a call is saved. A result has the name of the call itself.
     fn name(call: &str) -> String {
         format!("{call}/failed")
+    }
+
+    async fn save(&self, ctx: &NodeContext, call: &str) -> Result<(), NodeError> {
+        ctx.save_memo(&Self::name(call), self).await
+    }
+
+    /// Returns the saved failure of a call, unless it is that of another attempt.
+    fn recall(ctx: &NodeContext, call: &str) -> Option<F> {
+        let saved: Self = ctx.recall_memo(&Self::name(call)).ok().flatten()?;
+        saved.only_in.is_none_or(|it| it == ctx.attempt).then_some(saved.failure)
     }
 }
 
@@ -124,37 +149,63 @@ struct RequestSize {
 const TOKEN_CHARACTERS_MAX: u64 = 5;
 
 impl Calls {
-    /// Returns the name of the next call.
-    fn name(&self, model: &str, request: &ChatRequest) -> String {
-        let ChatRequest { messages, tools, settings, .. } = request;
-        let asked: Vec<(&str, &str)> =
-            messages.iter().map(|it| (it.role.as_str(), it.content.as_str())).collect();
-        let output = request.output.as_ref().map(|it| (&it.name, &it.schema));
-        let RequestSettings { temperature, max_tokens, .. } = settings;
-        let mut whole = vec![json!([model, asked, output, temperature, max_tokens])];
-        let others = RequestSettings { temperature: None, max_tokens: None, ..settings.clone() };
-        if others != RequestSettings::default() {
-            whole.push(json!(others));
-        }
-        let files: Vec<&Attachment> = messages.iter().flat_map(|it| &it.attachments).collect();
-        if !files.is_empty() {
-            whole.push(json!(files));
-        }
-        if !tools.is_empty() {
-            let calls = messages.iter().map(|it| json!([it.tool_calls, it.tool_call_id]));
-            let tools = tools.iter().map(|it| json!([it.name, it.schema]));
-            whole.extend(calls.chain(tools));
-            whole.push(json!(request.tool_choice));
-        }
-        let whole: String = whole.iter().map(Value::to_string).collect();
-        let hash = blake3::hash(whole.as_bytes()).to_hex();
-        self.count(format!("model/{}", &hash[..16]))
+    /// Counts a call, and returns its name: a hash of everything that the answer depends on, and the number among equal calls.
+    fn next_name(&self, model: &str, request: &ChatRequest) -> String {
+        let ChatRequest { messages, output, tools, tool_choice, settings, .. } = request;
+        // The reasoning of the model is left out: it is no part of the question.
+        let message = |it: &Message| {
+            json!({
+                "role": it.role,
+                "content": it.content,
+                "attachments": it.attachments,
+                "tool_calls": it.tool_calls,
+                "tool_call_id": it.tool_call_id,
+            })
+        };
+        let asked = json!({
+            "model": model,
+            "messages": messages.iter().map(message).collect::<Value>(),
+            "output": output.as_ref().map(|it| json!([it.name, it.schema])),
+            "tools": tools.iter().map(|it| json!([it.name, it.schema])).collect::<Value>(),
+            "tool_choice": tool_choice,
+            "settings": settings,
+        });
+        let hash = blake3::hash(asked.to_string().as_bytes()).to_hex();
+        let name = format!("model/{}", &hash[..16]);
+        let count = *self.state().counts.entry(name.clone()).and_modify(|it| *it += 1).or_insert(1);
+        numbered(name, count)
     }
 
-    /// Returns the name of a part of the work; a repeated part gets a new name.
-    pub(super) fn count(&self, name: String) -> String {
-        let count = *self.state().counts.entry(name.clone()).and_modify(|it| *it += 1).or_insert(1);
-        if count == 1 { name } else { format!("{name}/{count}") }
+    /// Returns the result of a call of a tool that was made before: in an earlier attempt, or in this one for another model.
+    pub(super) fn known_result(&self, ctx: &NodeContext, name: &str) -> Option<String> {
+        let kept = self.state().results.get(name).cloned();
+        kept.or_else(|| {
+            let saved = ctx.recall_memo(name).ok().flatten();
+            let saved: String = saved.or_else(|| SavedFailure::recall(ctx, name))?;
+            // An attempt reads each memo once.
+            self.keep_result(name, &saved);
+            Some(saved)
+        })
+    }
+
+    /// Keeps the result of a call of a tool for the rest of the attempt.
+    pub(super) fn keep_result(&self, name: &str, result: &str) {
+        self.state().results.insert(name.to_owned(), result.to_owned());
+    }
+
+    /// Keeps the failure of a call of a tool, which may pass. It is saved with the outcome of the next request, which contains it: a
+    /// resumed run finds the outcome by the request.
+    pub(super) fn keep_failure(&self, name: &str, result: &str) {
+        self.keep_result(name, result);
+        let failure = ToolFailure { name: name.to_owned(), result: result.to_owned() };
+        self.state().unanswered.push(failure);
+    }
+
+    /// Notes the outcome of a request.
+    fn note_outcome(&self, name: String, outcome: Result<ChatReply, SavedFailure<ModelError>>) {
+        let mut state = self.state();
+        let answered = std::mem::take(&mut state.unanswered);
+        state.last = Some(UnsavedOutcome { name, outcome, answered });
     }
 
     /// Returns the fewest tokens that a request can have: those of the last measured request of the task to this model,
@@ -176,6 +227,11 @@ impl Calls {
     fn state(&self) -> MutexGuard<'_, CallState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the name of a part of the work that has the same name as others, by its number among them, from 1.
+pub(super) fn numbered(name: String, number: u32) -> String {
+    if number == 1 { name } else { format!("{name}/{number}") }
 }
 
 impl<'a> Candidate<'a> {
@@ -200,16 +256,19 @@ impl<'a> WatchedModel<'a> {
         Self { shows_pieces: false, ..self }
     }
 
-    /// Saves the last answer, because the next work may depend on it.
+    /// Saves the outcome of the last call, because the next work may depend on it.
     pub(super) async fn save_last(&self) {
         let last = self.calls.state().last.take();
-        if let Some(UnsavedAnswer { name, outcome }) = last {
-            // Saving fails when the run has ended; then this answer is not needed.
-            drop(match outcome {
-                Ok(reply) => self.ctx.save_memo(&name, &reply).await,
-                Err(failure) => self.ctx.save_memo(&PaidFailure::name(&name), &failure).await,
-            });
+        let Some(UnsavedOutcome { name, outcome, answered }) = last else { return };
+        // Each holds as long as the outcome. Saving fails when the run has ended; then they are not needed.
+        let only_in = outcome.as_ref().err().and_then(|it| it.only_in);
+        for ToolFailure { name, result } in answered {
+            drop(SavedFailure { only_in, failure: result }.save(self.ctx, &name).await);
         }
+        drop(match outcome {
+            Ok(reply) => self.ctx.save_memo(&name, &reply).await,
+            Err(failure) => failure.save(self.ctx, &name).await,
+        });
     }
 
     /// Returns the saved outcome of a call.
@@ -217,10 +276,7 @@ impl<'a> WatchedModel<'a> {
         if let Ok(Some(reply)) = self.ctx.recall_memo(name) {
             return Some(Ok(reply));
         }
-        let failed = self.ctx.recall_memo::<PaidFailure>(&PaidFailure::name(name));
-        let PaidFailure { attempt, error } = failed.ok().flatten()?;
-        // A later attempt exists to make the call again.
-        (attempt == self.ctx.attempt || !error.is_retryable()).then_some(Err(error))
+        SavedFailure::recall(self.ctx, name).map(Err)
     }
 }
 
@@ -366,6 +422,7 @@ fn has_ended(error: &ModelError) -> bool {
             | ModelError::NoAnswer { .. }
             | ModelError::EmptyResponse { .. }
             | ModelError::Program { .. }
+            | ModelError::NotRecorded { .. }
     )
 }
 
@@ -423,7 +480,7 @@ impl ChatModel for WatchedModel<'_> {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         self.save_last().await;
         let Candidate { name: named, model, .. } = &self.candidate;
-        let name = self.calls.name(model.name(), request);
+        let name = self.calls.next_name(model.name(), request);
         let texts = text_tokens(named, request).await;
         if let Some(outcome) = self.recall(&name) {
             if let Ok(reply) = &outcome {
@@ -451,8 +508,9 @@ impl ChatModel for WatchedModel<'_> {
             error = field::Empty
         );
         let mut open = OpenCall { call: self, request, is_open: true };
-        let replied = model.chat(request).instrument(span.clone()).await;
+        let mut replied = model.chat(request).instrument(span.clone()).await;
         open.is_open = false;
+        let has_key = remove_keys(&mut replied);
         let tokens = match &replied {
             // A model of a program may count tokens only.
             Ok(reply) => TokenUsage { calls: reply.usage.calls.max(1), ..reply.usage },
@@ -461,28 +519,61 @@ impl ChatModel for WatchedModel<'_> {
         note_reply(&span, request, &replied, tokens);
         self.report_usage(&replied, tokens, started.elapsed()).await;
         drop(permit);
-        let warning = replied.as_ref().ok().and_then(|it| it.stated.warning(named));
-        if let Some(message) = warning {
-            self.ctx.report(Report::Warning { message }).await;
+        if let Ok(reply) = &replied {
+            let removed = has_key.then(|| {
+                format!("a key in the answer of {named} was removed; `{REDACTED}` stands for it")
+            });
+            for message in removed.into_iter().chain(reply.stated.warning(named)) {
+                self.ctx.report(Report::Warning { message }).await;
+            }
         }
         let outcome = match &replied {
             Ok(reply) => {
                 self.calls.measure(named, texts, &reply.usage);
                 self.note_estimate(request, &reply.usage);
-                Some(Ok(reply.clone()))
+                Ok(reply.clone())
             }
-            Err(error) if tokens != TokenUsage::default() => {
-                Some(Err(PaidFailure { attempt: self.ctx.attempt, error: error.clone() }))
+            Err(error) => {
+                // A later attempt exists to make the call again.
+                let may_differ = tokens == TokenUsage::default() || error.is_retryable();
+                let only_in = may_differ.then_some(self.ctx.attempt);
+                Err(SavedFailure { only_in, failure: error.clone() })
             }
-            Err(_) => None,
         };
-        self.calls.state().last = outcome.map(|outcome| UnsavedAnswer { name, outcome });
+        self.calls.note_outcome(name, outcome);
         replied
     }
 
     fn name(&self) -> &str {
         self.candidate.model.name()
     }
+}
+
+/// Removes keys from the outcome of a call, as the engine removes them from a memo: the requests and the calls of tools that
+/// build on it are the same after it was recalled. Returns whether there was a key.
+fn remove_keys(replied: &mut Result<ChatReply, ModelError>) -> bool {
+    match replied {
+        Ok(reply) => {
+            // The JSON is without it.
+            let stated = std::mem::take(&mut reply.stated);
+            let found = remove_keys_of(reply);
+            reply.stated = stated;
+            found
+        }
+        Err(error) => remove_keys_of(error),
+    }
+}
+
+fn remove_keys_of<T: Serialize + DeserializeOwned>(saved: &mut T) -> bool {
+    let Ok(mut value) = serde_json::to_value(&*saved) else { return false };
+    if !redact_value(&mut value) {
+        return false;
+    }
+    // A memo with these texts could be read either.
+    if let Ok(redacted) = T::deserialize(value) {
+        *saved = redacted;
+    }
+    true
 }
 
 /// Notes a reply in the span of its call. Its content is only for a subscriber that asks for it by name.

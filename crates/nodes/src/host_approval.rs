@@ -16,43 +16,54 @@ impl ApprovalAnswer for bool {
     }
 }
 
-/// Asks a person, if this call needs an approval.
-pub(super) async fn ask_for_command(
-    ctx: &NodeContext,
-    host: &HostSettings,
-    approval: Approval,
-    call: &HostCommand,
-) -> Result<(), NodeError> {
-    let HostSettings { name, secrets, .. } = host;
-    let grant = host.grant();
-    let mut show = json!({ "host": name, "command": call.argv });
-    if let Some(folder) = &call.folder {
-        show["folder"] = folder.display().to_string().into();
+/// A command that a person is asked about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AskedCommand<'a> {
+    pub(super) host: &'a HostSettings,
+    /// When a person is asked.
+    pub(super) approval: Approval,
+    pub(super) call: &'a HostCommand,
+    /// The name of the call in its task, which no other call of the task has: two of them may be equal.
+    pub(super) name: &'a str,
+}
+
+impl AskedCommand<'_> {
+    /// Asks a person, if this call needs an approval.
+    pub(super) async fn ask(self, ctx: &NodeContext) -> Result<(), NodeError> {
+        let Self { host, approval, call, .. } = self;
+        // An earlier approval of all commands counts only as long as the operator accepts such ones.
+        let grant = (approval == Approval::Once).then(|| host.grant());
+        let question = || self.question(ctx);
+        if ask_for_approval(ctx, approval, grant.as_deref(), question).await? == Some(false) {
+            let message = format!("a person declined `{}`", command_line(&call.argv));
+            return Err(Failure::new(ErrorKind::Declined, message).into());
+        }
+        Ok(())
     }
-    if let Some(stdin) = &call.stdin {
-        show["stdin"] = stdin.as_str().into();
-    }
-    if !secrets.is_empty() {
-        show["secrets"] = json!(secrets);
-    }
-    let prompt = match approval {
-        Approval::Once => format!(
-            "Run this command on this machine, and later ones on `{name}` without a question?"
-        ),
-        _ => "Run this command on this machine?".to_owned(),
-    };
-    let question = || {
-        let question =
-            Question::new(question_key(ctx, &show), format!("{prompt}\n{}", quoted(&call.argv)));
+
+    fn question(self, ctx: &NodeContext) -> Question {
+        let HostSettings { name, secrets, .. } = self.host;
+        let HostCommand { argv, folder, stdin, .. } = self.call;
+        let mut show = json!({ "host": name, "command": argv });
+        if let Some(folder) = folder {
+            show["folder"] = folder.display().to_string().into();
+        }
+        if let Some(stdin) = stdin {
+            show["stdin"] = stdin.as_str().into();
+        }
+        if !secrets.is_empty() {
+            show["secrets"] = json!(secrets);
+        }
+        let prompt = match self.approval {
+            Approval::Once => format!(
+                "Run this command on this machine, and later ones on `{name}` without a question?"
+            ),
+            _ => "Run this command on this machine?".to_owned(),
+        };
+        let key = question_key(ctx, &json!([show, self.name]));
+        let question = Question::new(key, format!("{prompt}\n{}", quoted(argv)));
         Question { show, ..question }
-    };
-    // An earlier approval of all commands counts only as long as the operator accepts such ones.
-    let grant = (approval == Approval::Once).then_some(grant.as_str());
-    if ask_for_approval(ctx, approval, grant, question).await? == Some(false) {
-        let message = format!("a person declined `{}`", command_line(&call.argv));
-        return Err(Failure::new(ErrorKind::Declined, message).into());
     }
-    Ok(())
 }
 
 /// Returns a command as it could be typed, so that each argument can be told apart.

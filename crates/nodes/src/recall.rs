@@ -199,9 +199,13 @@ impl NodeSettings for RecallSettings {
 }
 
 impl Recall {
-    /// Returns the search. `skipped` counts the entries on which the condition fails because their values do not fit the type
+    /// Returns the search. `unreadable` counts the entries on which the condition fails because their values do not fit the type
     /// of the tier.
-    fn search(&self, ctx: &NodeContext, skipped: &Arc<AtomicUsize>) -> Result<Search, NodeError> {
+    fn search(
+        &self,
+        ctx: &NodeContext,
+        unreadable: &Arc<AtomicUsize>,
+    ) -> Result<Search, NodeError> {
         let RecallSettings { tier, query, module, condition, limit, tiers, .. } = &self.definition;
         let view = ExpressionView::of(ctx);
         let text = |it: &Option<Expression>| -> Result<Option<String>, NodeError> {
@@ -214,7 +218,7 @@ impl Recall {
                 let condition = condition.clone();
                 let ctx = ctx.clone();
                 let declared = tiers.get(tier).cloned();
-                let skipped = Arc::clone(skipped);
+                let unreadable = Arc::clone(unreadable);
                 Filter::new(move |entry: &Entry| {
                     let view = ExpressionView::of(&ctx);
                     let value = entry.value();
@@ -222,7 +226,7 @@ impl Recall {
                         Ok(fits) => Ok(fits == Value::Bool(true)),
                         // An entry of an earlier workflow may lack the field.
                         Err(_) if declared.as_ref().is_some_and(|it| it.check(&value).is_err()) => {
-                            skipped.fetch_add(1, Relaxed);
+                            unreadable.fetch_add(1, Relaxed);
                             Ok(false)
                         }
                         Err(error) => Err(error.to_string()),
@@ -251,15 +255,15 @@ impl Node for Recall {
             let message = format!("the workflow has no tier `{tier}`");
             Failure::new(ErrorKind::Other, message)
         })?;
-        let without_condition = Arc::new(AtomicUsize::new(0));
-        let recalled = memory.recall(self.search(&ctx, &without_condition)?).await;
-        let (entries, skipped) = recalled.map_err(|it| failure(&it))?;
-        let skipped = skipped + without_condition.load(Relaxed);
-        if skipped > 0 {
+        let in_condition = Arc::new(AtomicUsize::new(0));
+        let recalled = memory.recall(self.search(&ctx, &in_condition)?).await;
+        let (entries, unreadable) = recalled.map_err(|it| failure(&it))?;
+        let unreadable = unreadable + in_condition.load(Relaxed);
+        if unreadable > 0 {
             let ty = tiers.get(tier).map(|it| describe(&it.ty)).unwrap_or_default();
-            let (many, are) = match skipped {
+            let (many, are) = match unreadable {
                 1 => ("1 entry".to_owned(), "was left out, because its value is"),
-                _ => (format!("{skipped} entries"), "were left out, because their values are"),
+                _ => (format!("{unreadable} entries"), "were left out, because their values are"),
             };
             let message = format!("{many} of the tier `{tier}` {are} not {ty}");
             ctx.report(Report::Warning { message }).await;

@@ -82,10 +82,13 @@ def outside():
     print(DONE)
 
 
-def mend(prompt):
-    with open("runs.txt", "a") as file:
+def mend(prompt, wrong=1):
+    """Gives half of an answer as often as this, and then the whole one."""
+    with open("runs.txt", "a+") as file:
         file.write("run\n")
-    print(DONE if "cannot be used" in prompt else DONE[:15])
+        file.seek(0)
+        runs = len(file.readlines())
+    print(DONE if "cannot be used" in prompt and runs > wrong else DONE[:15])
 
 
 def given_session():
@@ -208,7 +211,7 @@ def main():
     elif mode in ("seeks", "leaks"):
         {"seeks": seeks, "leaks": leaks}[mode](sys.argv[2])
     elif mode == "mend":
-        mend(prompt)
+        mend(prompt, *map(int, sys.argv[2:]))
     elif mode == "refactor":
         refactor(*sys.argv[2:])
     elif mode == "states":

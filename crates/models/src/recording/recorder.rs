@@ -72,7 +72,8 @@ impl RecordingFile {
     /// Appends an exchange, also a failed one.
     ///
     /// # Errors
-    /// Returns [`ModelError::NotRecorded`] when the file cannot be written.
+    /// Returns [`ModelError::NotRecorded`] when the file cannot be written, [charged](ModelError::charged) with the usage and the
+    /// cost of the exchange: it is paid for.
     pub fn append(
         &self,
         request: &ChatRequest,
@@ -81,7 +82,12 @@ impl RecordingFile {
         let line = write_line(request, outcome);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(line.as_bytes()).and_then(|()| file.flush()).map_err(|error| {
-            ModelError::NotRecorded { file: self.path.clone(), message: error.to_string() }
+            let (usage, cost_usd) = match outcome {
+                Ok(reply) => (reply.usage, reply.cost_usd),
+                Err(error) => (error.usage(), error.cost_usd()),
+            };
+            let message = error.to_string();
+            ModelError::NotRecorded { file: self.path.clone(), message }.charged(usage, cost_usd)
         })
     }
 }

@@ -1,5 +1,7 @@
 //! One attempt of an agent: its models are asked in their order until one answers, or its program is.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use graphrun_core::{
     event::Report,
     graph::{ErrorKind, Failure, NodeContext, NodeError},
@@ -17,11 +19,12 @@ use super::{
     compaction::{CompactedHistory, Summariser},
     cut::FittingModel,
     history::History,
-    tools::{ToolUse, WithTools},
+    tools::WithTools,
 };
 use crate::call::{Calls, Candidate, Candidates, WatchedModel, with_model};
 
 /// An attempt of an agent.
+#[derive(Debug)]
 pub(super) struct AgentAttempt<'a> {
     pub(super) agent: &'a Agent,
     pub(super) ctx: &'a NodeContext,
@@ -30,6 +33,23 @@ pub(super) struct AgentAttempt<'a> {
     pub(super) calls: Calls,
     /// The context of its tools.
     pub(super) tools: &'a ToolContext,
+    pub(super) end: Arc<AttemptEnd>,
+}
+
+/// Why an attempt ends within a call of a model, if it does: a person has to answer first. The failure of a model has no
+/// place for a question.
+#[derive(Debug, Default)]
+pub(super) struct AttemptEnd(Mutex<Option<NodeError>>);
+
+impl AttemptEnd {
+    /// Ends the attempt once the call has returned. The failure that it returns has no effect.
+    pub(super) fn set(&self, end: NodeError) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+    }
+
+    fn take(&self) -> Option<NodeError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 /// The reason why one model gave no answer.
@@ -116,23 +136,25 @@ impl AgentAttempt<'_> {
         };
         let request = &ChatRequest { key, ..request.clone() };
         let watched = WatchedModel::new(candidate, ctx, &agent.services, calls);
-        let use_of_tools = ToolUse {
-            toolbox: &agent.toolbox,
-            rounds_max: agent.definition.tool_rounds_max,
-            context: self.tools,
-        };
         let fitted = FittingModel::new(&watched, ctx, self.on_overflow(name), request);
-        let with_tools = WithTools::new(&fitted, ctx, calls, use_of_tools);
+        let with_tools = WithTools::new(&fitted, self);
         let model: &dyn ChatModel = if agent.toolbox.is_empty() { &fitted } else { &with_tools };
-        let answered = self.answer_of(name, model, request).await;
-        match with_tools.take_end() {
-            Some(end) => Err(NoAnswer::End(end)),
-            None => answered,
-        }
+        self.answer_of(name, model, request).await
     }
 
-    /// Asks a model for the fields of the answer. The failure of an answer and its warnings name the model.
+    /// Asks a model for the fields of the answer, unless a call ends the attempt.
     pub(super) async fn answer_of(
+        &self,
+        name: &str,
+        model: &dyn ChatModel,
+        request: &ChatRequest,
+    ) -> Result<Update, NoAnswer> {
+        let answered = self.read_answer_of(name, model, request).await;
+        self.end.take().map_or(answered, |end| Err(NoAnswer::End(end)))
+    }
+
+    /// Asks a model, and reads its answer. The failure of an answer and its warnings name the model.
+    async fn read_answer_of(
         &self,
         name: &str,
         model: &dyn ChatModel,

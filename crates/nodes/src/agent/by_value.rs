@@ -11,8 +11,8 @@ use graphrun_core::{
     state::plain_text,
 };
 use graphrun_workflow::{
-    Expression, ExpressionView, Program,
-    kind::{EmbeddingUse, MakeContext, ModelUse, NodeSettings},
+    Expression, ExpressionView, Program, Registry,
+    kind::{CacheRefusal, EmbeddingUse, MakeContext, ModelUse, NodeSettings},
     tool::DeclaredTool,
 };
 use serde_json::{Map, Value, json};
@@ -100,6 +100,10 @@ impl NodeSettings for AgentMatchSettings {
             all.models.extend(it.models);
             EmbeddingUse { calls_max: all.calls_max.max(it.calls_max), ..all }
         })
+    }
+
+    fn refuses_cache(&self, registry: &Registry) -> Option<CacheRefusal> {
+        self.nodes.iter().find_map(|(_, it)| it.refuses_cache(registry))
     }
 
     fn detail(&self) -> Option<String> {

@@ -130,7 +130,7 @@ impl Compaction {
         let (start, _) = turns.rev().nth(keep.saturating_sub(1))?;
         let (older, kept) = messages.split_at(start);
         let room = u64::from(self.to).saturating_sub(tokens_of(kept)).max(SUMMARY_TOKENS_MIN);
-        // One message that is shorter than its summary may be stays.
+        // Older messages that are shorter than the longest summary stay as they are.
         (tokens_of(older) > room).then_some(Excess { older, kept, room })
     }
 
@@ -177,7 +177,7 @@ impl Excess<'_> {
                 Message::system("You summarise conversations. You do not take part in them."),
                 Message::user(prompt),
             ],
-            // These are about the answers of the agent.
+            // A stop text and a limit of tokens are for the answers of the agent, and would end a summary too early.
             settings: RequestSettings { stop: Vec::new(), max_tokens: None, ..settings.clone() },
             ..ChatRequest::default()
         }

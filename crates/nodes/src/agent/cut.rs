@@ -127,15 +127,17 @@ impl ChatModel for FittingModel<'_> {
             let is_cut = self.on_overflow == OnOverflow::Cut;
             let reason = replied.as_ref().err().map(ModelError::reason);
             let Some(ModelError::ContextOverflow { .. }) = reason else { return replied };
-            if !is_cut || cuts == CUTS_MAX {
+            if !is_cut {
                 return replied;
             }
-            cuts += 1;
-            let next = self.shortened(request, cuts);
-            let Some((next, left_out)) = next.filter(|it| it.0.characters() < current.characters())
-            else {
-                return replied;
-            };
+            // A cut may leave the request as it is: the one before has removed a whole message.
+            let length = current.characters();
+            let shorter = (cuts + 1..=CUTS_MAX).find_map(|cuts| {
+                let (next, left_out) = self.shortened(request, cuts)?;
+                (next.characters() < length).then_some((cuts, next, left_out))
+            });
+            let Some((number, next, left_out)) = shorter else { return replied };
+            cuts = number;
             *self.cuts.lock().unwrap_or_else(PoisonError::into_inner) = cuts;
             tracing::info!(model = self.name(), %left_out, "the request is cut");
             let message = format!("the request is too long for {}: {left_out}", self.name());

@@ -24,7 +24,6 @@ use graphrun_core::{
     graph::{ErrorKind, Failure, NodeContext, NodeError},
     state::Update,
 };
-use graphrun_guard::redact::redact;
 use graphrun_models::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, Role, StatedUsage, TokenUsage,
     answer_instruction, answer_schema,
@@ -42,14 +41,14 @@ use tokio::sync::{OnceCell, mpsc};
 
 use self::output::{Output, Reading};
 use super::{
-    attempt::{AgentAttempt, NoAnswer},
+    attempt::{AgentAttempt, AttemptEnd, NoAnswer},
     session::{Session, WithSession},
 };
 use crate::{
     call::{Candidate, WatchedModel, failure_of},
     changes::{Changes, write_back},
     homes::RunHomes,
-    host_approval::{ask_for_command, command_line},
+    host_approval::{AskedCommand, command_line},
     in_folder::{SandboxFolder, open_folder},
     run::{output_text, with_output_tail},
     sandbox_command::{StreamFiles, exit_code},
@@ -95,12 +94,13 @@ struct ProgramModel {
     ctx: NodeContext,
     /// The session that it continues; `None` if each request starts a new one.
     session: Option<Arc<Session>>,
-    /// Why the attempt ends here, if it does: a person has to answer first.
-    end: Mutex<Option<NodeError>>,
+    end: Arc<AttemptEnd>,
 }
 
 /// The input of one run of the program, and the reader of its output.
 struct ProgramInput<'a> {
+    /// The name of the request in its task.
+    name: &'a str,
     prompt: &'a str,
     /// The session that it continues.
     session: Option<&'a str>,
@@ -176,7 +176,7 @@ impl AgentAttempt<'_> {
         runner: &Arc<ProgramRunner>,
         request: &ChatRequest,
     ) -> Result<Update, NodeError> {
-        let Self { agent, ctx, .. } = *self;
+        let Self { agent, ctx, ref end, .. } = *self;
         let name = &runner.program.name;
         let field = &agent.definition.session;
         let session = match field {
@@ -187,9 +187,9 @@ impl AgentAttempt<'_> {
             runner: Arc::clone(runner),
             ctx: ctx.clone(),
             session: session.clone(),
-            end: Mutex::default(),
+            end: Arc::clone(end),
         });
-        let candidate = Candidate::alone(name, Arc::clone(&model) as Arc<dyn ChatModel>);
+        let candidate = Candidate::alone(name, model);
         let watched = WatchedModel::new(candidate, ctx, &agent.services, &self.calls);
         let answered = match &session {
             Some(session) => {
@@ -198,12 +198,11 @@ impl AgentAttempt<'_> {
             }
             None => self.answer_of(name, &watched, request).await,
         };
-        let end = model.end().take();
-        match (end, answered) {
-            (Some(end), _) | (None, Err(NoAnswer::End(end))) => Err(end),
-            (None, Err(NoAnswer::Model(error))) => Err(failure_of(&error).into()),
-            (None, Err(NoAnswer::Unreadable(failure))) => Err(failure.into()),
-            (None, Ok(update)) => {
+        match answered {
+            Err(NoAnswer::End(end)) => Err(end),
+            Err(NoAnswer::Model(error)) => Err(failure_of(&error).into()),
+            Err(NoAnswer::Unreadable(failure)) => Err(failure.into()),
+            Ok(update) => {
                 let update = self.with_history(request, None, update);
                 Ok(match (field, session) {
                     (Some(field), Some(session)) => {
@@ -231,9 +230,8 @@ impl ChatModel for ProgramModel {
                 Err(ModelError::Program { failure, usage, cost_usd })
             }
             Err(question @ (NodeError::Ask(_) | NodeError::Wait(_))) => {
-                // The caller takes the question, and does not look at the error. It is not recorded, because the
-                // program did not run.
-                *self.end() = Some(question);
+                // It is not recorded, because the program did not run.
+                self.end.set(question);
                 return Err(self.failure(ErrorKind::Declined, "waits for an approval", None));
             }
         };
@@ -250,10 +248,6 @@ impl ChatModel for ProgramModel {
 }
 
 impl ProgramModel {
-    fn end(&self) -> MutexGuard<'_, Option<NodeError>> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn command(&self) -> &str {
         self.runner.program.command()
     }
@@ -277,7 +271,7 @@ impl ProgramModel {
                 self.command(),
                 worked.last_words(),
             );
-            self.ctx.report(Report::Warning { message: redact(&message).into_owned() }).await;
+            self.ctx.report(Report::Warning { message }).await;
             worked = self.run_once(request, None).await?;
         }
         let ProgramOutput { ended, reading, prompt_characters } = worked;
@@ -322,7 +316,9 @@ impl ProgramModel {
             }
         };
         let run = async {
-            let ended = self.run(ProgramInput { prompt: &prompt, session, reader }).await;
+            let task = self.ctx.idempotency_key();
+            let name = request.key.strip_prefix(&task).unwrap_or(&request.key);
+            let ended = self.run(ProgramInput { name, prompt: &prompt, session, reader }).await;
             // Dropping it ends the reports.
             let read = lock(&output).take().map(|it| it.finish(request.output.as_ref()));
             ended.map(|it| (it, read.unwrap_or_default()))
@@ -330,7 +326,7 @@ impl ProgramModel {
         let (ended, ()) = tokio::join!(run, report);
         let (ended, reading) = ended?;
         if let Some(message) = reading.stated.warning(&format!("`{}`", self.command())) {
-            self.ctx.report(Report::Warning { message: redact(&message).into_owned() }).await;
+            self.ctx.report(Report::Warning { message }).await;
         }
         Ok(ProgramOutput { ended, reading, prompt_characters: prompt.chars().count() })
     }
@@ -369,7 +365,7 @@ impl ProgramModel {
     fn sandbox_job(
         &self,
         settings: &SandboxSettings,
-        ProgramInput { prompt, session, reader }: ProgramInput<'_>,
+        ProgramInput { prompt, session, reader, .. }: ProgramInput<'_>,
         secrets: &BTreeMap<&str, &str>,
     ) -> Job {
         let program @ Program { scripts, .. } = &self.runner.program;
@@ -454,7 +450,7 @@ impl ProgramModel {
     async fn on_host(
         &self,
         host: &HostSettings,
-        ProgramInput { prompt, session, reader }: ProgramInput<'_>,
+        ProgramInput { name, prompt, session, reader }: ProgramInput<'_>,
     ) -> Result<ProgramRun, NodeError> {
         let program = &self.runner.program;
         let access = &self.runner.services.hosts;
@@ -476,7 +472,7 @@ impl ProgramModel {
             ends_all: true,
             ..HostCommand::default()
         };
-        ask_for_command(&self.ctx, host, approval, &call).await?;
+        AskedCommand { host, approval, call: &call, name }.ask(&self.ctx).await?;
         let variables = access.variables_of(host);
         let session = session.map(|it| (Program::SESSION_VARIABLE, it));
         let variables = variables.chain(session);
@@ -529,7 +525,6 @@ impl ProgramModel {
                 Some(error) => format!("`{program}` ended with {code} and this error: {error}"),
                 None => with_output_tail(format!("`{program}` ended with {code}"), &ended.stderr),
             };
-            let message = redact(&message).into_owned();
             let said = if ended.stderr.is_empty() { &reading.rest } else { &ended.stderr };
             let raw = Some(output_text(said));
             let exit_code = Some(code);
@@ -573,13 +568,12 @@ impl ProgramModel {
             let what = format!("wrote {leak}; no file was written back");
             return fail(ErrorKind::Command, &what);
         }
-        let answer = redact(answer).into_owned();
         let estimate = || TokenUsage::estimate(prompt_chars, answer.chars().count());
         Ok(ChatReply {
             usage: reading.usage.unwrap_or_else(estimate),
             cost_usd: reading.cost_usd,
             model: reading.model.unwrap_or_else(|| self.runner.program.name.clone()),
-            text: answer,
+            text: answer.clone(),
             ..ChatReply::default()
         })
     }

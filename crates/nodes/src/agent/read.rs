@@ -9,10 +9,10 @@ use graphrun_core::{
 };
 use graphrun_models::{RequestSettings, ToolChoice};
 use graphrun_workflow::{
-    Approval, Expression, OnOverflow, Program, ProgramPlace, Prompt,
+    Approval, Expression, OnOverflow, Program, ProgramPlace, Prompt, Registry,
     kind::{
-        Agent as DeclaredAgent, Data, EmbeddingUse, Entry, Keys, Kind, LoadedPrompt, MakeContext,
-        MatchArms, ModelUse, NodeReader, NodeSettings, Section, SpannedText, Yaml,
+        Agent as DeclaredAgent, CacheRefusal, Data, EmbeddingUse, Entry, Keys, Kind, LoadedPrompt,
+        MakeContext, MatchArms, ModelUse, NodeReader, NodeSettings, Section, SpannedText, Yaml,
         values::{
             self, AgentName, Attached, Count, Either, FieldName, FolderName, MatchedValue,
             NamedMap, OneOrMany, PromptPath, RequestKeys, SomeOf, Template, TemplateKeys, Text,
@@ -406,6 +406,21 @@ impl NodeSettings for AgentSettings {
     fn needs_memory(&self) -> bool {
         let is_memory = |name: &String| BuiltIn::named(name).is_some_and(|it| it.needs.is_memory());
         self.tools.iter().any(is_memory)
+    }
+
+    fn refuses_cache(&self, registry: &Registry) -> Option<CacheRefusal> {
+        let refuse = |what: &str, help| Some(CacheRefusal { what: what.to_owned(), help });
+        if self.session.is_some() {
+            let help = "omit it: the answer depends on the session of the program";
+            return refuse("an agent with `session`", help);
+        }
+        if self.history.as_ref().is_some_and(|it| it.compaction.is_some()) {
+            let help = "omit it: the update names the messages of this run";
+            return refuse("an agent that compacts its `history`", help);
+        }
+        let built_in = |it: &String| CacheRefusal::of_built_in_tool(it, registry);
+        let CacheRefusal { what, help } = self.tools.iter().find_map(built_in)?;
+        refuse(&format!("an agent with {what}"), help)
     }
 
     /// Each call of a tool for memory may need vectors.

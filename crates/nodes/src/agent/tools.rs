@@ -2,17 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::PoisonError,
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use graphrun_core::{
-    event::Report,
-    graph::{NodeContext, NodeError},
-    words::duration,
-};
+use graphrun_core::{event::Report, graph::NodeError, words::duration};
 use graphrun_models::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, ToolCall, ToolChoice, ToolSpec,
 };
@@ -21,12 +16,13 @@ use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::timeout};
 
 use super::{
+    attempt::AgentAttempt,
     cut::FittingModel,
     result::{ERROR_PREFIX, INPUT_CHARACTERS_MAX, RESULT_CHARACTERS_MAX, cut, result_text},
 };
 use crate::{
     approval::{AskedCall, CallPermission},
-    call::Calls,
+    call::numbered,
     checked::{CheckedTool, FileUse},
 };
 
@@ -92,21 +88,8 @@ impl Toolbox {
 #[derive(Debug)]
 pub(super) struct WithTools<'a> {
     model: &'a FittingModel<'a>,
-    ctx: &'a NodeContext,
-    calls: &'a Calls,
-    use_of_tools: ToolUse<'a>,
+    attempt: &'a AgentAttempt<'a>,
     exchange: Mutex<Exchange>,
-    /// Why the attempt ends here, if it does: a person has to answer first.
-    end: std::sync::Mutex<Option<NodeError>>,
-}
-
-/// The tools that a model may call, and how.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ToolUse<'a> {
-    pub(super) toolbox: &'a Toolbox,
-    pub(super) rounds_max: u32,
-    /// The context of each call, except for its key.
-    pub(super) context: &'a ToolContext,
 }
 
 /// A call of a model, before it is made.
@@ -145,42 +128,20 @@ struct Exchange {
     asked: Option<usize>,
     messages: Vec<Message>,
     rounds: u32,
-    /// The number of requests for each call, by name and arguments.
+    /// The number of equal calls, by name and arguments.
     counts: BTreeMap<(String, String), u32>,
     ids: BTreeSet<String>,
-    /// The results that may differ at another time. They are saved once the model has answered to them.
-    unsaved: Vec<UnsavedResult>,
     /// Whether the model repeats itself.
     is_stuck: bool,
 }
 
-/// A result of a call that is not saved yet.
-#[derive(Debug)]
-struct UnsavedResult {
-    /// The name of the result in the task.
-    memo: String,
-    result: String,
-}
-
 impl<'a> WithTools<'a> {
-    pub(super) fn new(
-        model: &'a FittingModel<'a>,
-        ctx: &'a NodeContext,
-        calls: &'a Calls,
-        use_of_tools: ToolUse<'a>,
-    ) -> Self {
-        Self {
-            model,
-            ctx,
-            calls,
-            use_of_tools,
-            exchange: Mutex::default(),
-            end: std::sync::Mutex::default(),
-        }
+    pub(super) fn new(model: &'a FittingModel<'a>, attempt: &'a AgentAttempt<'a>) -> Self {
+        Self { model, attempt, exchange: Mutex::default() }
     }
 
     async fn warn(&self, message: String) {
-        self.ctx.report(Report::Warning { message }).await;
+        self.attempt.ctx.report(Report::Warning { message }).await;
     }
 
     /// Makes the calls of a reply, and adds them to the conversation with their results.
@@ -192,7 +153,7 @@ impl<'a> WithTools<'a> {
         exchange: &mut Exchange,
         mut reply: ChatReply,
     ) -> Result<(), NodeError> {
-        exchange.name(&mut reply.tool_calls);
+        exchange.assign_ids(&mut reply.tool_calls);
         let calls = reply.tool_calls.clone();
         exchange.messages.push(Message::calls(reply));
         // The tools may have irreversible effects, so the reply that requests them is saved first.
@@ -206,16 +167,12 @@ impl<'a> WithTools<'a> {
                 )));
                 continue;
             }
-            let again = exchange.counts.entry((call.name.clone(), call.arguments.clone()));
-            let again = *again.and_modify(|it| *it += 1).or_insert(1) > SAME_CALL_MAX;
-            exchange.is_stuck |= again;
-            planned.push(self.plan(call, again).await?);
+            let number = exchange.count(call);
+            exchange.is_stuck |= number > SAME_CALL_MAX;
+            planned.push(self.plan(call, number).await?);
         }
         let results = self.results(planned).await;
-        for (call, (result, memo)) in calls.iter().zip(results) {
-            exchange
-                .unsaved
-                .extend(memo.map(|memo| UnsavedResult { memo, result: result.clone() }));
+        for (call, result) in calls.iter().zip(results) {
             exchange.messages.push(Message::tool(&call.id, result));
         }
         if exchange.is_stuck {
@@ -225,16 +182,20 @@ impl<'a> WithTools<'a> {
         Ok(())
     }
 
-    /// Decides about a call: whether it can be made, has a saved result, or is rejected by a person.
-    async fn plan(&self, call: &ToolCall, again: bool) -> Result<PlannedToolCall<'_>, NodeError> {
+    /// Decides about a call with its number among equal ones: whether it can be made, has a known result, or is rejected by
+    /// a person.
+    ///
+    /// The number is that of this model: what another model of the attempt has called for before it failed is not done twice.
+    async fn plan(&self, call: &ToolCall, number: u32) -> Result<PlannedToolCall<'_>, NodeError> {
+        let AgentAttempt { agent, ctx, calls, .. } = self.attempt;
+        let toolbox = &agent.toolbox;
         let refuse = |reason: String| Ok(PlannedToolCall::refused(&reason));
-        if again {
+        if number > SAME_CALL_MAX {
             let reason = "this call was made before; its result is in the conversation";
             return refuse(reason.to_owned());
         }
-        let Some(tool) = self.use_of_tools.toolbox.find(&call.name) else {
-            let known: Vec<&str> =
-                self.use_of_tools.toolbox.tools.iter().map(|it| it.tool.name()).collect();
+        let Some(tool) = toolbox.find(&call.name) else {
+            let known: Vec<&str> = toolbox.tools.iter().map(|it| it.tool.name()).collect();
             return refuse(format!("there is no `{}`, only {}", call.name, known.join(", ")));
         };
         let input = match call.input() {
@@ -242,13 +203,13 @@ impl<'a> WithTools<'a> {
             Err(problem) => return refuse(problem),
         };
         let hash = blake3::hash(input.to_string().as_bytes()).to_hex();
-        let memo = self.calls.count(format!("tool/{}/{}", tool.tool.name(), &hash[..16]));
-        if let Ok(Some(known)) = self.ctx.recall_memo::<String>(&memo) {
+        let memo = numbered(format!("tool/{}/{}", tool.tool.name(), &hash[..16]), number);
+        if let Some(known) = calls.known_result(ctx, &memo) {
             return Ok(PlannedToolCall::Known(known));
         }
-        let folder = self.use_of_tools.toolbox.folder.as_deref();
+        let folder = toolbox.folder.as_deref();
         let asked = AskedCall { tool, input: &input, name: &memo, folder };
-        Ok(match asked.ask(self.ctx).await? {
+        Ok(match asked.ask(ctx).await? {
             CallPermission::Approved => {
                 PlannedToolCall::Call { tool, input, memo, is_changed: false }
             }
@@ -257,14 +218,17 @@ impl<'a> WithTools<'a> {
             }
             CallPermission::Rejected(comment) => {
                 let reason = comment.map(|it| format!(": {it}")).unwrap_or_default();
-                return refuse(format!("a person rejected this call{reason}"));
+                let rejected = format!("{ERROR_PREFIX}a person rejected this call{reason}");
+                // Another model gets the same result: the question is asked once.
+                calls.keep_result(&memo, &rejected);
+                PlannedToolCall::Known(rejected)
             }
         })
     }
 
     /// Makes the calls side by side. If one of them changes a file, those that work on files are made one after another, in
     /// the order of the answer: two edits of one file would lose one of them.
-    async fn results(&self, planned: Vec<PlannedToolCall<'_>>) -> Vec<(String, Option<String>)> {
+    async fn results(&self, planned: Vec<PlannedToolCall<'_>>) -> Vec<String> {
         let is_ordered = planned.iter().any(|it| it.file_use() == FileUse::Changes);
         // It is given in the order in which it is asked for, and all futures ask for it in their order.
         let turn = Mutex::new(());
@@ -276,10 +240,10 @@ impl<'a> WithTools<'a> {
         join_all(results).await
     }
 
-    /// Returns the result of a call for the model, and its name if it is not saved yet.
-    async fn result(&self, planned: PlannedToolCall<'_>) -> (String, Option<String>) {
+    /// Returns the result of a call for the model.
+    async fn result(&self, planned: PlannedToolCall<'_>) -> String {
         match planned {
-            PlannedToolCall::Known(result) => (result, None),
+            PlannedToolCall::Known(result) => result,
             PlannedToolCall::Call { tool, input, memo, is_changed } => {
                 self.call(tool, input, memo, is_changed).await
             }
@@ -289,20 +253,20 @@ impl<'a> WithTools<'a> {
     /// Calls a tool and saves the result, under a name that counts equal calls. A retry of the task
     /// reuses saved results; a call without one is made again, with the same idempotency key.
     ///
-    /// A failure that may pass is not saved, and its name is returned: the next attempt makes the call again, unless the
-    /// model has answered to the failure.
+    /// A failure that may pass is not saved at once: the next attempt makes the call again, unless the model has answered to
+    /// the failure.
     async fn call(
         &self,
         tool: &CheckedTool,
         input: Value,
         memo: String,
         is_changed: bool,
-    ) -> (String, Option<String>) {
+    ) -> String {
         let given = input.to_string();
-        let key = format!("{}/{memo}", self.ctx.idempotency_key());
-        let tool_ctx = ToolContext { key, ..self.use_of_tools.context.clone() };
+        let key = format!("{}/{memo}", self.attempt.ctx.idempotency_key());
+        let tool_ctx = ToolContext { key, ..self.attempt.tools.clone() };
         let started = Instant::now();
-        let outcome = match self.use_of_tools.toolbox.timeout {
+        let outcome = match self.attempt.agent.toolbox.timeout {
             None => tool.call(input, &tool_ctx).await,
             Some(limit) => timeout(limit, tool.call(input, &tool_ctx)).await.unwrap_or_else(|_| {
                 Err(ToolError::transient(format!("it was stopped after {}", duration(limit))))
@@ -314,45 +278,34 @@ impl<'a> WithTools<'a> {
             ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
             error: outcome.as_ref().err().map(ToolError::to_string),
         };
-        self.ctx.report(report).await;
+        self.attempt.ctx.report(report).await;
         let is_final = outcome.as_ref().err().is_none_or(|it| !it.transient);
         let mut result = result_text(outcome);
         if is_changed {
             let given = cut(&given, RESULT_CHARACTERS_MAX);
             result = format!("(a person changed the arguments of this call to {given})\n{result}");
         }
-        if !is_final {
-            return (result, Some(memo));
+        if is_final {
+            self.attempt.calls.keep_result(&memo, &result);
+            // Saving fails when the run has ended; then the result of this node is not needed.
+            drop(self.attempt.ctx.save_memo(&memo, &result).await);
+        } else {
+            self.attempt.calls.keep_failure(&memo, &result);
         }
-        self.save(&memo, &result).await;
-        (result, None)
-    }
-
-    async fn save(&self, memo: &str, result: &str) {
-        // Saving fails when the run has ended; then the result of this node is not needed.
-        drop(self.ctx.save_memo(memo, &result).await);
-    }
-
-    /// Returns the question of a person, or another reason to end the attempt, that stands behind the last error.
-    pub(super) fn take_end(&self) -> Option<NodeError> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner).take()
+        result
     }
 }
 
 #[async_trait]
 impl ChatModel for WithTools<'_> {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        let rounds_max = self.attempt.agent.definition.tool_rounds_max;
         let mut exchange = self.exchange.lock().await;
         loop {
             let may_call = request.tool_choice.allows_calls()
-                && exchange.rounds < self.use_of_tools.rounds_max
+                && exchange.rounds < rounds_max
                 && !exchange.is_stuck;
             let reply = self.model.chat(&exchange.request(request, may_call)).await?;
-            // The answer is saved under its request, which contains these results: with other ones, the resumed run would
-            // not find it.
-            for UnsavedResult { memo, result } in std::mem::take(&mut exchange.unsaved) {
-                self.save(&memo, &result).await;
-            }
             let is_broken = reply.finish.is_failed_generation();
             if reply.tool_calls.is_empty() && !(is_broken && may_call) {
                 return Ok(reply);
@@ -379,8 +332,7 @@ impl ChatModel for WithTools<'_> {
                 let name = reply.tool_calls[0].name.clone();
                 let usage = reply.usage;
                 if let Err(end) = self.make_calls(&mut exchange, reply).await {
-                    // The caller takes the end, and does not look at the error.
-                    *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+                    self.attempt.end.set(end);
                     let rounds = exchange.rounds;
                     return Err(ModelError::NoAnswer { name, rounds, usage });
                 }
@@ -414,9 +366,16 @@ impl Exchange {
         ChatRequest { key, messages, tool_choice, ..request.clone() }
     }
 
+    /// Returns the number of a call among equal ones, from 1. The form of its JSON makes no difference.
+    fn count(&mut self, call: &ToolCall) -> u32 {
+        let arguments = call.input().map_or_else(|_| call.arguments.clone(), |it| it.to_string());
+        let count = self.counts.entry((call.name.clone(), arguments));
+        *count.and_modify(|it| *it += 1).or_insert(1)
+    }
+
     /// Gives each call a unique id of nine letters and digits, because some providers accept no
     /// other.
-    fn name(&mut self, calls: &mut [ToolCall]) {
+    fn assign_ids(&mut self, calls: &mut [ToolCall]) {
         for call in calls {
             let mut number = self.ids.len();
             while call.id.is_empty() || !self.ids.insert(call.id.clone()) {

@@ -10,7 +10,7 @@ use graphrun_workflow::{ExpressionView, HostAccess, HostSettings, HostUse};
 
 use super::{Argument, CommandSettings, VARIABLE_BYTES_MAX};
 use crate::{
-    host_approval::{ask_for_command, command_line},
+    host_approval::{AskedCommand, command_line},
     in_folder::open_folder,
     sandbox_command::STREAM_BYTES_MAX,
 };
@@ -45,7 +45,8 @@ impl HostCall<'_> {
             kept_bytes: STREAM_BYTES_MAX + 1,
             ..HostCommand::default()
         };
-        ask_for_command(ctx, self.host, approval, &call).await?;
+        let asked = AskedCommand { host: self.host, approval, call: &call, name: "run" };
+        asked.ask(ctx).await?;
         let variables = self.access.variables_of(self.host);
         call.env = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let place = call.folder.as_ref().map(|it| format!(" in `{}`", it.display()));

@@ -132,9 +132,7 @@ impl Kind for ToolKind {
     }
 
     fn refuses_cache(&self, value: &Yaml, registry: &Registry) -> Option<CacheRefusal> {
-        let tool = registry.find_built_in_tool(value.text()?)?.name;
-        let help = "omit it: files and memory may have changed since";
-        Some(CacheRefusal { what: format!("the tool `{tool}`"), help })
+        CacheRefusal::of_built_in_tool(value.text()?, registry)
     }
 }
 

@@ -335,6 +335,12 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns why its results are never cached, if these settings exclude that: they depend on more than the inputs of the
+    /// node. The registry has what the program adds.
+    fn refuses_cache(&self, _registry: &Registry) -> Option<CacheRefusal> {
+        None
+    }
+
     /// Returns a name that its cached results belong to, for nodes whose
     /// [fingerprint](graphrun_core::graph::NodeDescription::fingerprint) is the same for several nodes.
     fn cache_label(&self) -> Option<&str> {
@@ -430,10 +436,10 @@ impl Computation {
     }
 }
 
-/// The reason why results of a kind are never cached.
+/// The reason why results of a node are never cached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheRefusal {
-    /// The subject of the message: a kind, or the tool that a node calls.
+    /// The subject of the message: what the node is, such as its kind, or the tool that it calls.
     pub what: String,
     /// The alternative.
     pub help: &'static str,
@@ -443,5 +449,12 @@ impl CacheRefusal {
     /// Refuses to cache any node of a kind.
     pub fn of_kind(kind: &dyn Kind, help: &'static str) -> Self {
         Self { what: format!("`{}`", kind.key()), help }
+    }
+
+    /// Refuses to cache a node that calls a built-in tool, or whose model may call it.
+    pub fn of_built_in_tool(tool: &str, registry: &Registry) -> Option<Self> {
+        let tool = registry.find_built_in_tool(tool)?.name;
+        let help = "omit it: files and memory may have changed since";
+        Some(Self { what: format!("the tool `{tool}`"), help })
     }
 }

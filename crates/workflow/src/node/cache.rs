@@ -43,6 +43,7 @@ pub(crate) fn read_cache(
     let mut kinds = scope.env.registry.kinds().iter();
     let refusal =
         kinds.find_map(|it| it.kind.refuses_cache(section.get(it.key())?, &scope.env.registry));
+    let of_settings = settings.and_then(|it| it.refuses_cache(&scope.env.registry));
     let is_in_folder = section.has_or_means("folder") || settings.is_some_and(has_tool_in_folder);
     let in_folder = is_in_folder.then(|| CacheRefusal {
         what: "a node with `folder`".to_owned(),
@@ -56,7 +57,7 @@ pub(crate) fn read_cache(
         what: "a node whose sandbox has `dependencies`".to_owned(),
         help: "omit it: its result depends on the packages of the repository",
     });
-    let refusal = refusal.or(in_folder).or(on_host).or(with_packages);
+    let refusal = refusal.or(in_folder).or(on_host).or(with_packages).or(of_settings);
     if let (Some(CacheRefusal { what, help }), Some(key)) = (refusal, section.key("cache")) {
         let message = format!("`{}` is {what}, whose results are not cached", scope.name);
         let span = report.span(&key.range);
