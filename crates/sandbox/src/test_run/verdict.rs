@@ -173,7 +173,12 @@ impl Verdict {
         settings: &TestSettings,
     ) -> TestOutcome {
         let Counts { passed, failed, skipped, expected_to_fail } = self.counts;
-        if facts.uncollected.values().any(|is_skipped| !is_skipped) || code == Some(4) {
+        let unloaded = facts.uncollected.iter().filter(|(_, is_skipped)| !**is_skipped);
+        let unloaded: Vec<&String> = unloaded.map(|(path, _)| path).collect();
+        if !unloaded.is_empty() || code == Some(4) {
+            for path in unloaded.into_iter().take(REASONS_MAX) {
+                self.explain(&format!("`{}` could not be loaded", from_box(path)));
+            }
             return TestOutcome::CollectionFailed;
         }
         if passed == 0 && failed == 0 {
@@ -200,6 +205,11 @@ impl Verdict {
             let proof = self.proof.as_str();
             let wanted = settings.proof.as_str();
             self.explain(&format!("the result is `{proof}`, and `{wanted}` is required"));
+        }
+        if let (0, Some(code)) = (failed, code.filter(|it| *it != 0)) {
+            self.explain(&format!(
+                "the process of the tests ended with {code}, and no test failed"
+            ));
         }
         let is_passed = code == Some(0) && failed == 0 && self.reasons.is_empty();
         if is_passed { TestOutcome::Passed } else { TestOutcome::Failed }
@@ -457,6 +467,21 @@ mod tests {
             assert_eq!(judge(end, Some(&clean()), &settings).outcome, expected, "{end:?}");
         }
         assert_eq!(judge(ProgramEnd::Exited(0), None, &settings).outcome, TestOutcome::Tampered);
+    }
+
+    #[test]
+    fn a_process_that_fails_without_a_failed_test_is_named() {
+        let mut records = clean();
+        records.pop();
+        records.push(Record::End { code: 7 });
+        let verdict = judge(ProgramEnd::Exited(7), Some(&records), &TestSettings::default());
+        assert_eq!(verdict.outcome, TestOutcome::Failed);
+        assert_eq!(verdict.reasons, ["the process of the tests ended with 7, and no test failed"]);
+        let path = "/box/test_b.py".to_owned();
+        records.insert(1, Record::Uncollected { path, is_skipped: false });
+        let verdict = judge(ProgramEnd::Exited(7), Some(&records), &TestSettings::default());
+        assert_eq!(verdict.outcome, TestOutcome::CollectionFailed);
+        assert_eq!(verdict.reasons, ["`test_b.py` could not be loaded"]);
     }
 
     #[test]
