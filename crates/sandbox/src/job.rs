@@ -161,6 +161,8 @@ pub struct JobResult {
     /// Standard output and error in the order they were written: the first and the last 64 KiB, in valid UTF-8, without
     /// control characters and escape sequences, no line above 4 KiB. The text is still untrusted.
     pub output: String,
+    /// Whether the program wrote more than is kept of its output.
+    pub is_output_cut: bool,
     /// The declared files that exist and are regular, by path. Above 8 MiB in total, all are dropped.
     pub collected: BTreeMap<String, Vec<u8>>,
     /// The regular files below [`Collect::below`] with a path that [`check_path`](super::check_path) refuses. They count

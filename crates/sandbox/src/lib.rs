@@ -53,6 +53,7 @@ mod process_tree;
 mod pytest;
 mod python;
 mod python_error;
+mod report_error;
 mod room;
 mod source_file;
 mod supervisor;
