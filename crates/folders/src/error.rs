@@ -146,6 +146,14 @@ pub enum FolderError {
         /// The folder within the folder.
         path: String,
     },
+    /// The folder of a submodule has files. Nothing was staged.
+    #[error(
+        "{path:?} is the folder of a submodule, and a commit would not contain the files in it"
+    )]
+    Submodule {
+        /// The folder of the submodule.
+        path: String,
+    },
     /// Git cannot read the files as they are.
     #[error("git failed to {attempt}, because of the files: {detail}")]
     Content {
@@ -255,6 +263,9 @@ impl FolderError {
             }
             Self::Repository { .. } => {
                 "remove the `.git` in that folder, or add the folder to `.gitignore`"
+            }
+            Self::Submodule { .. } => {
+                "remove these files or move them elsewhere: submodules stay empty in a run"
             }
             Self::Content { .. } => {
                 "correct or remove the file that git names; `.gitattributes` can be the reason, too"

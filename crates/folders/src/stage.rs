@@ -6,6 +6,10 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
+    fs,
+    os::unix::ffi::OsStrExt as _,
+    path::PathBuf,
     process,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -26,15 +30,16 @@ const FULL: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
 impl ExclusiveFolder {
     /// Stages all changes.
     pub(crate) async fn stage(&self) -> Result<(), FolderError> {
-        self.reset_index().await?;
+        let submodules = self.reset_index().await?;
+        self.refuse_files_of(&submodules)?;
         self.refuse_repositories().await?;
         let ended = self.git.end(STAGE, &["add", "--all", "--sparse", "--", "."]).await?;
         if ended.code == 0 { Ok(()) } else { Err(self.refusal(STAGE, &ended).await) }
     }
 
     /// Removes what a program has put into the index and what would hide changes: marks of files that git then takes
-    /// for unchanged, and submodules that the run did not start with.
-    pub(crate) async fn reset_index(&self) -> Result<(), FolderError> {
+    /// for unchanged, and submodules that the run did not start with. Returns the paths of the others.
+    pub(crate) async fn reset_index(&self) -> Result<Vec<PathBuf>, FolderError> {
         let list = self.git.run(LIST, &["ls-files", "--stage", "-v", "-z"]).await?;
         let mut assumed = Vec::new();
         let mut skipped = Vec::new();
@@ -63,10 +68,27 @@ impl ExclusiveFolder {
         }
         if !submodules.is_empty() {
             let known = submodules_of(&self.git, &self.folder.base).await?;
-            submodules.retain(|it| !known.contains(*it));
-            self.update_index(&["--force-remove"], &submodules).await?;
+            let (kept, removed): (Vec<&[u8]>, Vec<&[u8]>) =
+                submodules.into_iter().partition(|it| known.contains(*it));
+            self.update_index(&["--force-remove"], &removed).await?;
+            own.extend(kept.into_iter().map(|it| PathBuf::from(OsStr::from_bytes(it))));
+        let mut own = Vec::new();
         }
-        Ok(())
+        Ok(own)
+    }
+
+    /// Fails if the folder of a submodule has files and is no repository: git takes them for files of the submodule, and
+    /// does not stage them.
+    fn refuse_files_of(&self, submodules: &[PathBuf]) -> Result<(), FolderError> {
+        let is_refused = |path: &&PathBuf| {
+            // Git stages a file or a link that is there in place of the folder.
+            let path = self.path().join(path);
+            let is_folder = fs::symlink_metadata(&path).is_ok_and(|it| it.is_dir());
+            let mut entries = fs::read_dir(&path).into_iter().flatten().flatten().peekable();
+            is_folder && entries.peek().is_some() && !entries.any(|it| it.file_name() == ".git")
+        };
+        let Some(path) = submodules.iter().find(is_refused) else { return Ok(()) };
+        Err(FolderError::Submodule { path: path.to_string_lossy().into_owned() })
     }
 
     /// Fails if git would stage a repository within the folder, which it does by the name of its last commit alone.

@@ -58,6 +58,7 @@ pub(super) fn failure(error: &FolderError) -> NodeError {
         FolderError::NoCommit { .. }
         | FolderError::Uncommitted { .. }
         | FolderError::Repository { .. }
+        | FolderError::Submodule { .. }
         | FolderError::Content { .. }
         | FolderError::TooLarge { .. } => ErrorKind::Other,
         _ => ErrorKind::Folder,
