@@ -317,7 +317,7 @@ async fn a_file_of_the_base_is_that_of_the_first_commit() {
     open.commit(request("change", "1")).await.unwrap();
     drop(open);
     home.commit("third");
-    let task = folders.of_task("7", &["repo".to_owned()]).await.unwrap();
+    let task = folders.of_task("a", "7", &["repo".to_owned()]).await.unwrap();
     for folders in [&folders, &task] {
         assert_eq!(read(folders, "locks/app.txt").await.unwrap(), "locked\n");
     }
