@@ -257,6 +257,7 @@ impl ExclusiveFolder {
         request: CommitRequest<'_>,
     ) -> Result<PreparedMerge, FolderError> {
         self.reset_index().await?;
+        self.check_new_files().await?;
         let attempt = "look for changes";
         let status = ["status", "--porcelain", "--ignore-submodules=all"];
         let ended = self.git.end(attempt, &status).await?;

@@ -9,10 +9,13 @@ use std::{
     ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process,
     time::{SystemTime, UNIX_EPOCH},
 };
+
+use graphrun_guard::beneath::{BeneathError, Folder};
+use graphrun_sandbox::is_temporary;
 
 use super::{
     error::FolderError,
@@ -32,7 +35,7 @@ impl ExclusiveFolder {
     pub(crate) async fn stage(&self) -> Result<(), FolderError> {
         let submodules = self.reset_index().await?;
         self.refuse_files_of(&submodules)?;
-        self.refuse_repositories().await?;
+        self.check_new_files().await?;
         let ended = self.git.end(STAGE, &["add", "--all", "--sparse", "--", "."]).await?;
         if ended.code == 0 { Ok(()) } else { Err(self.refusal(STAGE, &ended).await) }
     }
@@ -66,13 +69,13 @@ impl ExclusiveFolder {
         if !skipped.is_empty() && !self.is_sparse().await? {
             self.update_index(&["--no-skip-worktree"], &skipped).await?;
         }
+        let mut own = Vec::new();
         if !submodules.is_empty() {
             let known = submodules_of(&self.git, &self.folder.base).await?;
             let (kept, removed): (Vec<&[u8]>, Vec<&[u8]>) =
                 submodules.into_iter().partition(|it| known.contains(*it));
             self.update_index(&["--force-remove"], &removed).await?;
             own.extend(kept.into_iter().map(|it| PathBuf::from(OsStr::from_bytes(it))));
-        let mut own = Vec::new();
         }
         Ok(own)
     }
@@ -91,15 +94,30 @@ impl ExclusiveFolder {
         Err(FolderError::Submodule { path: path.to_string_lossy().into_owned() })
     }
 
-    /// Fails if git would stage a repository within the folder, which it does by the name of its last commit alone.
-    async fn refuse_repositories(&self) -> Result<(), FolderError> {
+    /// Removes the temporary files of a writer that was killed. Fails if git would stage a repository within the folder,
+    /// which it does by the name of its last commit alone.
+    pub(crate) async fn check_new_files(&self) -> Result<(), FolderError> {
         let arguments = ["ls-files", "--others", "--exclude-standard", "-z"];
         let list = self.git.run(LIST, &arguments).await?;
-        // Folders are listed by their files, except a repository.
-        let Some(path) = list.split(|it| *it == 0).find_map(|it| it.strip_suffix(b"/")) else {
-            return Ok(());
-        };
-        Err(FolderError::Repository { path: String::from_utf8_lossy(path).into_owned() })
+        for path in list.split(|it| *it == 0) {
+            // Folders are listed by their files, except a repository.
+            if let Some(path) = path.strip_suffix(b"/") {
+                let path = String::from_utf8_lossy(path).into_owned();
+                return Err(FolderError::Repository { path });
+            }
+            let path = Path::new(OsStr::from_bytes(path));
+            if path.file_name().is_some_and(is_temporary) {
+                self.remove(path).map_err(|it| {
+                    FolderError::io("remove a file that a killed process left")(it.into())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), BeneathError> {
+        let parent = Folder::open(self.path())?.open_plain(path.parent().unwrap_or(path))?;
+        parent.remove(path.file_name().unwrap_or_default())
     }
 
     /// Returns the error of a command that reads the files of the folder.

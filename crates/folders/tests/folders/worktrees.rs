@@ -232,6 +232,24 @@ async fn a_text_in_place_of_a_removed_key_is_not_committed() {
 }
 
 #[tokio::test]
+async fn what_a_killed_writer_left_is_not_committed() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let open = folders.lock_exclusive("repo").await.unwrap();
+    replace_files(open.path(), &[file("src/a.py", "1")]).unwrap();
+    for path in [".graphrun-b.py.tmp", "src/.graphrun-a.py.tmp"] {
+        fs::write(open.path().join(path), "half").unwrap();
+    }
+    let commit = open.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    let names = home.git(&["show", "--format=", "--name-only", &commit.id]);
+    assert_eq!(names, "src/a.py");
+    // Nor is it a change that a merge would lose.
+    fs::write(open.path().join(".graphrun-c.py.tmp"), "half").unwrap();
+    open.prepare_merge(&[commit.id], request("x", "r1/2/merge/0")).await.unwrap();
+    assert_eq!(git(open.path(), &["status", "--porcelain"]), "");
+}
+
+#[tokio::test]
 async fn a_secret_is_not_committed() {
     let home = Home::new();
     home.write("old.txt", "key = sk-abcdefghij1234567890klmnop\nend\n");
