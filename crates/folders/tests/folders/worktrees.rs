@@ -231,6 +231,46 @@ async fn a_text_in_place_of_a_removed_key_is_not_committed() {
     );
 }
 
+/// A git that ran into a limit is killed, and leaves its locks.
+#[tokio::test]
+async fn locks_that_a_killed_git_left_stop_no_resumed_run() {
+    let home = Home::new();
+    let (folder, folders) = home.start("r1").await;
+    let own = home.repository().join(".git/worktrees/repo");
+    let shared = home.repository().join(".git");
+    let of_run =
+        ["refs/heads/graphrun/r1.lock", "refs/graphrun/r1/repo.lock"].map(|it| shared.join(it));
+    let lock = |path: &PathBuf| {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    };
+    // It was killed while it made the branch.
+    of_run.iter().for_each(lock);
+    let path = folders.lock_exclusive("repo").await.unwrap().path().to_owned();
+    for is_relative in [false, true] {
+        if is_relative {
+            let relative = "gitdir: ../../../repository/.git/worktrees/repo\n";
+            fs::write(path.join(".git"), relative).unwrap();
+        }
+        let of_worktree = ["HEAD.lock", "index.lock", "ORIG_HEAD.lock"].map(|it| own.join(it));
+        let searched = shared.join("refs/graphrun-searched/r1/repo.lock");
+        let of_run = of_run.iter().filter(|it| it.starts_with(shared.join("refs/heads")));
+        of_worktree.iter().chain(of_run).chain([&searched]).for_each(lock);
+        let open = folders.lock_exclusive("repo").await.unwrap();
+        replace_files(open.path(), &[file("b.txt", &is_relative.to_string())]).unwrap();
+        let task = format!("r1/{is_relative}/commit/0");
+        assert!(open.commit(request("x", &task)).await.unwrap().changed);
+    }
+    // The branch of a person with the name that a run would have had is none of the run.
+    let (_, other) = home.start("r2").await;
+    home.git(&["branch", "graphrun/r2"]);
+    let foreign = shared.join("refs/heads/graphrun/r2.lock");
+    lock(&foreign);
+    other.lock_exclusive("repo").await.unwrap_err();
+    assert!(foreign.exists());
+    folder.remove("r1").await.unwrap();
+}
+
 #[tokio::test]
 async fn what_a_killed_writer_left_is_not_committed() {
     let home = Home::new();
