@@ -270,7 +270,9 @@ impl FolderError {
             Self::Content { .. } => {
                 "correct or remove the file that git names; `.gitattributes` can be the reason, too"
             }
-            Self::CheckedOut { .. } => "check out another branch there, or merge by hand",
+            Self::CheckedOut { .. } => {
+                "check out another branch there, end a rebase or bisection of it, or merge by hand"
+            }
             Self::TooLarge { .. } => {
                 "commands and pytest get a larger folder without a copy where the kernel mounts it; \
                  `graphrun doctor` shows that"

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{
     error::FolderError,
     git::Git,
+    git_folder::is_in_progress,
     patch::redact_patch,
     secrets::{PATCH, refuse_removed_keys, refuse_secret, refuse_secrets_of},
     worktree::{ExclusiveFolder, RunFolder},
@@ -395,13 +396,16 @@ impl ExclusiveFolder {
     }
 }
 
-/// Returns the path of the worktree that has checked out a branch, if one has.
+/// Returns the path of the worktree that has checked out a branch, or rebases or bisects it, if there is one.
 async fn checkout_of(git: &Git, reference: &str) -> Result<Option<String>, FolderError> {
     let list = git.text("list the worktrees", &["worktree", "list", "--porcelain", "-z"]).await?;
     let mut path = None;
     for line in list.split('\0') {
         if let Some(found) = line.strip_prefix("worktree ") {
             path = Some(found.to_owned());
+            if is_in_progress(found.as_ref(), reference) {
+                return Ok(path);
+            }
         } else if line.strip_prefix("branch ") == Some(reference) {
             return Ok(path);
         }

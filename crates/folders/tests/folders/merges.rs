@@ -94,6 +94,38 @@ async fn another_name_of_a_checked_out_branch_is_not_moved() {
     assert_eq!(home.git(&["status", "--porcelain"]), "");
 }
 
+/// Git takes a branch for checked out while it is rebased or bisected, although `HEAD` is detached.
+#[tokio::test]
+async fn a_branch_in_a_rebase_or_bisection_is_not_moved() {
+    let home = Home::new();
+    for branch in ["target", "other"] {
+        home.git(&["checkout", "--quiet", "-b", branch, "main"]);
+        home.write("a.txt", branch);
+        home.commit(branch);
+    }
+    home.git(&["checkout", "--quiet", "main"]);
+    let (_, folders) = home.start("r1").await;
+    let open = folders.lock_exclusive("repo").await.unwrap();
+    replace_files(open.path(), &[file("x", "1")]).unwrap();
+    open.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    let merge = request("Merge", "r1/2/merge/0");
+    for (begin, abort) in [
+        // A rebase stops at the conflict, with an exit code that is not of interest here.
+        ("rebase --quiet other target", &["rebase", "--abort"]),
+        ("rebase --quiet --apply other target", &["rebase", "--abort"]),
+        ("bisect start target main", &["bisect", "reset"]),
+    ] {
+        home.git(&["checkout", "--quiet", "target"]);
+        home.git(&["-c", &format!("alias.begin=!git {begin} || true"), "begin"]);
+        home.git(&["checkout", "--quiet", "--detach", "--force"]);
+        let refused = open.merge("target", merge).await.unwrap_err();
+        assert!(matches!(refused, FolderError::CheckedOut { .. }), "{begin}: {refused}");
+        home.git(abort);
+    }
+    home.git(&["checkout", "--quiet", "main"]);
+    open.merge("target", merge).await.unwrap();
+}
+
 /// Writes one file in the folder of a task, commits it and closes the folder.
 async fn work(folders: &RunFolders, task: &str, path: &str, content: &str) -> String {
     let own = ["repo".to_owned()];
