@@ -38,7 +38,13 @@ impl ExclusiveFolder {
         arguments.push("--".to_owned());
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         for commit in self.git.text(attempt, &arguments).await?.lines() {
-            search_commit(&self.git, commit).await?;
+            if let Err(error) = search_commit(&self.git, commit).await {
+                let names =
+                    ["show", "--format=", "--name-only", "--diff-merges=first-parent", "-z"];
+                return Err(self
+                    .with_largest(error, &[&names[..], &[commit, "--"]].concat())
+                    .await);
+            }
         }
         Ok(())
     }

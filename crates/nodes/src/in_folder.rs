@@ -60,6 +60,7 @@ pub(super) fn failure(error: &FolderError) -> NodeError {
         | FolderError::Repository { .. }
         | FolderError::Submodule { .. }
         | FolderError::Content { .. }
+        | FolderError::ChangesTooLarge { .. }
         | FolderError::TooLarge { .. } => ErrorKind::Other,
         _ => ErrorKind::Folder,
     };

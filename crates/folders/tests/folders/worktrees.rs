@@ -316,6 +316,35 @@ async fn a_secret_is_not_committed() {
 }
 
 #[tokio::test]
+async fn changes_that_are_too_large_name_the_largest_file() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let open = folders.lock_exclusive("repo").await.unwrap();
+    fs::write(open.path().join("small.txt"), "x\n").unwrap();
+    fs::write(open.path().join("large.txt"), format!("{}\n", "x".repeat(1 << 20)).repeat(66))
+        .unwrap();
+    let shown = "the changes have more than 64 MiB; the largest file is \"large.txt\" with 66 MiB";
+    let refused = open.commit(request("x", "r1/1/commit/0")).await.unwrap_err();
+    assert_eq!(refused.to_string(), shown);
+    assert!(refused.hint().unwrap().contains(".gitignore"));
+    // A program can commit it, too.
+    git(open.path(), &["commit", "--quiet", "--message", "large"]);
+    let refused = open.commit(request("x", "r1/1/commit/0")).await.unwrap_err();
+    assert_eq!(refused.to_string(), shown);
+}
+
+#[tokio::test]
+async fn a_file_in_place_of_a_folder_of_locks_is_named() {
+    let home = Home::new();
+    let (folder, folders) = home.start("r1").await;
+    fs::write(home.folder.path().join("runs"), "").unwrap();
+    let refused = folders.lock_exclusive("repo").await.unwrap_err();
+    let path = format!("{}.lock", folder.worktree.display());
+    assert_eq!(refused.to_string(), format!("cannot lock `{path}`"));
+    assert!(refused.hint().unwrap().contains("XDG_STATE_HOME"));
+}
+
+#[tokio::test]
 async fn differences_and_discarded_changes() {
     let home = Home::new();
     let (_, folders) = home.start("r1").await;
