@@ -318,8 +318,11 @@ async fn changes_that_cannot_all_come_back_remove_nothing() {
     for (script, expected) in [
         ("rm src/*", "it removed 201 files, more than 200"),
         ("rm -r odd", "1 changed file of `sh` cannot be written back"),
-        ("rm gone/c; mkdir gone/c; echo x >gone/c/d", "`gone/c` is not a regular folder"),
-        ("rm -r gone; echo x >gone", "`gone` is not a regular file"),
+        (
+            "rm gone/c; mkdir gone/c; echo x >gone/c/d",
+            "cannot be written back: it made `gone/c` a folder",
+        ),
+        ("rm -r gone; echo x >gone", "cannot be written back: it made `gone` a file"),
     ] {
         let home = Home::new(&files);
         let ended = home.run(&changed_by(script), json!({}), services()).await;

@@ -76,7 +76,8 @@ impl Node for WriteFiles {
         let to = match &self.definition.to {
             Destination::Output(to) => to,
             Destination::Folder(folder) => {
-                for path in change_in(&ctx, folder, files, Vec::new()).await? {
+                let written = change_in(&ctx, folder, files, Vec::new()).await?;
+                for path in written.map_err(|it| refused_write(&it))? {
                     ctx.report(Report::Artifact { path: path.display().to_string() }).await;
                 }
                 return Ok(Command::default());
@@ -123,9 +124,9 @@ pub(super) async fn change_in(
     folder: &str,
     files: Vec<SourceFile>,
     removed: Vec<String>,
-) -> Result<Vec<PathBuf>, NodeError> {
+) -> Result<Result<Vec<PathBuf>, WriteError>, NodeError> {
     let folder = open_folder(ctx, folder).await?;
-    change(folder, files, removed).await?.map_err(|it| refused_write(&it))
+    Ok(change(folder, files, removed).await?)
 }
 
 /// Writes in a thread that may block. It has the folder, which stays locked even if nothing waits for the thread.
