@@ -433,6 +433,18 @@ async fn a_command_does_not_pass_by_running_fewer_tests() {
 }
 
 #[tokio::test]
+async fn a_report_without_names_does_not_pass_a_baseline() {
+    let tests = "command: [sh, -c, 'echo \"running 1 test\"; test -e tests/quiet || echo \"test a ... ok\"; \
+                 echo \"test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\"'], report: libtest";
+    let (result, _) = tested_after("true", tests).await;
+    assert_eq!(result["passed"], json!(true), "{result}");
+    let (result, _) = tested_after("echo x >tests/quiet", tests).await;
+    let output = result["error_output"].as_str().unwrap();
+    assert_eq!(result["passed"], json!(false));
+    assert!(output.contains("the report names no test"), "{output}");
+}
+
+#[tokio::test]
 async fn a_node_without_the_folders_of_its_run_names_the_reason() {
     let text = "graphrun: 1\nname: w\nstate: { path: { type: string, default: . } }\n\
                 folders: { repo: { from: path, git: true } }\nstart: it\n\

@@ -201,8 +201,6 @@ fn problem(end: ProgramEnd, tally: &Result<Tally, String>, allows_skips: bool) -
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, time::Duration};
-
     use super::*;
 
     #[test]
@@ -232,15 +230,10 @@ mod tests {
     fn finished(output: &str, is_output_cut: bool, file: Option<&str>) -> JobResult {
         let collected = file.map(|it| ("r.xml".to_owned(), it.as_bytes().to_vec()));
         JobResult {
-            end: ProgramEnd::Exited(0),
             output: output.to_owned(),
             is_output_cut,
             collected: collected.into_iter().collect(),
-            refused: BTreeMap::new(),
-            removed: None,
-            is_too_large: false,
-            records: Vec::new(),
-            wall: Duration::ZERO,
+            ..JobResult::of(ProgramEnd::Exited(0))
         }
     }
 

@@ -179,6 +179,24 @@ pub struct JobResult {
     pub wall: Duration,
 }
 
+#[cfg(test)]
+impl JobResult {
+    /// Returns the result of a program that ended in this way, and left nothing.
+    pub(super) fn of(end: ProgramEnd) -> Self {
+        Self {
+            end,
+            output: String::new(),
+            is_output_cut: false,
+            collected: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            removed: None,
+            is_too_large: false,
+            records: Vec::new(),
+            wall: Duration::ZERO,
+        }
+    }
+}
+
 impl ProgramEnd {
     /// Reads the exit code that the shell inside reports.
     pub(super) fn from_code(code: i32) -> Self {
