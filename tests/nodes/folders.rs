@@ -318,8 +318,11 @@ async fn changes_that_cannot_all_come_back_remove_nothing() {
     for (script, expected) in [
         ("rm src/*", "it removed 201 files, more than 200"),
         ("rm -r odd", "1 changed file of `sh` cannot be written back"),
-        ("rm gone/c; mkdir gone/c; echo x >gone/c/d", "`gone/c` is not a regular folder"),
-        ("rm -r gone; echo x >gone", "`gone` is not a regular file"),
+        (
+            "rm gone/c; mkdir gone/c; echo x >gone/c/d",
+            "cannot be written back: it made `gone/c` a folder",
+        ),
+        ("rm -r gone; echo x >gone", "cannot be written back: it made `gone` a file"),
     ] {
         let home = Home::new(&files);
         let ended = home.run(&changed_by(script), json!({}), services()).await;
@@ -427,6 +430,18 @@ async fn a_command_does_not_pass_by_running_fewer_tests() {
     assert_eq!(difference["missing"], json!(["tests.test_b::test_b"]), "{result}");
     let reason = "not passed: tests of the baseline are gone: tests.test_b::test_b";
     assert_eq!((&result["passed"], &result["error_output"]), (&json!(false), &json!(reason)));
+}
+
+#[tokio::test]
+async fn a_report_without_names_does_not_pass_a_baseline() {
+    let tests = "command: [sh, -c, 'echo \"running 1 test\"; test -e tests/quiet || echo \"test a ... ok\"; \
+                 echo \"test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\"'], report: libtest";
+    let (result, _) = tested_after("true", tests).await;
+    assert_eq!(result["passed"], json!(true), "{result}");
+    let (result, _) = tested_after("echo x >tests/quiet", tests).await;
+    let output = result["error_output"].as_str().unwrap();
+    assert_eq!(result["passed"], json!(false));
+    assert!(output.contains("the report names no test"), "{output}");
 }
 
 #[tokio::test]

@@ -99,7 +99,15 @@ async fn a_failure_in_node_shows_the_test_and_its_message() {
             [("a.test.mjs", "import test from 'node:test';\ntest('a', () => {\n")],
             &["SyntaxError", "a.test.mjs:3"],
         ),
-        ([("a.test.js", "require('./missing');\n")], &["Cannot find module './missing'"]),
+        (
+            [("a.test.js", "require('./missing');\n")],
+            &["Cannot find module './missing'", "`a.test.js` could not be loaded"],
+        ),
+        (
+            [("a.test.js", "process.exitCode = 3;\nrequire('node:test')('a', () => {});\n")],
+            &["the process of the tests ended with 3, and no test failed"],
+        ),
+        ([("test/a.js", "process.exitCode = 3;\n")], &["/box/test/a.js: the process ended with 3"]),
         ([("a.test.js", "process.exit(0);\n")], &["ended before the test runner had finished"]),
         ([("a.test.js", "\n")], &["/box/a.test.js: no test ran"]),
         ([("app.js", "\n")], &["0 of 0 tests passed"]),

@@ -6,6 +6,8 @@ use graphrun_guard::{beneath::BeneathError, redact::REDACTED};
 use graphrun_sandbox::WriteError;
 use thiserror::Error;
 
+use super::git::OUTPUT_BYTES_MAX;
+
 /// The most files in conflict that an error names.
 const NAMED_MAX: usize = 10;
 
@@ -146,6 +148,14 @@ pub enum FolderError {
         /// The folder within the folder.
         path: String,
     },
+    /// The folder of a submodule has files. Nothing was staged.
+    #[error(
+        "{path:?} is the folder of a submodule, and a commit would not contain the files in it"
+    )]
+    Submodule {
+        /// The folder of the submodule.
+        path: String,
+    },
     /// Git cannot read the files as they are.
     #[error("git failed to {attempt}, because of the files: {detail}")]
     Content {
@@ -165,6 +175,12 @@ pub enum FolderError {
     TooLarge {
         /// The limit.
         what: String,
+    },
+    /// The changes are too large to be shown or searched. Nothing was committed.
+    #[error("the changes have more than {} MiB{}", OUTPUT_BYTES_MAX >> 20, shown_largest(largest.as_ref()))]
+    ChangesTooLarge {
+        /// The largest changed file, from the folder, and its size.
+        largest: Option<(String, u64)>,
     },
     /// A commit has no file that can be used.
     #[error("`{path}` of the commit {} cannot be used: {problem}", commit.get(..12).unwrap_or(commit))]
@@ -202,6 +218,14 @@ pub enum FolderError {
         attempt: &'static str,
         /// The limit.
         limit: &'static str,
+    },
+    /// A lock that all processes use cannot be taken.
+    #[error("cannot lock `{}`", path.display())]
+    Lock {
+        /// The file of the lock.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
     },
     /// The system refused.
     #[error("cannot {attempt}")]
@@ -256,10 +280,21 @@ impl FolderError {
             Self::Repository { .. } => {
                 "remove the `.git` in that folder, or add the folder to `.gitignore`"
             }
+            Self::Submodule { .. } => {
+                "remove these files or move them elsewhere: submodules stay empty in a run"
+            }
             Self::Content { .. } => {
                 "correct or remove the file that git names; `.gitattributes` can be the reason, too"
             }
-            Self::CheckedOut { .. } => "check out another branch there, or merge by hand",
+            Self::CheckedOut { .. } => {
+                "check out another branch there, end a rebase or bisection of it, or merge by hand"
+            }
+            Self::ChangesTooLarge { .. } => {
+                "a commit is searched for keys as a whole: keep large files elsewhere, or out of commits with `.gitignore`"
+            }
+            Self::Lock { .. } => {
+                "each part of this path is a folder that this user can write; worktrees are below `XDG_STATE_HOME`"
+            }
             Self::TooLarge { .. } => {
                 "commands and pytest get a larger folder without a copy where the kernel mounts it; \
                  `graphrun doctor` shows that"
@@ -267,6 +302,12 @@ impl FolderError {
             _ => return None,
         })
     }
+}
+
+fn shown_largest(largest: Option<&(String, u64)>) -> String {
+    largest
+        .map(|(path, bytes)| format!("; the largest file is {path:?} with {} MiB", bytes >> 20))
+        .unwrap_or_default()
 }
 
 fn listed(files: &[String]) -> String {

@@ -26,7 +26,9 @@ use super::{error::FolderError, lock::lock};
 /// The longest duration of one command. The checkout of a large repository is the longest one.
 const TIME_MAX: Duration = Duration::from_secs(300);
 /// The most bytes of output that are read.
-const OUTPUT_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const OUTPUT_BYTES_MAX: u64 = 64 << 20;
+/// The limit of a command that was stopped at that.
+pub(crate) const TOO_MUCH: &str = "it wrote too much";
 /// The most bytes of an error that are read.
 const ERROR_BYTES_MAX: u64 = 64 << 10;
 /// The lines of an error that are shown.
@@ -292,7 +294,7 @@ impl Git {
             .await
             .map_err(|_| stopped("it took too long"))?
             .map_err(FolderError::io("read the output of git"))?
-            .ok_or_else(|| stopped("it wrote too much"))
+            .ok_or_else(|| stopped(TOO_MUCH))
     }
 }
 

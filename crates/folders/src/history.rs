@@ -1,15 +1,19 @@
 //! Commits, differences and merges of a folder.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::{self, Write as _},
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
 };
 
 use serde::Serialize;
 
 use super::{
     error::FolderError,
-    git::Git,
+    git::{Git, TOO_MUCH},
+    git_folder::is_in_progress,
     patch::redact_patch,
     secrets::{PATCH, refuse_removed_keys, refuse_secret, refuse_secrets_of},
     worktree::{ExclusiveFolder, RunFolder},
@@ -109,7 +113,7 @@ impl ExclusiveFolder {
         self.search_commits(&self.head().await?).await?;
         let difference =
             [&["diff", "--cached"], &PATCH[..], &["--text", "--unified=0", &last, "--"]].concat();
-        let difference = self.git.run("compare the files", &difference).await?;
+        let difference = self.run_difference(&difference, &last).await?;
         let is_changed = ["diff", "--cached", "--quiet", "--no-ext-diff", &last, "--"];
         if self.git.end("compare the files", &is_changed).await?.code == 0 {
             return Ok(Commit { id: self.head().await?, changed: false });
@@ -146,7 +150,7 @@ impl ExclusiveFolder {
         self.stage().await?;
         let arguments =
             [&["diff", "--cached"], &PATCH[..], &["--unified=3", &commit, "--"]].concat();
-        let patch = self.git.run("compare the files", &arguments).await?;
+        let patch = self.run_difference(&arguments, &commit).await?;
         let patch = String::from_utf8_lossy(&patch);
         let patch = redact_patch(&patch);
         if patch.len() <= DIFF_BYTES_MAX {
@@ -156,6 +160,33 @@ impl ExclusiveFolder {
         let end = (0..=DIFF_BYTES_MAX).rev().find(is_end).unwrap_or_default();
         let end = patch[..end].rfind('\n').map_or(end, |it| it + 1);
         Ok(format!("{}… cut after 256 KiB\n", &patch[..end]))
+    }
+
+    /// Shows the staged changes since a commit.
+    async fn run_difference(
+        &self,
+        arguments: &[&str],
+        since: &str,
+    ) -> Result<Vec<u8>, FolderError> {
+        let names = ["diff", "--cached", "--name-only", "--no-renames", "-z", since, "--"];
+        match self.git.run("compare the files", arguments).await {
+            Err(error) => Err(self.with_largest(error, &names).await),
+            shown => shown,
+        }
+    }
+
+    /// Returns the error of a command that shows changes. If they are too large, it names the largest changed file, by a
+    /// command that lists them.
+    pub(crate) async fn with_largest(&self, error: FolderError, names: &[&str]) -> FolderError {
+        let FolderError::Stopped { limit: TOO_MUCH, .. } = error else { return error };
+        let names = self.git.run("list the changed files", names).await.unwrap_or_default();
+        let size_of = |name: &[u8]| {
+            let path = Path::new(OsStr::from_bytes(name));
+            let data = fs::symlink_metadata(self.path().join(path)).ok()?;
+            data.is_file().then(|| (data.len(), path.to_string_lossy().into_owned()))
+        };
+        let largest = names.split(|it| *it == 0).filter_map(size_of).max();
+        FolderError::ChangesTooLarge { largest: largest.map(|(bytes, path)| (path, bytes)) }
     }
 
     /// Resets the files to the last commit.
@@ -257,6 +288,7 @@ impl ExclusiveFolder {
         request: CommitRequest<'_>,
     ) -> Result<PreparedMerge, FolderError> {
         self.reset_index().await?;
+        self.check_new_files().await?;
         let attempt = "look for changes";
         let status = ["status", "--porcelain", "--ignore-submodules=all"];
         let ended = self.git.end(attempt, &status).await?;
@@ -394,13 +426,16 @@ impl ExclusiveFolder {
     }
 }
 
-/// Returns the path of the worktree that has checked out a branch, if one has.
+/// Returns the path of the worktree that has checked out a branch, or rebases or bisects it, if there is one.
 async fn checkout_of(git: &Git, reference: &str) -> Result<Option<String>, FolderError> {
     let list = git.text("list the worktrees", &["worktree", "list", "--porcelain", "-z"]).await?;
     let mut path = None;
     for line in list.split('\0') {
         if let Some(found) = line.strip_prefix("worktree ") {
             path = Some(found.to_owned());
+            if is_in_progress(found.as_ref(), reference) {
+                return Ok(path);
+            }
         } else if line.strip_prefix("branch ") == Some(reference) {
             return Ok(path);
         }

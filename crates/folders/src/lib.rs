@@ -11,6 +11,7 @@ mod base;
 mod error;
 mod files;
 mod git;
+mod git_folder;
 mod history;
 mod lock;
 mod patch;

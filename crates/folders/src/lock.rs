@@ -25,6 +25,7 @@ pub(crate) async fn lock_shared(path: &Path) -> Result<File, FolderError> {
 }
 
 async fn take(path: &Path, lock: fn(&File) -> io::Result<()>) -> Result<File, FolderError> {
+    let shown = path.to_owned();
     let path = path.to_owned();
     let take = move || {
         if let Some(parent) = path.parent() {
@@ -41,7 +42,6 @@ async fn take(path: &Path, lock: fn(&File) -> io::Result<()>) -> Result<File, Fo
         lock(&file)?;
         Ok(file)
     };
-    let attempt = "lock the folder of the run";
-    let taken = tokio::task::spawn_blocking(take).await;
-    taken.map_err(|it| FolderError::io(attempt)(it.into()))?.map_err(FolderError::io(attempt))
+    let taken = tokio::task::spawn_blocking(take).await.unwrap_or_else(|it| Err(it.into()));
+    taken.map_err(|source| FolderError::Lock { path: shown, source })
 }

@@ -38,7 +38,13 @@ impl ExclusiveFolder {
         arguments.push("--".to_owned());
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         for commit in self.git.text(attempt, &arguments).await?.lines() {
-            search_commit(&self.git, commit).await?;
+            if let Err(error) = search_commit(&self.git, commit).await {
+                let names =
+                    ["show", "--format=", "--name-only", "--diff-merges=first-parent", "-z"];
+                return Err(self
+                    .with_largest(error, &[&names[..], &[commit, "--"]].concat())
+                    .await);
+            }
         }
         Ok(())
     }
@@ -115,6 +121,7 @@ pub(crate) fn refuse_secret(place: &str, text: &str) -> Result<(), FolderError> 
 /// The lines that a patch without context changes in a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct FileChange {
+    /// Empty if the file is removed.
     path: String,
     added: String,
     removed: String,
@@ -137,14 +144,23 @@ fn changes_of(patch: &[u8]) -> Vec<FileChange> {
         } else if let (true, Some(content)) = (new > 0, line.strip_prefix('+')) {
             new -= 1;
             files.last_mut().into_iter().for_each(|it| add(&mut it.added, content));
-        } else if let Some(path) = line.strip_prefix("+++ ") {
-            let path = path.strip_prefix("b/").unwrap_or(path).trim_end_matches('\t').to_owned();
-            files.push(FileChange { path, ..FileChange::default() });
+        } else if let Some(names) = line.strip_prefix("diff --git ") {
+            // Without lines, as in an empty file, there is no other name. Both are the same, without renames.
+            let new = names.get(names.len() / 2 + 1..).unwrap_or(names);
+            files.push(FileChange { path: new_path(new), ..FileChange::default() });
+        } else if line.starts_with("deleted file mode ") {
+            files.last_mut().into_iter().for_each(|it| it.path.clear());
+        } else if let Some(path) = line.strip_prefix("+++ b/") {
+            files.last_mut().into_iter().for_each(|it| it.path = new_path(path));
         } else if let Some(counts) = line.strip_prefix("@@ -").and_then(hunk) {
             (old, new) = counts;
         }
     }
     files
+}
+
+fn new_path(path: &str) -> String {
+    path.strip_prefix("b/").unwrap_or(path).trim_end_matches('\t').to_owned()
 }
 
 /// Reads the numbers of lines of a hunk, as in `3,2 +3 @@`.
@@ -175,14 +191,21 @@ mod tests {
     #[test]
     fn changed_lines_belong_to_their_file() {
         let patch = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-old\n+++ b/not a file\n+two\n\
-            diff --git a/y b/y\n--- /dev/null\n+++ b/y\n@@ -0,0 +1 @@\n+three\n\\ No newline at end of file\n";
+            diff --git a/y b/y\n--- /dev/null\n+++ b/y\n@@ -0,0 +1 @@\n+three\n\\ No newline at end of file\n\
+            diff --git a/an empty one b/an empty one\nnew file mode 100644\nindex 0000000..e69de29\n\
+            diff --git a/z b/z\ndeleted file mode 100644\n--- a/z\n+++ /dev/null\n@@ -1 +0,0 @@\n-four\n";
         let change = |[path, added, removed]: [&str; 3]| {
             let path = path.to_owned();
             let added = added.to_owned();
             let removed = removed.to_owned();
             FileChange { path, added, removed }
         };
-        let expected = [["x", "++ b/not a file\ntwo\n", "old\n"], ["y", "three\n", ""]];
+        let expected = [
+            ["x", "++ b/not a file\ntwo\n", "old\n"],
+            ["y", "three\n", ""],
+            ["an empty one", "", ""],
+            ["", "", "four\n"],
+        ];
         assert_eq!(changes_of(patch), expected.map(change));
     }
 }

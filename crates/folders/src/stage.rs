@@ -6,9 +6,16 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
+    fs,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
     process,
     time::{SystemTime, UNIX_EPOCH},
 };
+
+use graphrun_guard::beneath::{BeneathError, Folder};
+use graphrun_sandbox::is_temporary;
 
 use super::{
     error::FolderError,
@@ -26,15 +33,16 @@ const FULL: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
 impl ExclusiveFolder {
     /// Stages all changes.
     pub(crate) async fn stage(&self) -> Result<(), FolderError> {
-        self.reset_index().await?;
-        self.refuse_repositories().await?;
+        let submodules = self.reset_index().await?;
+        self.refuse_files_of(&submodules)?;
+        self.check_new_files().await?;
         let ended = self.git.end(STAGE, &["add", "--all", "--sparse", "--", "."]).await?;
         if ended.code == 0 { Ok(()) } else { Err(self.refusal(STAGE, &ended).await) }
     }
 
     /// Removes what a program has put into the index and what would hide changes: marks of files that git then takes
-    /// for unchanged, and submodules that the run did not start with.
-    pub(crate) async fn reset_index(&self) -> Result<(), FolderError> {
+    /// for unchanged, and submodules that the run did not start with. Returns the paths of the others.
+    pub(crate) async fn reset_index(&self) -> Result<Vec<PathBuf>, FolderError> {
         let list = self.git.run(LIST, &["ls-files", "--stage", "-v", "-z"]).await?;
         let mut assumed = Vec::new();
         let mut skipped = Vec::new();
@@ -61,23 +69,55 @@ impl ExclusiveFolder {
         if !skipped.is_empty() && !self.is_sparse().await? {
             self.update_index(&["--no-skip-worktree"], &skipped).await?;
         }
+        let mut own = Vec::new();
         if !submodules.is_empty() {
             let known = submodules_of(&self.git, &self.folder.base).await?;
-            submodules.retain(|it| !known.contains(*it));
-            self.update_index(&["--force-remove"], &submodules).await?;
+            let (kept, removed): (Vec<&[u8]>, Vec<&[u8]>) =
+                submodules.into_iter().partition(|it| known.contains(*it));
+            self.update_index(&["--force-remove"], &removed).await?;
+            own.extend(kept.into_iter().map(|it| PathBuf::from(OsStr::from_bytes(it))));
+        }
+        Ok(own)
+    }
+
+    /// Fails if the folder of a submodule has files and is no repository: git takes them for files of the submodule, and
+    /// does not stage them.
+    fn refuse_files_of(&self, submodules: &[PathBuf]) -> Result<(), FolderError> {
+        let is_refused = |path: &&PathBuf| {
+            // Git stages a file or a link that is there in place of the folder.
+            let path = self.path().join(path);
+            let is_folder = fs::symlink_metadata(&path).is_ok_and(|it| it.is_dir());
+            let mut entries = fs::read_dir(&path).into_iter().flatten().flatten().peekable();
+            is_folder && entries.peek().is_some() && !entries.any(|it| it.file_name() == ".git")
+        };
+        let Some(path) = submodules.iter().find(is_refused) else { return Ok(()) };
+        Err(FolderError::Submodule { path: path.to_string_lossy().into_owned() })
+    }
+
+    /// Removes the temporary files of a writer that was killed. Fails if git would stage a repository within the folder,
+    /// which it does by the name of its last commit alone.
+    pub(crate) async fn check_new_files(&self) -> Result<(), FolderError> {
+        let arguments = ["ls-files", "--others", "--exclude-standard", "-z"];
+        let list = self.git.run(LIST, &arguments).await?;
+        for path in list.split(|it| *it == 0) {
+            // Folders are listed by their files, except a repository.
+            if let Some(path) = path.strip_suffix(b"/") {
+                let path = String::from_utf8_lossy(path).into_owned();
+                return Err(FolderError::Repository { path });
+            }
+            let path = Path::new(OsStr::from_bytes(path));
+            if path.file_name().is_some_and(is_temporary) {
+                self.remove(path).map_err(|it| {
+                    FolderError::io("remove a file that a killed process left")(it.into())
+                })?;
+            }
         }
         Ok(())
     }
 
-    /// Fails if git would stage a repository within the folder, which it does by the name of its last commit alone.
-    async fn refuse_repositories(&self) -> Result<(), FolderError> {
-        let arguments = ["ls-files", "--others", "--exclude-standard", "-z"];
-        let list = self.git.run(LIST, &arguments).await?;
-        // Folders are listed by their files, except a repository.
-        let Some(path) = list.split(|it| *it == 0).find_map(|it| it.strip_suffix(b"/")) else {
-            return Ok(());
-        };
-        Err(FolderError::Repository { path: String::from_utf8_lossy(path).into_owned() })
+    fn remove(&self, path: &Path) -> Result<(), BeneathError> {
+        let parent = Folder::open(self.path())?.open_plain(path.parent().unwrap_or(path))?;
+        parent.remove(path.file_name().unwrap_or_default())
     }
 
     /// Returns the error of a command that reads the files of the folder.

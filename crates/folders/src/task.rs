@@ -18,17 +18,28 @@ use super::{
 const SEPARATOR: char = '@';
 
 impl RunFolders {
-    /// Returns the folders as one task sees them: those of `own` have a worktree and a branch of the task. `task` is the same
-    /// whenever the task runs again, and distinguishes it from all others of the run.
+    /// Returns the folders as one task sees them: those of `own` have a worktree and a branch of the task. `run` is the run
+    /// of the task: that of the folders, or one that is nested in it. `task` is the same whenever the task runs again, and
+    /// distinguishes it from all others of its run.
     ///
     /// # Errors
     ///
     /// Fails when the run has no such folder, and when git fails.
-    pub async fn of_task(&self, task: &str, own: &[String]) -> Result<Self, FolderError> {
+    pub async fn of_task(
+        &self,
+        run: &str,
+        task: &str,
+        own: &[String],
+    ) -> Result<Self, FolderError> {
+        // The id of a nested run is that of the outer one and its task, unless it would be too long.
+        let task = match run.strip_prefix(&self.run) {
+            Some("") => task.to_owned(),
+            nested => format!("{}-{task}", nested.map_or(run, |it| it.trim_start_matches('-'))),
+        };
         let mut folders = self.clone();
         for name in own {
             let open = self.lock_exclusive(name).await?;
-            folders.folders.insert(name.clone(), open.of_task(task).await?);
+            folders.folders.insert(name.clone(), open.of_task(&task).await?);
         }
         Ok(folders)
     }
@@ -50,7 +61,9 @@ impl RunFolders {
 
 impl ExclusiveFolder {
     async fn of_task(&self, task: &str) -> Result<RunFolder, FolderError> {
-        let mut folder = self.folder.of_task(task);
+        // Within another task that has the folder, its name is known.
+        let outer = self.folder.task().and_then(|it| task.strip_prefix(&it)?.strip_prefix('-'));
+        let mut folder = self.folder.of_task(outer.unwrap_or(task));
         // The branch of a task that runs again may have commits already.
         folder.base = match self.git.commit_of(&folder.mark(&self.run)).await? {
             Some(base) => base,
@@ -76,6 +89,11 @@ impl ExclusiveFolder {
 }
 
 impl RunFolder {
+    /// Returns the task that has the folder, unless the run has it.
+    fn task(&self) -> Option<String> {
+        self.name.split_once(SEPARATOR).map(|(_, task)| task.replace(SEPARATOR, "-"))
+    }
+
     /// Returns the folder of a task, with the base of this one.
     fn of_task(&self, task: &str) -> Self {
         let mut worktree = self.worktree.clone().into_os_string();
@@ -84,7 +102,7 @@ impl RunFolder {
             name: format!("{}{SEPARATOR}{task}", self.name),
             repository: self.repository.clone(),
             worktree: worktree.into(),
-            branch: format!("{}-{task}", self.branch),
+            branch: format!("{}-{}", self.branch, task.replace(SEPARATOR, "-")),
             base: self.base.clone(),
         }
     }

@@ -12,11 +12,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use graphrun_guard::beneath::Folder;
 use serde::{Deserialize, Serialize};
 
 use super::{
     error::FolderError,
     git::Git,
+    git_folder::{own_git_folder, shared_git_folder},
     lock::{lock, lock_shared},
 };
 
@@ -136,12 +138,12 @@ impl RunFolders {
         let folder = self.folders.get(name).ok_or_else(unknown)?;
         let held = lock(&folder.beside("lock")).await?;
         folder.check_repository()?;
+        folder.remove_stale_locks(&self.run, &held).await?;
         let mut was_recreated = false;
         if !folder.is_complete() || !folder.check_branch(held.try_clone().ok()).await? {
             let held = held.try_clone().map_err(FolderError::io("lock the folder"))?;
             was_recreated = folder.make(&self.run, held).await?;
         }
-        folder.remove_stale_lock();
         let git = Git::new(&folder.worktree, Some(held)).await?;
         let run = self.run.clone();
         let folder = folder.clone();
@@ -233,6 +235,7 @@ impl RunFolder {
         let mut stays = true;
         let held = lock(&self.beside("lock")).await?;
         if self.repository.is_dir() {
+            self.remove_stale_locks(run, &held).await?;
             let git = Git::new(&self.repository, Some(held)).await?.alone().await?;
             self.remove_tasks(&git, run).await?;
             self.forget_worktree(&git).await?;
@@ -344,7 +347,8 @@ impl RunFolder {
         let is_folder = fs::symlink_metadata(&self.worktree).is_ok_and(|it| it.is_dir());
         let is_whole = is_folder && self.beside("ready").is_file();
         is_whole
-            && git_folder(&self.worktree).is_some_and(|it| git_folder(&self.repository) == Some(it))
+            && shared_git_folder(&self.worktree)
+                .is_some_and(|it| shared_git_folder(&self.repository) == Some(it))
     }
 
     /// Returns whether the worktree is one of the repository.
@@ -366,11 +370,33 @@ impl RunFolder {
         Ok(is_own)
     }
 
-    /// Removes the lock of an index that a killed git left. No git process works in the worktree now.
-    fn remove_stale_lock(&self) {
-        let Ok(text) = fs::read_to_string(self.worktree.join(".git")) else { return };
-        let Some(own) = text.trim_end().strip_prefix("gitdir: ") else { return };
-        let _ = fs::remove_file(Path::new(own).join("index.lock"));
+    /// Removes the locks that a killed git left: those of the worktree, and those of the references of the run. A git process
+    /// of a run inherits the lock of its folder or of the repository, so none works on them now.
+    async fn remove_stale_locks(&self, run: &str, held: &fs::File) -> Result<(), FolderError> {
+        let Some(shared) = shared_git_folder(&self.repository) else { return Ok(()) };
+        if let Some(own) = own_git_folder(&self.worktree)
+            && own.starts_with(shared.join("worktrees"))
+        {
+            for entry in fs::read_dir(own).into_iter().flatten().flatten() {
+                if entry.path().extension().is_some_and(|it| it == "lock") {
+                    let _ = fs::remove_file(entry.path());
+                }
+            }
+        }
+        let (branch, mark) = (self.reference(), self.mark(run));
+        let lock_of = |reference: &str| shared.join(format!("{reference}.lock"));
+        let references = [&mark, &self.searched(run), &branch];
+        if !references.iter().any(|it| lock_of(it).exists()) {
+            return Ok(());
+        }
+        let held = held.try_clone().map_err(FolderError::io("lock the folder"))?;
+        let git = Git::new(&self.repository, Some(held)).await?.alone().await?;
+        // Both references are made together, so a lock of the mark shows that the run makes its branch.
+        let is_own = lock_of(&mark).exists() || git.commit_of(&mark).await?.is_some();
+        for reference in references.into_iter().filter(|it| is_own || **it != branch) {
+            remove_beneath(&shared, &format!("{reference}.lock"));
+        }
+        Ok(())
     }
 
     /// Returns the path of a file beside the worktree.
@@ -398,19 +424,9 @@ impl RunFolder {
     }
 }
 
-/// Returns the folder that all worktrees of a repository share, by the top folder of one of them. A bare repository is
-/// this folder itself.
-fn git_folder(top: &Path) -> Option<PathBuf> {
-    let own = top.join(".git");
-    let is_bare = !own.exists() && top.join("HEAD").is_file() && top.join("objects").is_dir();
-    let own = match fs::read_to_string(&own) {
-        Ok(text) => top.join(text.strip_prefix("gitdir: ")?.trim_end_matches('\n')),
-        Err(_) if is_bare => top.to_owned(),
-        Err(_) => own,
-    };
-    let shared = match fs::read_to_string(own.join("commondir")) {
-        Ok(text) => own.join(text.trim_end_matches('\n')),
-        Err(_) => own,
-    };
-    fs::canonicalize(shared).ok()
+/// Removes a file beneath a folder, through no link, if it is there.
+fn remove_beneath(folder: &Path, path: &str) {
+    let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let parent = Folder::open(folder).and_then(|it| it.open_plain(parent.as_ref()));
+    let _ = parent.and_then(|it| it.remove(name));
 }

@@ -28,5 +28,7 @@ pub(super) fn parts_text(part: &Value) -> String {
 /// Takes `12`, `12.0` and `"12"`.
 pub(super) fn whole_number(value: &Value) -> Option<u64> {
     let text = text_of(Some(value));
-    text.split_once('.').map_or(text.as_str(), |(whole, _)| whole).parse().ok()
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, "0"));
+    let is_whole = !fraction.is_empty() && fraction.bytes().all(|it| it == b'0');
+    whole.parse().ok().filter(|_| is_whole)
 }

@@ -145,10 +145,13 @@ mod tests {
         for value in [json!(-5), json!("many"), json!(u64::MAX), json!(1e30), json!(true)] {
             assert_eq!(stated.count("n", Some(&value)), None, "{value}");
         }
+        for value in [json!(12.5), json!("12.5"), json!("12.many"), json!("12.")] {
+            assert_eq!(stated.count("n", Some(&value)), None, "{value}");
+        }
         for value in [json!(-100), json!(-1e308), json!("NaN"), json!("inf"), json!(1e5)] {
             assert_eq!(stated.cost("n", Some(&value)), None, "{value}");
         }
-        assert_eq!(stated.ignored.len(), 10);
+        assert_eq!(stated.ignored.len(), 14);
         assert_eq!(stated.usage(TokenUsage::default()), None);
     }
 

@@ -7,10 +7,10 @@ use graphrun_core::{
     graph::{ErrorKind, Failure, NodeContext, NodeError},
 };
 use graphrun_guard::redact::redact;
-use graphrun_sandbox::{JobResult, ProgramEnd, SourceFile, check_files, check_path};
+use graphrun_sandbox::{JobResult, ProgramEnd, SourceFile, WriteError, check_files, check_path};
 use graphrun_workflow::kind::NodeReader;
 
-use super::write_files::change_in;
+use super::{in_folder::refused_write, write_files::change_in};
 
 /// The most files that a program removes from a folder. A change can have as many files.
 const REMOVED_MAX: usize = 200;
@@ -109,7 +109,17 @@ pub(super) async fn write_back(
         return Ok(());
     }
     let note = removed_names(&removed, program);
-    for path in change_in(ctx, name, files, removed).await? {
+    let written = change_in(ctx, name, files, removed).await?.map_err(|error| match &error {
+        WriteError::InTheWay { path, expected } => {
+            let path = path.display();
+            refusal(format!(
+                "it made `{path}` a {expected}, and the folder has something else there"
+            ))
+            .into()
+        }
+        error => refused_write(error),
+    });
+    for path in written? {
         ctx.report(Report::Artifact { path: path.display().to_string() }).await;
     }
     if let Some(message) = note {

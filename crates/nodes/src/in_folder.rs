@@ -58,7 +58,9 @@ pub(super) fn failure(error: &FolderError) -> NodeError {
         FolderError::NoCommit { .. }
         | FolderError::Uncommitted { .. }
         | FolderError::Repository { .. }
+        | FolderError::Submodule { .. }
         | FolderError::Content { .. }
+        | FolderError::ChangesTooLarge { .. }
         | FolderError::TooLarge { .. } => ErrorKind::Other,
         _ => ErrorKind::Folder,
     };

@@ -37,7 +37,7 @@ async fn folders_of_task(
     }
     let task = ctx.original.as_ref().map_or(ctx.task, |it| it.task);
     let task = format!("{}-{}", task.step, task.index);
-    let folders = folders_of(ctx)?.of_task(&task, own).await;
+    let folders = folders_of(ctx)?.of_task(ctx.run.as_str(), &task, own).await;
     folders.map(Some).map_err(|it| failure(&it))
 }
 

@@ -22,6 +22,7 @@ use graphrun_workflow::{ExpressionView, kind::Services};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use self::baseline::refuse_unnamed;
 pub(super) use self::read::RunTestsKind;
 pub use self::{
     baseline::{BaselineOutcome, BaselineTest, TestDifference},
@@ -217,14 +218,16 @@ impl Node for RunTests {
         };
         let baseline = self.baseline(&ctx)?;
         let TestRun { result, tests, paths } = self.test(&ctx, &files).await?;
-        // A run that ended before any test was found is no pass, and has nothing to compare.
-        let difference = match baseline {
-            Some(baseline) if !tests.is_empty() => {
-                TestDifference::between(&baseline, &tests, &paths)
+        let allow = self.definition.runner.allow();
+        let (difference, result) = match baseline {
+            // A run that ended before any test was found is no pass, and has nothing to compare.
+            Some(baseline) if result.passed || !tests.is_empty() => {
+                let difference = TestDifference::between(&baseline, &tests, &paths);
+                let result = difference.judge(result, allow);
+                (difference, refuse_unnamed(result, &tests, allow))
             }
-            _ => TestDifference::default(),
+            _ => (TestDifference::default(), result),
         };
-        let result = difference.judge(result, self.definition.runner.allow());
         let TestResult { passed_count, total_tests, proof, .. } = &result;
         let message = format!("{passed_count} of {total_tests} tests passed ({})", proof.as_str());
         ctx.report(Report::Note { message }).await;

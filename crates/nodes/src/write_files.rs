@@ -9,9 +9,11 @@ use graphrun_core::{
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError},
 };
+use graphrun_folders::ExclusiveFolder;
 use graphrun_sandbox::{Replace, SourceFile, WriteError, change_files};
 use graphrun_workflow::{ExpressionView, Prompt, PromptView};
 use serde_json::{Map, Value, json};
+use tokio::task::JoinHandle;
 
 pub(super) use self::read::WriteFilesKind;
 pub use self::read::{Destination, WriteFilesSettings};
@@ -74,7 +76,8 @@ impl Node for WriteFiles {
         let to = match &self.definition.to {
             Destination::Output(to) => to,
             Destination::Folder(folder) => {
-                for path in change_in(&ctx, folder, files, Vec::new()).await? {
+                let written = change_in(&ctx, folder, files, Vec::new()).await?;
+                for path in written.map_err(|it| refused_write(&it))? {
                     ctx.report(Report::Artifact { path: path.display().to_string() }).await;
                 }
                 return Ok(Command::default());
@@ -121,11 +124,18 @@ pub(super) async fn change_in(
     folder: &str,
     files: Vec<SourceFile>,
     removed: Vec<String>,
-) -> Result<Vec<PathBuf>, NodeError> {
+) -> Result<Result<Vec<PathBuf>, WriteError>, NodeError> {
     let folder = open_folder(ctx, folder).await?;
-    let path = folder.path().to_owned();
-    let written = tokio::task::spawn_blocking(move || change_files(&path, &files, &removed));
-    written.await?.map_err(|it| refused_write(&it))
+    Ok(change(folder, files, removed).await?)
+}
+
+/// Writes in a thread that may block. It has the folder, which stays locked even if nothing waits for the thread.
+fn change(
+    folder: ExclusiveFolder,
+    files: Vec<SourceFile>,
+    removed: Vec<String>,
+) -> JoinHandle<Result<Vec<PathBuf>, WriteError>> {
+    tokio::task::spawn_blocking(move || change_files(folder.path(), &files, &removed))
 }
 
 /// Files with their destination.
@@ -189,7 +199,43 @@ pub(super) fn source_files(files: &Value) -> Result<Vec<SourceFile>, NodeError> 
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs::{File, TryLockError},
+        process::Command as Process,
+    };
+
+    use graphrun_folders::{NewFolder, RunFolders};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_folder_stays_locked_while_its_files_are_written() {
+        let home = tempfile::tempdir().unwrap();
+        let from = home.path().join("repository");
+        std::fs::create_dir(&from).unwrap();
+        let identity = ["-c", "user.name=User", "-c", "user.email=user@localhost"];
+        for arguments in [&["init", "--quiet"][..], &["commit", "--quiet", "--allow-empty", "-mx"]]
+        {
+            let mut git = Process::new("git");
+            let done = git.args(identity).args(arguments).current_dir(&from).status().unwrap();
+            assert!(done.success(), "{arguments:?}");
+        }
+        let worktree = home.path().join("runs/repo");
+        let new =
+            NewFolder { name: "repo".into(), from, branch: "b".into(), worktree: worktree.clone() };
+        let folders = RunFolders::new("r1", [new.find().await.unwrap()]);
+        let open = folders.lock_exclusive("repo").await.unwrap();
+        // The writer waits for this lock, and the node is dropped meanwhile.
+        let held = File::open(&worktree).unwrap();
+        held.lock().unwrap();
+        let file = SourceFile { path: "a.txt".into(), content: "1".into() };
+        drop(change(open, vec![file], Vec::new()));
+        let lock = File::open(home.path().join("runs/repo.lock")).unwrap();
+        assert!(matches!(lock.try_lock(), Err(TryLockError::WouldBlock)));
+        drop(held);
+        folders.lock_exclusive("repo").await.unwrap();
+        assert!(worktree.join("a.txt").exists());
+    }
 
     #[test]
     fn a_folder_is_below_the_output_folder_as_it_is_written() {

@@ -3,11 +3,14 @@
 //! The form is that of `go doc test2json`: one event a line. Messages of the go command may come
 //! between them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use super::test_item::{ItemOutcome, Tally};
+use super::{
+    report_error::ReportError,
+    test_item::{ItemOutcome, Tally},
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -15,18 +18,25 @@ struct Event {
     action: String,
     #[serde(default)]
     package: String,
+    /// The package of a build.
+    #[serde(default)]
+    import_path: String,
     test: Option<String>,
 }
 
-/// Reads the tests of all packages. `None` if a line is not an event, or if a package or test that started has no end.
-pub(super) fn read(report: &[u8]) -> Option<Tally> {
-    let text = std::str::from_utf8(report).ok()?;
+/// Reads the tests of all packages.
+///
+/// # Errors
+///
+/// Fails if a line is not an event, or if a package or test that started has no end.
+pub(super) fn read(report: &[u8]) -> Result<Tally, ReportError> {
+    let text = std::str::from_utf8(report)?;
     let mut tally = Tally::default();
     let mut open = BTreeSet::new();
-    // Finished packages, and whether one of their tests failed.
-    let mut failed_tests: BTreeMap<String, bool> = BTreeMap::new();
+    // Packages of which a test failed.
+    let mut failed_tests: BTreeSet<String> = BTreeSet::new();
     for line in text.lines().filter(|it| it.starts_with('{')) {
-        let Event { action, package, test } = serde_json::from_str(line).ok()?;
+        let Event { action, package, import_path, test } = serde_json::from_str(line)?;
         let key = (package.clone(), test.clone());
         match (action.as_str(), &test) {
             ("start", None) | ("run", Some(_)) => {
@@ -34,7 +44,7 @@ pub(super) fn read(report: &[u8]) -> Option<Tally> {
             }
             ("pass" | "fail" | "skip", Some(test)) => {
                 if !open.remove(&key) {
-                    return None;
+                    return Err(ReportError::form(format!("the test `{test}` has no start")));
                 }
                 let outcome = match action.as_str() {
                     "pass" => ItemOutcome::Passed,
@@ -43,7 +53,7 @@ pub(super) fn read(report: &[u8]) -> Option<Tally> {
                 };
                 tally.add("", format!("{package}.{test}"), outcome);
                 if outcome == ItemOutcome::Failed {
-                    failed_tests.insert(package, true);
+                    failed_tests.insert(package);
                 }
             }
             ("pass" | "skip", None) => {
@@ -52,15 +62,26 @@ pub(super) fn read(report: &[u8]) -> Option<Tally> {
             // A package that does not build or that panics fails without a failed test.
             ("fail", None) => {
                 open.remove(&key);
-                if !failed_tests.contains_key(&package) {
-                    tally.counts.failed += 1;
+                if !failed_tests.contains(&package) {
+                    tally.add_other_failure(format!(
+                        "the package `{package}` failed, and no test of it"
+                    ));
                 }
             }
-            ("build-fail", _) => tally.counts.failed += 1,
+            ("build-fail", _) => {
+                tally.add_other_failure(format!("`{import_path}` does not build"));
+            }
             _ => {}
         }
     }
-    (open.is_empty() && tally.counts.total() > 0).then_some(tally)
+    if let Some((package, test)) = open.first() {
+        let name = test.iter().fold(package.clone(), |package, it| format!("{package}.{it}"));
+        return Err(ReportError::form(format!("`{name}` has a start and no end")));
+    }
+    if tally.counts.total() == 0 {
+        return Err(ReportError::form("it has no test"));
+    }
+    Ok(tally)
 }
 
 #[cfg(test)]
@@ -90,7 +111,9 @@ mod tests {
 
     #[test]
     fn tests_and_packages_that_fail_are_counted() {
-        let Tally { counts, items } = read(EVENTS.as_bytes()).unwrap();
+        let Tally { counts, items, other_failures } = read(EVENTS.as_bytes()).unwrap();
+        let broken = "the package `example.com/broken` failed, and no test of it";
+        assert_eq!(other_failures, [broken]);
         assert_eq!(counts, TestCounts { passed: 2, failed: 2, skipped: 1 });
         assert_eq!(items[0].name, "example.com/calc.TestAdd/small");
         assert_eq!(items.len(), 4, "a package that does not build has no name of a test");
@@ -112,7 +135,7 @@ mod tests {
             format!("{EVENTS}{{\"Package\":\"a\"}}\n"),
             deep,
         ] {
-            assert_eq!(read(report.as_bytes()), None, "{report:.200}");
+            assert!(read(report.as_bytes()).is_err(), "{report:.200}");
         }
     }
 }

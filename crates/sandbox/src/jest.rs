@@ -2,7 +2,10 @@
 
 use serde::Deserialize;
 
-use super::test_item::{ItemOutcome, Tally};
+use super::{
+    report_error::ReportError,
+    test_item::{ItemOutcome, Tally, from_box},
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -30,12 +33,15 @@ struct Test {
 }
 
 /// Reads the tests of all files. A file that failed without a failed test counts as one failure.
-/// Returns `None` if the number of tests differs from the stated one, or if the stated success
-/// contradicts the tests.
-pub(super) fn read(report: &[u8]) -> Option<Tally> {
-    let report: Report = serde_json::from_slice(report).ok()?;
+///
+/// # Errors
+///
+/// Fails if the number of tests differs from the stated one, or if the stated success contradicts
+/// the tests.
+pub(super) fn read(report: &[u8]) -> Result<Tally, ReportError> {
+    let report: Report = serde_json::from_slice(report)?;
     let mut tally = Tally::default();
-    let mut unloaded = 0;
+    let mut unloaded = Vec::new();
     for file in &report.test_results {
         let before = tally.counts.failed;
         for test in &file.assertion_results {
@@ -43,17 +49,27 @@ pub(super) fn read(report: &[u8]) -> Option<Tally> {
                 "passed" => ItemOutcome::Passed,
                 "failed" => ItemOutcome::Failed,
                 "pending" | "skipped" | "todo" | "disabled" => ItemOutcome::Skipped,
-                _ => return None,
+                other => {
+                    return Err(ReportError::form(format!("a test has the status {other:?}")));
+                }
             };
             tally.add(&file.name, &test.full_name, outcome);
         }
         if file.status == "failed" && tally.counts.failed == before {
-            unloaded += 1;
+            unloaded.push(format!("`{}` failed, and no test of it", from_box(&file.name)));
         }
     }
-    let is_complete = tally.counts.total() == report.num_total_tests;
-    tally.counts.failed += unloaded;
-    (is_complete && report.success == (tally.counts.failed == 0)).then_some(tally)
+    let (stated, found) = (report.num_total_tests, tally.counts.total());
+    if stated != found {
+        return Err(ReportError::form(format!("it states {stated} tests, and reports {found}")));
+    }
+    for failure in unloaded {
+        tally.add_other_failure(failure);
+    }
+    if report.success != (tally.counts.failed == 0) {
+        return Err(ReportError::form("its `success` contradicts its tests"));
+    }
+    Ok(tally)
 }
 
 #[cfg(test)]
@@ -84,7 +100,8 @@ mod tests {
     #[test]
     fn the_tests_of_all_files_are_counted() {
         // A file that was not loaded is the second failure.
-        let Tally { counts, items } = read(JEST.as_bytes()).unwrap();
+        let Tally { counts, items, other_failures } = read(JEST.as_bytes()).unwrap();
+        assert_eq!(other_failures, ["`b.test.js` failed, and no test of it"]);
         assert_eq!(counts, TestCounts { passed: 1, failed: 2, skipped: 2 });
         let second = ("a.test.js", "group fails", ItemOutcome::Failed);
         assert_eq!((items[1].file.as_str(), items[1].name.as_str(), items[1].outcome), second);
@@ -107,7 +124,7 @@ mod tests {
             JEST.replace("\"success\":false", "\"success\":true"),
             format!("{VITEST}{VITEST}"),
         ] {
-            assert_eq!(read(report.as_bytes()), None, "{report:.200}");
+            assert!(read(report.as_bytes()).is_err(), "{report:.200}");
         }
     }
 }

@@ -161,6 +161,8 @@ pub struct JobResult {
     /// Standard output and error in the order they were written: the first and the last 64 KiB, in valid UTF-8, without
     /// control characters and escape sequences, no line above 4 KiB. The text is still untrusted.
     pub output: String,
+    /// Whether the program wrote more than is kept of its output.
+    pub is_output_cut: bool,
     /// The declared files that exist and are regular, by path. Above 8 MiB in total, all are dropped.
     pub collected: BTreeMap<String, Vec<u8>>,
     /// The regular files below [`Collect::below`] with a path that [`check_path`](super::check_path) refuses. They count
@@ -175,6 +177,24 @@ pub struct JobResult {
     pub records: Vec<u8>,
     /// Time from the start of the program to its end.
     pub wall: Duration,
+}
+
+#[cfg(test)]
+impl JobResult {
+    /// Returns the result of a program that ended in this way, and left nothing.
+    pub(super) fn of(end: ProgramEnd) -> Self {
+        Self {
+            end,
+            output: String::new(),
+            is_output_cut: false,
+            collected: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            removed: None,
+            is_too_large: false,
+            records: Vec::new(),
+            wall: Duration::ZERO,
+        }
+    }
 }
 
 impl ProgramEnd {

@@ -53,6 +53,7 @@ mod process_tree;
 mod pytest;
 mod python;
 mod python_error;
+mod report_error;
 mod room;
 mod source_file;
 mod supervisor;
@@ -88,4 +89,6 @@ pub use python_error::PythonError;
 pub use source_file::SourceFile;
 pub use test_item::{ItemOutcome, TestCounts, TestItem};
 pub use test_run::{Allowed, Proof, TestOutcome, TestReport, TestSettings};
-pub use write::{Replace, WriteError, change_files, remove_files, replace_files, write_files};
+pub use write::{
+    Replace, WriteError, change_files, is_temporary, remove_files, replace_files, write_files,
+};

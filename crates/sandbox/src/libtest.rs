@@ -1,11 +1,19 @@
 //! The output of `cargo test`, reduced to counts.
 
-use super::test_item::{ItemOutcome, Tally, TestCounts, TestItem};
+use super::{
+    report_error::ReportError,
+    test_item::{ItemOutcome, Tally, TestCounts, TestItem},
+};
 
-/// Sums the results of all test programs. `None` if there is none, or if a started program has no
-/// result or another number of tests than it announced.
-pub(super) fn read(report: &[u8]) -> Option<Tally> {
-    let text = std::str::from_utf8(report).ok()?;
+/// Sums the results of all test programs.
+///
+/// # Errors
+///
+/// Fails if there is no result, or if a started program has no result or another number of tests
+/// than it announced.
+pub(super) fn read(report: &[u8]) -> Result<Tally, ReportError> {
+    let text = std::str::from_utf8(report)?;
+    let no_result = || ReportError::form("a test program has no result");
     let mut total = TestCounts::default();
     let mut targets = 0_u32;
     let mut results = 0_u32;
@@ -18,22 +26,29 @@ pub(super) fn read(report: &[u8]) -> Option<Tally> {
             program = line.trim_start().split(" (").next().unwrap_or_default();
         } else if let Some(number) = announced_tests(line) {
             if announced.replace(number).is_some() {
-                return None;
+                return Err(no_result());
             }
         } else if let Some(result) = line.strip_prefix("test result: ") {
-            let (counts, number) = counts_of(result)?;
+            let wrong = || ReportError::form(format!("the result `{result}` contradicts itself"));
+            let (counts, number) = counts_of(result).ok_or_else(wrong)?;
             if announced.take() != Some(number) {
-                return None;
+                let detail = "a result has another number of tests than its program announced";
+                return Err(ReportError::form(detail));
             }
             results += 1;
-            total = total.plus(counts)?;
+            total = total.plus(counts).ok_or_else(wrong)?;
         } else if let Some(item) = item_of(line, program) {
             items.push(item);
         }
     }
     // Cargo prints the name of each program before it starts, but not with `--quiet`.
-    (announced.is_none() && results > 0 && targets <= results)
-        .then_some(Tally { counts: total, items })
+    if results == 0 && targets == 0 {
+        return Err(ReportError::form("it has no result of a test program"));
+    }
+    if announced.is_some() || targets > results {
+        return Err(no_result());
+    }
+    Ok(Tally { counts: total, items, ..Tally::default() })
 }
 
 /// Returns the test of `test tests::adds ... ok`. A program that prints between the name and the end hides it. A
@@ -122,7 +137,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 
     #[test]
     fn the_results_of_all_programs_are_summed() {
-        let Tally { counts, items } = read(OUTPUT.as_bytes()).unwrap();
+        let Tally { counts, items, .. } = read(OUTPUT.as_bytes()).unwrap();
         assert_eq!(counts, TestCounts { passed: 2, failed: 1, skipped: 4 });
         let names: Vec<&str> = items.iter().map(|it| it.name.as_str()).collect();
         let unit = "Running unittests src/lib.rs tests::";
@@ -140,7 +155,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let without = |line: &str| OUTPUT.replacen(line, "", 1);
         let of = |result: &str| format!("running 1 test\ntest result: {result}; finished in 0s\n");
         let ok = "ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
-        assert!(read(of(ok).as_bytes()).is_some());
+        assert!(read(of(ok).as_bytes()).is_ok());
         let cut = OUTPUT.rfind("test result").unwrap_or_default();
         for report in [
             String::new(),
@@ -156,8 +171,8 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             of("ok. -1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out"),
             of("ok. 1 passed"),
         ] {
-            assert_eq!(read(report.as_bytes()), None, "{report}");
+            assert!(read(report.as_bytes()).is_err(), "{report}");
         }
-        assert_eq!(read(b"\xff"), None);
+        assert!(read(b"\xff").is_err());
     }
 }

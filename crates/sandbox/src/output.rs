@@ -34,10 +34,19 @@ impl Output {
         self.total
     }
 
+    /// Returns whether a part between the beginning and the end is not kept.
+    pub(super) fn is_cut(&self) -> bool {
+        self.omitted() > 0
+    }
+
+    fn omitted(&self) -> u64 {
+        self.total - (self.head.len() + self.tail.len()) as u64
+    }
+
     /// Returns the text to show. Keys are removed before truncation, because a part of a key would not be recognised
     /// later.
     pub(super) fn into_text(mut self) -> String {
-        let omitted = self.total - (self.head.len() + self.tail.len()) as u64;
+        let omitted = self.omitted();
         if omitted == 0 {
             // Head and tail are cleaned together, so that no character or sequence is split.
             self.head.extend(self.tail);

@@ -257,8 +257,19 @@ impl Supervisor<'_> {
             bytes if bytes.len() > RECORDS_BYTES_MAX => Vec::new(),
             bytes => bytes,
         };
-        let output = mem::take(&mut self.shown).into_text();
-        Ok(JobResult { end, output, collected, refused, removed, is_too_large, records, wall })
+        let output = mem::take(&mut self.shown);
+        let is_output_cut = output.is_cut();
+        Ok(JobResult {
+            end,
+            output: output.into_text(),
+            is_output_cut,
+            collected,
+            refused,
+            removed,
+            is_too_large,
+            records,
+            wall,
+        })
     }
 
     /// Reads the available bytes, at most a buffer of each stream. Returns whether there were any.

@@ -1,25 +1,40 @@
 //! A report in the Test Anything Protocol, reduced to counts.
 
-use super::test_item::{ItemOutcome, Tally};
+use super::{
+    report_error::ReportError,
+    test_item::{ItemOutcome, Tally},
+};
 
-/// Reads the tests of a report at its outermost level; `None` if it has no plan, or not as many tests as it plans.
-pub(super) fn read(report: &[u8]) -> Option<Tally> {
-    let text = std::str::from_utf8(report).ok()?;
+/// Reads the tests of a report at its outermost level.
+///
+/// # Errors
+///
+/// Fails if the report has no plan, or not as many tests as it plans.
+pub(super) fn read(report: &[u8]) -> Result<Tally, ReportError> {
+    let text = std::str::from_utf8(report)?;
     let mut tally = Tally::default();
     let mut plans = Vec::new();
     for line in text.lines() {
         if line.starts_with("Bail out!") {
-            return None;
+            return Err(ReportError::form("it bails out"));
         } else if let Some(plan) = line.strip_prefix("1..") {
-            plans.push(plan.split_whitespace().next()?.parse::<u32>().ok()?);
+            let number = plan.split_whitespace().next().and_then(|it| it.parse::<u32>().ok());
+            plans.push(number.ok_or_else(|| ReportError::form("its plan has no number"))?);
         } else if let Some(rest) = line.strip_prefix("not ok") {
             add(&mut tally, rest, false);
         } else if let Some(rest) = line.strip_prefix("ok").filter(|it| is_end_of_word(it)) {
             add(&mut tally, rest, true);
         }
     }
-    let [planned] = plans.as_slice() else { return None };
-    (*planned == tally.counts.total()).then_some(tally)
+    let found = tally.counts.total();
+    match plans.as_slice() {
+        [planned] if *planned == found => Ok(tally),
+        [planned] => {
+            Err(ReportError::form(format!("it plans {planned} tests, and reports {found}")))
+        }
+        [] => Err(ReportError::form("it has no plan, as in `1..3`")),
+        _ => Err(ReportError::form("it has several plans")),
+    }
 }
 
 /// Adds the test of ` 3 - its name # SKIP`.
@@ -51,7 +66,7 @@ mod tests {
     fn tests_are_counted_at_the_outermost_level() {
         let report = b"TAP version 13\n# Subtest: a\n    not ok 1 - inner\n    1..1\nok 1 - a\n\
             not ok 2 - b\nok 3 - c # SKIP later\nnot ok 4 - d # TODO\nokay\n1..4\n";
-        let Tally { counts, items } = read(report).unwrap();
+        let Tally { counts, items, .. } = read(report).unwrap();
         assert_eq!(counts, TestCounts { passed: 1, failed: 1, skipped: 2 });
         assert_eq!(
             items.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(),
@@ -64,7 +79,7 @@ mod tests {
         for report in
             ["", "ok 1\n", "1..2\nok 1\n", "1..1\nok 1\n1..1\n", "1..1\nok 1\nBail out!\n"]
         {
-            assert_eq!(read(report.as_bytes()), None, "{report}");
+            assert!(read(report.as_bytes()).is_err(), "{report}");
         }
     }
 }

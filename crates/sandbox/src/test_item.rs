@@ -52,10 +52,12 @@ impl TestCounts {
 /// The tests of a report.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Tally {
-    /// The number of tests by outcome. A file or package that could not be loaded counts as a failure without a name.
+    /// The number of tests by outcome.
     pub(super) counts: TestCounts,
     /// The tests that the report names.
     pub(super) items: Vec<TestItem>,
+    /// Failures of no test, as of a file or package that could not be loaded. They are counted, too.
+    pub(super) other_failures: Vec<String>,
 }
 
 impl Tally {
@@ -67,6 +69,12 @@ impl Tally {
             ItemOutcome::Skipped => self.counts.skipped += 1,
         }
         self.items.push(TestItem { file: from_box(file), name: name.into(), outcome });
+    }
+
+    /// Counts a failure that is none of a test.
+    pub(super) fn add_other_failure(&mut self, what: String) {
+        self.counts.failed += 1;
+        self.other_failures.push(what);
     }
 }
 

@@ -5,7 +5,10 @@
 //! it has checked that every file can be written.
 
 use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
     io,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
@@ -20,6 +23,9 @@ use super::{
 
 /// The largest file that a delivery can have written; a larger one has another origin.
 const CONTENT_BYTES_MAX: u64 = 64 << 20;
+/// The start and the end of a temporary name.
+const TEMPORARY_START: &str = ".graphrun-";
+const TEMPORARY_END: &str = ".tmp";
 /// The most files in the way that an error names.
 const NAMED_MAX: usize = 10;
 
@@ -184,6 +190,8 @@ pub fn change_files(
         removals.filter_map(Result::transpose).collect::<Result<_, _>>()?;
     let find = |file: &SourceFile| Place::find(root, &folder, file);
     let places: Vec<Place> = files.iter().map(find).collect::<Result<_, _>>()?;
+    let folders: BTreeMap<_, _> = places.iter().map(|it| (it.path.parent(), &it.parent)).collect();
+    folders.into_values().for_each(remove_remains);
     stage(&places, files)?;
     for place in &places {
         let keep_mode = |it| write_error(&place.path, it);
@@ -323,9 +331,24 @@ fn write_temporary(parent: &Folder, name: &str, content: &[u8]) -> Result<(), Be
     parent.write_new(temporary_name(name), content)
 }
 
+/// Removes the temporary files that a killed process has left in a folder. Nothing else writes to it now.
+fn remove_remains(folder: &Folder) {
+    for entry in folder.entries(Path::new("")).into_iter().flatten().flatten() {
+        if is_temporary(&entry.file_name()) {
+            let _ = folder.remove(entry.file_name());
+        }
+    }
+}
+
 /// Returns the temporary name of a file.
 fn temporary_name(name: &str) -> String {
-    format!(".graphrun-{name}.tmp")
+    format!("{TEMPORARY_START}{name}{TEMPORARY_END}")
+}
+
+/// Returns whether a file has a temporary name, so that a killed process has left it, or another one writes it.
+pub fn is_temporary(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    name.starts_with(TEMPORARY_START.as_bytes()) && name.ends_with(TEMPORARY_END.as_bytes())
 }
 
 fn are(many: usize) -> &'static str {

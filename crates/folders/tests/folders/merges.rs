@@ -94,10 +94,42 @@ async fn another_name_of_a_checked_out_branch_is_not_moved() {
     assert_eq!(home.git(&["status", "--porcelain"]), "");
 }
 
+/// Git takes a branch for checked out while it is rebased or bisected, although `HEAD` is detached.
+#[tokio::test]
+async fn a_branch_in_a_rebase_or_bisection_is_not_moved() {
+    let home = Home::new();
+    for branch in ["target", "other"] {
+        home.git(&["checkout", "--quiet", "-b", branch, "main"]);
+        home.write("a.txt", branch);
+        home.commit(branch);
+    }
+    home.git(&["checkout", "--quiet", "main"]);
+    let (_, folders) = home.start("r1").await;
+    let open = folders.lock_exclusive("repo").await.unwrap();
+    replace_files(open.path(), &[file("x", "1")]).unwrap();
+    open.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    let merge = request("Merge", "r1/2/merge/0");
+    for (begin, abort) in [
+        // A rebase stops at the conflict, with an exit code that is not of interest here.
+        ("rebase --quiet other target", &["rebase", "--abort"]),
+        ("rebase --quiet --apply other target", &["rebase", "--abort"]),
+        ("bisect start target main", &["bisect", "reset"]),
+    ] {
+        home.git(&["checkout", "--quiet", "target"]);
+        home.git(&["-c", &format!("alias.begin=!git {begin} || true"), "begin"]);
+        home.git(&["checkout", "--quiet", "--detach", "--force"]);
+        let refused = open.merge("target", merge).await.unwrap_err();
+        assert!(matches!(refused, FolderError::CheckedOut { .. }), "{begin}: {refused}");
+        home.git(abort);
+    }
+    home.git(&["checkout", "--quiet", "main"]);
+    open.merge("target", merge).await.unwrap();
+}
+
 /// Writes one file in the folder of a task, commits it and closes the folder.
 async fn work(folders: &RunFolders, task: &str, path: &str, content: &str) -> String {
     let own = ["repo".to_owned()];
-    let of_task = folders.of_task(task, &own).await.unwrap();
+    let of_task = folders.of_task("r1", task, &own).await.unwrap();
     let open = of_task.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file(path, content)]).unwrap();
     let commit = open.commit(request(&format!("{task}: {path}"), task)).await.unwrap();
@@ -112,8 +144,8 @@ async fn tasks_work_side_by_side_and_are_merged_in_the_given_order() {
     let (folder, folders) = home.start("r1").await;
     let own = ["repo".to_owned()];
     let (one, two) = (
-        folders.of_task("2-0", &own).await.unwrap().lock_exclusive("repo").await.unwrap(),
-        folders.of_task("2-1", &own).await.unwrap().lock_exclusive("repo").await.unwrap(),
+        folders.of_task("r1", "2-0", &own).await.unwrap().lock_exclusive("repo").await.unwrap(),
+        folders.of_task("r1", "2-1", &own).await.unwrap().lock_exclusive("repo").await.unwrap(),
     );
     assert_ne!(one.path(), two.path());
     replace_files(two.path(), &[file("b.txt", "of two\n")]).unwrap();
@@ -149,6 +181,49 @@ async fn tasks_work_side_by_side_and_are_merged_in_the_given_order() {
     assert_eq!(home.git(&["for-each-ref", "refs/graphrun"]), "");
     let branches = home.git(&["branch", "--list", "--format=%(refname:short)", "graphrun/*"]);
     assert_eq!(branches, "graphrun/r1\ngraphrun/r1-2-1", "work that is nowhere else is kept");
+}
+
+/// The nested runs of two items have the same steps and tasks.
+#[tokio::test]
+async fn tasks_of_different_nested_runs_share_no_worktree() {
+    let home = Home::new();
+    let (folder, folders) = home.start("r1").await;
+    let own = ["repo".to_owned()];
+    let mut worktrees = std::collections::BTreeSet::new();
+    for (run, task) in [("r1", "1-0"), ("r1-2-0", "1-0"), ("r1-2-1", "1-0"), ("0af3", "1-0")] {
+        let of_task = folders.of_task(run, task, &own).await.unwrap();
+        let open = of_task.lock_exclusive("repo").await.unwrap();
+        worktrees.insert(open.path().to_owned());
+    }
+    assert_eq!(worktrees.len(), 4);
+    let branches = "--format=%(refname:lstrip=3)";
+    let list = home.git(&["for-each-ref", branches, "refs/heads/graphrun"]);
+    assert_eq!(list, "r1\nr1-0af3-1-0\nr1-1-0\nr1-2-0-1-0\nr1-2-1-1-0");
+    folder.remove("r1").await.unwrap();
+    assert_eq!(home.git(&["for-each-ref", branches, "refs/heads/graphrun"]), "");
+}
+
+#[tokio::test]
+async fn the_branches_of_tasks_within_tasks_are_removed() {
+    let home = Home::new();
+    let (folder, folders) = home.start("r1").await;
+    let own = ["repo".to_owned()];
+    let outer = folders.of_task("r1", "2-0", &own).await.unwrap();
+    let inner = outer.of_task("r1-2-0", "1-0", &own).await.unwrap();
+    let open = inner.lock_exclusive("repo").await.unwrap();
+    replace_files(open.path(), &[file("b.txt", "1\n")]).unwrap();
+    let commit = open.commit(request("inner", "r1-2-0/1/commit/0")).await.unwrap().id;
+    assert_eq!(home.git(&["rev-parse", "graphrun/r1-2-0-1-0"]), commit);
+    drop(open);
+    // Both tasks fail, and the run merges the commit.
+    let open = folders.lock_exclusive("repo").await.unwrap();
+    let merge = open.prepare_merge(&[commit], request("Merge", "m")).await.unwrap();
+    open.merge_commits(&merge).await.unwrap();
+    drop(open);
+    folder.remove("r1").await.unwrap();
+    assert_eq!(home.git(&["worktree", "list"]).lines().count(), 1);
+    let branches = home.git(&["branch", "--list", "--format=%(refname:short)", "graphrun/*"]);
+    assert_eq!(branches, "graphrun/r1");
 }
 
 #[tokio::test]
@@ -188,7 +263,7 @@ async fn a_task_that_runs_again_finds_its_worktree_and_its_commits() {
     let home = Home::new();
     let (folder, folders) = home.start("r1").await;
     let own = ["repo".to_owned()];
-    let of_task = folders.of_task("2-0", &own).await.unwrap();
+    let of_task = folders.of_task("r1", "2-0", &own).await.unwrap();
     let open = of_task.lock_exclusive("repo").await.unwrap();
     replace_files(open.path(), &[file("b.txt", "1\n")]).unwrap();
     let commit = open.commit(request("one", "t")).await.unwrap();
@@ -199,7 +274,8 @@ async fn a_task_that_runs_again_finds_its_worktree_and_its_commits() {
     replace_files(run.path(), &[file("d.txt", "1\n")]).unwrap();
     run.commit(request("of the run", "u")).await.unwrap();
     drop(run);
-    let open = folders.of_task("2-0", &own).await.unwrap().lock_exclusive("repo").await.unwrap();
+    let open =
+        folders.of_task("r1", "2-0", &own).await.unwrap().lock_exclusive("repo").await.unwrap();
     assert!(open.path().join("c.txt").exists() && !open.path().join("d.txt").exists());
     assert_eq!(open.commit(request("one", "t")).await.unwrap(), commit);
     assert!(open.diff(Against::Base).await.unwrap().contains("+++ b/b.txt"));

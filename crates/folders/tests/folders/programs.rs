@@ -242,6 +242,29 @@ async fn a_submodule_is_neither_fetched_nor_entered() {
 }
 
 #[tokio::test]
+async fn files_in_the_folder_of_a_submodule_are_not_lost() {
+    let home = Home::new();
+    let commit = home.git(&["rev-parse", "HEAD"]);
+    let entry = format!("160000,{commit},of/sub");
+    home.git(&["update-index", "--add", "--cacheinfo", &entry]);
+    home.git(&["commit", "--quiet", "--message", "a submodule"]);
+    let (_, folders) = home.start("r1").await;
+    let open = folders.lock_exclusive("repo").await.unwrap();
+    replace_files(open.path(), &[file("x", "1"), file("of/sub/y", "1")]).unwrap();
+    let refused = open.commit(request("x", "r1/1/commit/0")).await.unwrap_err();
+    let is_named = matches!(&refused, FolderError::Submodule { path } if path == "of/sub");
+    assert!(is_named, "{refused}");
+    assert!(refused.hint().unwrap().contains("remove these files"));
+    fs::remove_file(open.path().join("of/sub/y")).unwrap();
+    assert!(open.commit(request("x", "r1/1/commit/0")).await.unwrap().changed);
+    // A file in place of the folder is a change like others.
+    fs::remove_dir(open.path().join("of/sub")).unwrap();
+    fs::write(open.path().join("of/sub"), "text").unwrap();
+    assert!(open.commit(request("x", "r1/2/commit/0")).await.unwrap().changed);
+    assert_eq!(home.git(&["show", "graphrun/r1:of/sub"]), "text");
+}
+
+#[tokio::test]
 async fn only_the_top_folder_of_a_repository_with_a_commit_is_one() {
     let home = Home::new();
     home.write("sub/x", "1");

@@ -231,6 +231,64 @@ async fn a_text_in_place_of_a_removed_key_is_not_committed() {
     );
 }
 
+/// A git that ran into a limit is killed, and leaves its locks.
+#[tokio::test]
+async fn locks_that_a_killed_git_left_stop_no_resumed_run() {
+    let home = Home::new();
+    let (folder, folders) = home.start("r1").await;
+    let own = home.repository().join(".git/worktrees/repo");
+    let shared = home.repository().join(".git");
+    let of_run =
+        ["refs/heads/graphrun/r1.lock", "refs/graphrun/r1/repo.lock"].map(|it| shared.join(it));
+    let lock = |path: &PathBuf| {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    };
+    // It was killed while it made the branch.
+    of_run.iter().for_each(lock);
+    let path = folders.lock_exclusive("repo").await.unwrap().path().to_owned();
+    for is_relative in [false, true] {
+        if is_relative {
+            let relative = "gitdir: ../../../repository/.git/worktrees/repo\n";
+            fs::write(path.join(".git"), relative).unwrap();
+        }
+        let of_worktree = ["HEAD.lock", "index.lock", "ORIG_HEAD.lock"].map(|it| own.join(it));
+        let searched = shared.join("refs/graphrun-searched/r1/repo.lock");
+        let of_run = of_run.iter().filter(|it| it.starts_with(shared.join("refs/heads")));
+        of_worktree.iter().chain(of_run).chain([&searched]).for_each(lock);
+        let open = folders.lock_exclusive("repo").await.unwrap();
+        replace_files(open.path(), &[file("b.txt", &is_relative.to_string())]).unwrap();
+        let task = format!("r1/{is_relative}/commit/0");
+        assert!(open.commit(request("x", &task)).await.unwrap().changed);
+    }
+    // The branch of a person with the name that a run would have had is none of the run.
+    let (_, other) = home.start("r2").await;
+    home.git(&["branch", "graphrun/r2"]);
+    let foreign = shared.join("refs/heads/graphrun/r2.lock");
+    lock(&foreign);
+    other.lock_exclusive("repo").await.unwrap_err();
+    assert!(foreign.exists());
+    folder.remove("r1").await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_killed_writer_left_is_not_committed() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let open = folders.lock_exclusive("repo").await.unwrap();
+    replace_files(open.path(), &[file("src/a.py", "1")]).unwrap();
+    for path in [".graphrun-b.py.tmp", "src/.graphrun-a.py.tmp"] {
+        fs::write(open.path().join(path), "half").unwrap();
+    }
+    let commit = open.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    let names = home.git(&["show", "--format=", "--name-only", &commit.id]);
+    assert_eq!(names, "src/a.py");
+    // Nor is it a change that a merge would lose.
+    fs::write(open.path().join(".graphrun-c.py.tmp"), "half").unwrap();
+    open.prepare_merge(&[commit.id], request("x", "r1/2/merge/0")).await.unwrap();
+    assert_eq!(git(open.path(), &["status", "--porcelain"]), "");
+}
+
 #[tokio::test]
 async fn a_secret_is_not_committed() {
     let home = Home::new();
@@ -248,11 +306,42 @@ async fn a_secret_is_not_committed() {
         let refused = open.commit(request(message, "r1/2/commit/0")).await.unwrap_err();
         assert!(matches!(refused, FolderError::Secret { .. }), "{refused}");
     }
-    open.discard().await.unwrap();
-    replace_files(open.path(), &[file("sk-abcdefghij1234567890klmnop.txt", "fine")]).unwrap();
-    let refused = open.commit(request("x", "r1/3/commit/0")).await.unwrap_err();
-    assert!(refused.to_string().starts_with("the name of a file contains"), "{refused}");
+    for content in ["fine", ""] {
+        open.discard().await.unwrap();
+        replace_files(open.path(), &[file("sk-abcdefghij1234567890klmnop.txt", content)]).unwrap();
+        let refused = open.commit(request("x", "r1/3/commit/0")).await.unwrap_err();
+        assert!(refused.to_string().starts_with("the name of a file contains"), "{refused}");
+    }
     assert_eq!(home.git(&["rev-list", "--count", &format!("{}..graphrun/r1", folder.base)]), "1");
+}
+
+#[tokio::test]
+async fn changes_that_are_too_large_name_the_largest_file() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let open = folders.lock_exclusive("repo").await.unwrap();
+    fs::write(open.path().join("small.txt"), "x\n").unwrap();
+    fs::write(open.path().join("large.txt"), format!("{}\n", "x".repeat(1 << 20)).repeat(66))
+        .unwrap();
+    let shown = "the changes have more than 64 MiB; the largest file is \"large.txt\" with 66 MiB";
+    let refused = open.commit(request("x", "r1/1/commit/0")).await.unwrap_err();
+    assert_eq!(refused.to_string(), shown);
+    assert!(refused.hint().unwrap().contains(".gitignore"));
+    // A program can commit it, too.
+    git(open.path(), &["commit", "--quiet", "--message", "large"]);
+    let refused = open.commit(request("x", "r1/1/commit/0")).await.unwrap_err();
+    assert_eq!(refused.to_string(), shown);
+}
+
+#[tokio::test]
+async fn a_file_in_place_of_a_folder_of_locks_is_named() {
+    let home = Home::new();
+    let (folder, folders) = home.start("r1").await;
+    fs::write(home.folder.path().join("runs"), "").unwrap();
+    let refused = folders.lock_exclusive("repo").await.unwrap_err();
+    let path = format!("{}.lock", folder.worktree.display());
+    assert_eq!(refused.to_string(), format!("cannot lock `{path}`"));
+    assert!(refused.hint().unwrap().contains("XDG_STATE_HOME"));
 }
 
 #[tokio::test]
@@ -317,7 +406,7 @@ async fn a_file_of_the_base_is_that_of_the_first_commit() {
     open.commit(request("change", "1")).await.unwrap();
     drop(open);
     home.commit("third");
-    let task = folders.of_task("7", &["repo".to_owned()]).await.unwrap();
+    let task = folders.of_task("a", "7", &["repo".to_owned()]).await.unwrap();
     for folders in [&folders, &task] {
         assert_eq!(read(folders, "locks/app.txt").await.unwrap(), "locked\n");
     }

@@ -116,25 +116,45 @@ impl TestDifference {
             (Allowed::Missing, &self.missing, "of the baseline are gone"),
             (Allowed::Skip, &self.newly_skipped, "are skipped or expected to fail, and were not"),
         ];
-        let mut output = result.error_output.clone();
-        let mut is_refused = false;
-        for (allowed, names, what) in reasons {
-            if names.is_empty() || allow.contains(&allowed) {
-                continue;
-            }
-            is_refused = true;
-            if !output.is_empty() && !output.ends_with('\n') {
-                output.push('\n');
-            }
+        let refused = reasons
+            .into_iter()
+            .filter(|(allowed, names, _)| !names.is_empty() && !allow.contains(allowed));
+        refused.fold(result, |result, (_, names, what)| {
             let named = first_names(names.iter().cloned(), NAMED_MAX);
-            let reason = format!("not passed: tests {what}: {named}");
-            output.push_str(&reason);
-        }
-        if !is_refused {
-            return result;
-        }
-        TestResult { passed: false, ..result }.with_output(&output)
+            refuse(result, &format!("tests {what}: {named}"))
+        })
     }
+}
+
+/// Takes a pass away from a run whose tests cannot be compared with a baseline, because the report does not name them.
+pub(super) fn refuse_unnamed(
+    result: TestResult,
+    tests: &[BaselineTest],
+    allow: &BTreeSet<Allowed>,
+) -> TestResult {
+    let skipped = tests.iter().filter(|it| it.outcome == BaselineOutcome::Skipped).count();
+    let skipped = u32::try_from(skipped).unwrap_or(u32::MAX);
+    let unnamed = result.skipped_count.saturating_sub(skipped);
+    if tests.is_empty() {
+        refuse(result, "the report names no test, so none can be compared with the baseline")
+    } else if unnamed > 0 && !allow.contains(&Allowed::Skip) {
+        let reason = format!(
+            "{unnamed} skipped tests have no name in the report, so they cannot be compared with the baseline"
+        );
+        refuse(result, &reason)
+    } else {
+        result
+    }
+}
+
+/// Takes a pass away, and adds the reason to the output.
+fn refuse(result: TestResult, reason: &str) -> TestResult {
+    let mut output = result.error_output.clone();
+    if !output.is_empty() && !output.ends_with('\n') {
+        output.push('\n');
+    }
+    output.extend(["not passed: ", reason]);
+    TestResult { passed: false, ..result }.with_output(&output)
 }
 
 #[cfg(test)]
@@ -194,6 +214,24 @@ mod tests {
         let difference = TestDifference::between(&before, &now, &["a.py".to_owned()].into());
         assert_eq!(difference.newly_skipped, ["a.py::broken", "a.py::new"]);
         assert!(difference.missing.is_empty() && difference.removed.is_empty());
+    }
+
+    #[test]
+    fn a_pass_names_the_tests_that_a_baseline_compares() {
+        use BaselineOutcome::{Passed, Skipped};
+        let named = tests(&[("", "a", Passed), ("", "b", Skipped)]);
+        let passed = |skipped_count| TestResult {
+            passed: true,
+            passed_count: 1,
+            skipped_count,
+            ..TestResult::default()
+        };
+        let judged = refuse_unnamed(passed(0), &[], &[Allowed::Skip, Allowed::Missing].into());
+        assert!(judged.error_output.contains("names no test") && !judged.passed, "{judged:?}");
+        assert_eq!(refuse_unnamed(passed(1), &named, &[].into()), passed(1));
+        let judged = refuse_unnamed(passed(3), &named, &[].into());
+        assert!(judged.error_output.contains("2 skipped tests") && !judged.passed, "{judged:?}");
+        assert_eq!(refuse_unnamed(passed(3), &named, &[Allowed::Skip].into()), passed(3));
     }
 
     #[test]

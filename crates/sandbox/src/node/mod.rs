@@ -164,7 +164,11 @@ impl Run {
         self.reasons.extend(reasons.into_iter().map(|it| format!("{path}: {it}")));
         let is_all_skipped = (counts.skipped > 0 && settings.allows(Allowed::Skip))
             || (counts.expected_to_fail > 0 && settings.allows(Allowed::Xfail));
-        if outcome == TestOutcome::NoTests && !is_all_skipped && is_named_as_test(path) {
+        let code = finished.end.exit_code();
+        if let (TestOutcome::NoTests, Some(code @ 1..)) = (outcome, code) {
+            self.reasons.push(format!("{path}: the process ended with {code}"));
+            self.outcomes.insert(TestOutcome::Failed);
+        } else if outcome == TestOutcome::NoTests && !is_all_skipped && is_named_as_test(path) {
             self.reasons.push(format!("{path}: no test ran"));
             self.outcomes.insert(TestOutcome::Failed);
         } else if outcome != TestOutcome::NoTests {
@@ -176,7 +180,6 @@ impl Run {
         self.counts.skipped += skipped;
         self.counts.expected_to_fail += expected_to_fail;
         self.proof = Some(self.proof.map_or(proof, |it| it.min(proof)));
-        let code = finished.end.exit_code();
         self.code = if self.code.unwrap_or(0) == 0 { code } else { self.code };
     }
 
@@ -252,6 +255,29 @@ mod tests {
         let (code, printed) = started("v18.20.4");
         assert_eq!(code, Some(UNSUPPORTED));
         assert!(printed.contains("node 20 or later, and the sandbox has v18.20.4"), "{printed}");
+    }
+
+    /// A helper in a folder of tests needs no test, but its process has to succeed.
+    #[test]
+    fn a_file_without_tests_that_fails_is_named() {
+        let of = |code| {
+            let end = ProgramEnd::Exited(code);
+            let (outcome, proof) = (TestOutcome::NoTests, Proof::InProcess);
+            let verdict = Verdict {
+                outcome,
+                proof,
+                counts: Counts::default(),
+                items: Vec::new(),
+                reasons: Vec::new(),
+            };
+            let mut run = Run::default();
+            run.add("/box/test/a.js", &JobResult::of(end), verdict, &TestSettings::default());
+            run
+        };
+        let failed = of(7);
+        assert_eq!(failed.reasons, ["/box/test/a.js: the process ended with 7"]);
+        assert_eq!(failed.outcomes, [TestOutcome::Failed].into());
+        assert!(of(0).outcomes.is_empty());
     }
 
     #[test]

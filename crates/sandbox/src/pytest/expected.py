@@ -37,33 +37,62 @@ def is_switched_off(statement):
 
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+HIDDEN = " (hidden by a later test of this name)"
 
 
-def names_of_tests(body, prefix="", local=None):
-    """Yields the name of each test that a module or class declares without a condition."""
-    local = set() if local is None else local
-    names = set()
-    for statement in body:
-        if isinstance(statement, FUNCTIONS):
-            if statement.name.startswith("test") and not is_fixture(statement):
-                # The first of two tests of one name can never run, so it is a name that no result has.
-                again = " (hidden by a later test of this name)" if statement.name in names else ""
-                names.add(statement.name)
-                yield prefix + statement.name + again
-        elif isinstance(statement, ast.ClassDef):
-            yield from names_in_class(statement, prefix, local)
+def branches_of(statement):
+    """The blocks of a statement that exclude each other. Blocks that run one after the other are one of them."""
+    if isinstance(statement, ast.If):
+        return [statement.body, statement.orelse]
+    others = [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]
+    blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
+    return [sum(blocks, []), *(other.body for other in others)]
 
 
-def names_in_class(statement, prefix, local):
-    is_unittest = any(is_test_case(base, local) for base in statement.bases)
-    if is_unittest:
-        local.add(statement.name)
-    makes_itself = any(
-        isinstance(it, FUNCTIONS) and it.name in ("__init__", "__new__") for it in statement.body
-    )
-    is_collected = is_unittest or (statement.name.startswith("Test") and not makes_itself)
-    if is_collected and not any(map(is_switched_off, statement.body)):
-        yield from names_of_tests(statement.body, f"{prefix}{statement.name}::", local)
+class Declared:
+    """The tests that a file declares: their names, and whether each is certain. Those in a block, as of `if`, are not."""
+
+    def __init__(self, body):
+        self.names = {}
+        self.local = set()
+        self.read(body, "", True, {})
+
+    def read(self, body, prefix, is_certain, before):
+        """Reads a block. `before` has the tests whose declarations may have run before it, and gets those of the block."""
+        for statement in body:
+            if isinstance(statement, FUNCTIONS):
+                if statement.name.startswith("test") and not is_fixture(statement):
+                    self.add(prefix + statement.name, is_certain, before)
+            elif isinstance(statement, ast.ClassDef):
+                self.read_class(statement, prefix, is_certain, before)
+            else:
+                branches = branches_of(statement)
+                declared = [dict(before) for _ in branches]
+                for branch, own in zip(branches, declared):
+                    self.read(branch, prefix, False, own)
+                for own in declared:
+                    before.update(own)
+
+    def read_class(self, statement, prefix, is_certain, before):
+        is_unittest = any(is_test_case(base, self.local) for base in statement.bases)
+        if is_unittest:
+            self.local.add(statement.name)
+        makes_itself = any(
+            isinstance(it, FUNCTIONS) and it.name in ("__init__", "__new__") for it in statement.body
+        )
+        is_collected = is_unittest or (statement.name.startswith("Test") and not makes_itself)
+        if is_collected and not any(map(is_switched_off, statement.body)):
+            self.read(statement.body, f"{prefix}{statement.name}::", is_certain, before)
+
+    def add(self, name, is_certain, before):
+        # The first of two tests of one name never runs after the second, so it is a name that no result has.
+        if name in before:
+            self.note(name + HIDDEN, is_certain and before[name])
+        self.note(name, is_certain)
+        before[name] = self.names[name]
+
+    def note(self, name, is_certain):
+        self.names[name] = is_certain or self.names.get(name, False)
 
 
 class Witnessed(ast.NodeVisitor):
@@ -101,7 +130,7 @@ class Witnessed(ast.NodeVisitor):
 def compile_witnessed(source, path, rewrite, make_witness):
     """Compiles a test file. `make_witness` gets a name and the set that its code object will be in."""
     tree = ast.parse(source, path)
-    expected = list(dict.fromkeys(names_of_tests(tree.body)))
+    expected = Declared(tree.body).names
     rewrite(tree, source, path)
     visitor = Witnessed()
     visitor.visit(tree)

@@ -40,7 +40,7 @@ class TestFile:
 
     def __init__(self, path, name, source):
         self.path, self.name, self.source = path, name, source
-        self.code, self.error, self.expected = None, None, []
+        self.code, self.error, self.expected = None, None, {}
 
 
 def read_regular(path):
@@ -169,8 +169,8 @@ def make_plugin(load, seal, settings):
                 )
             except (SyntaxError, ValueError, RecursionError) as error:
                 file.error = error
-            for test in file.expected:
-                emit("expected", f"{path}::{test}")
+            for test, is_certain in file.expected.items():
+                emit("expected" if is_certain else "conditional", f"{path}::{test}")
         return list(dict.fromkeys(folders))
 
     def let_project_in():

@@ -12,6 +12,8 @@ pub(super) enum Record {
     Start(Proof),
     /// A test that a file declares, found without running it.
     Expected { test: String },
+    /// A test that a file declares in a block, which need not run: that of an `if`, a `for`, a `try` or a `with`.
+    Conditional { test: String },
     /// An item that pytest collected, and the test it belongs to.
     Collected { item: String, test: String },
     /// A file without items.
@@ -67,6 +69,7 @@ impl Record {
         Some(match fields.as_slice() {
             ["start", proof] => Self::Start(Proof::parse(proof)?),
             ["expected", test] => Self::Expected { test: owned(test) },
+            ["conditional", test] => Self::Conditional { test: owned(test) },
             ["collected", item, test] => Self::Collected { item: owned(item), test: owned(test) },
             ["uncollected", path, kind] => {
                 Self::Uncollected { path: owned(path), is_skipped: *kind == "skipped" }

@@ -49,6 +49,15 @@ struct Item {
     returned: BTreeSet<String>,
 }
 
+/// Declared tests that did not run, although their files were loaded.
+#[derive(Debug, Default)]
+struct Unrun {
+    /// Those that had to run.
+    certain: Vec<String>,
+    /// Those in a block, which count as skipped.
+    conditional: Vec<String>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Passed,
@@ -72,7 +81,7 @@ pub(super) fn judge(
         proof: facts.proof.unwrap_or_default(),
         reasons: Vec::new(),
     };
-    let missing = verdict.count(&facts);
+    let unrun = verdict.count(&facts);
     let code = end.exit_code();
     verdict.outcome = match end {
         ProgramEnd::TimedOut => {
@@ -105,7 +114,7 @@ pub(super) fn judge(
             verdict.explain("the exit code differs from that of the test runner");
             TestOutcome::Tampered
         }
-        _ => verdict.weigh(&facts, code, missing, settings),
+        _ => verdict.weigh(&facts, code, unrun, settings),
     };
     verdict
 }
@@ -116,11 +125,11 @@ impl Verdict {
     }
 
     /// Counts how the items ended, and returns the declared tests that did not run.
-    fn count(&mut self, facts: &Facts) -> Vec<String> {
+    fn count(&mut self, facts: &Facts) -> Unrun {
         let mut seen = BTreeSet::new();
         for (id, item) in &facts.items {
             seen.insert(item.test.as_str());
-            let ending = item.ending(&facts.expected);
+            let ending = item.ending(facts);
             // A hook that failed has an item and was not collected: it is no test.
             if !item.test.is_empty() {
                 self.items.push(item_of(&item.test, id, ending.into()));
@@ -132,22 +141,27 @@ impl Verdict {
                 Ending::ExpectedToFail => self.counts.expected_to_fail += 1,
             }
         }
-        let mut missing = Vec::new();
-        for test in facts.expected.iter().filter(|it| !seen.contains(it.as_str())) {
+        let mut unrun = Unrun::default();
+        for (test, is_certain) in facts.declared.iter().filter(|it| !seen.contains(it.0.as_str())) {
             let uncollected = facts.uncollected.get(test.split("::").next().unwrap_or_default());
-            let is_skipped = uncollected == Some(&true);
-            let outcome = if is_skipped { ItemOutcome::Skipped } else { ItemOutcome::Failed };
+            let outcome = match (uncollected, is_certain) {
+                (Some(true), _) | (None, false) => ItemOutcome::Skipped,
+                (Some(false), _) | (None, true) => ItemOutcome::Failed,
+            };
             self.items.push(item_of(test, test, outcome));
             match uncollected {
                 Some(true) => self.counts.skipped += 1,
                 // The file counts as one failure.
                 Some(false) => {}
-                None => missing.push(test.clone()),
+                None if *is_certain => unrun.certain.push(test.clone()),
+                None => unrun.conditional.push(test.clone()),
             }
         }
         let unloaded = facts.uncollected.values().filter(|is_skipped| !**is_skipped).count();
-        self.counts.failed += u32::try_from(unloaded + missing.len()).unwrap_or(u32::MAX);
-        missing
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        self.counts.failed += number(unloaded + unrun.certain.len());
+        self.counts.skipped += number(unrun.conditional.len());
+        unrun
     }
 
     /// Decides about a run whose records are genuine and complete.
@@ -155,17 +169,27 @@ impl Verdict {
         &mut self,
         facts: &Facts,
         code: Option<i32>,
-        missing: Vec<String>,
+        unrun: Unrun,
         settings: &TestSettings,
     ) -> TestOutcome {
         let Counts { passed, failed, skipped, expected_to_fail } = self.counts;
-        if facts.uncollected.values().any(|is_skipped| !is_skipped) || code == Some(4) {
+        let unloaded = facts.uncollected.iter().filter(|(_, is_skipped)| !**is_skipped);
+        let unloaded: Vec<&String> = unloaded.map(|(path, _)| path).collect();
+        if !unloaded.is_empty() || code == Some(4) {
+            for path in unloaded.into_iter().take(REASONS_MAX) {
+                self.explain(&format!("`{}` could not be loaded", from_box(path)));
+            }
             return TestOutcome::CollectionFailed;
         }
         if passed == 0 && failed == 0 {
             return TestOutcome::NoTests;
         }
-        self.explain_missing(missing, facts);
+        self.explain_all(unrun.certain, "is declared but did not run");
+        self.explain_items(facts);
+        if !settings.allows(Allowed::Skip) {
+            let what = "is declared in a block that did not run, or is gone, and counts as skipped";
+            self.explain_all(unrun.conditional, what);
+        }
         for (count, what, allowed) in [
             (skipped, "skipped", Allowed::Skip),
             (expected_to_fail, "expected to fail", Allowed::Xfail),
@@ -182,23 +206,31 @@ impl Verdict {
             let wanted = settings.proof.as_str();
             self.explain(&format!("the result is `{proof}`, and `{wanted}` is required"));
         }
+        if let (0, Some(code)) = (failed, code.filter(|it| *it != 0)) {
+            self.explain(&format!(
+                "the process of the tests ended with {code}, and no test failed"
+            ));
+        }
         let is_passed = code == Some(0) && failed == 0 && self.reasons.is_empty();
         if is_passed { TestOutcome::Passed } else { TestOutcome::Failed }
     }
 
-    fn explain_missing(&mut self, missing: Vec<String>, facts: &Facts) {
-        let rest = missing.len().saturating_sub(REASONS_MAX);
-        for test in missing.into_iter().take(REASONS_MAX) {
-            self.reasons.push(format!("the test {test} is declared but did not run"));
+    fn explain_all(&mut self, tests: Vec<String>, why: &str) {
+        let rest = tests.len().saturating_sub(REASONS_MAX);
+        for test in tests.into_iter().take(REASONS_MAX) {
+            self.reasons.push(format!("the test {test} {why}"));
         }
         if rest > 0 {
             self.reasons.push(format!("{rest} further tests did not run"));
         }
+    }
+
+    fn explain_items(&mut self, facts: &Facts) {
         for (name, item) in &facts.items {
             if item.has_not_run() && self.reasons.len() < 2 * REASONS_MAX {
                 self.reasons.push(format!("{name} was collected and did not run"));
             }
-            if item.is_contradicted(&facts.expected) && self.reasons.len() < 2 * REASONS_MAX {
+            if item.is_contradicted(facts) && self.reasons.len() < 2 * REASONS_MAX {
                 self.reasons
                     .push(format!("{name} is reported as passed, but its body did not return"));
             }
@@ -224,8 +256,8 @@ impl From<Ending> for ItemOutcome {
 }
 
 impl Item {
-    fn has_returned(&self, expected: &BTreeSet<String>) -> bool {
-        if expected.contains(&self.test) {
+    fn has_returned(&self, facts: &Facts) -> bool {
+        if facts.declared.contains_key(&self.test) {
             self.returned.contains(&self.test)
         } else {
             !self.returned.is_empty()
@@ -242,19 +274,19 @@ impl Item {
     }
 
     /// Returns whether pytest reports a pass that its body does not confirm.
-    fn is_contradicted(&self, expected: &BTreeSet<String>) -> bool {
+    fn is_contradicted(&self, facts: &Facts) -> bool {
         let is_clean = !self.has_failed && !self.is_skipped && !self.is_expected_to_fail;
-        is_clean && self.is_reported_passed() && (self.has_raised || !self.has_returned(expected))
+        is_clean && self.is_reported_passed() && (self.has_raised || !self.has_returned(facts))
     }
 
-    fn ending(&self, expected: &BTreeSet<String>) -> Ending {
+    fn ending(&self, facts: &Facts) -> Ending {
         if self.has_failed {
             Ending::Failed
         } else if self.is_expected_to_fail {
             Ending::ExpectedToFail
         } else if self.is_skipped {
             Ending::Skipped
-        } else if self.is_reported_passed() && !self.is_contradicted(expected) {
+        } else if self.is_reported_passed() && !self.is_contradicted(facts) {
             Ending::Passed
         } else {
             Ending::Failed
@@ -266,7 +298,8 @@ impl Item {
 #[derive(Debug, Default)]
 struct Facts {
     proof: Option<Proof>,
-    expected: BTreeSet<String>,
+    /// The tests that the files declare, and whether each is certain. Those in a block are not.
+    declared: BTreeMap<String, bool>,
     items: BTreeMap<String, Item>,
     /// Files that gave no items, and whether they were skipped.
     uncollected: BTreeMap<String, bool>,
@@ -291,7 +324,10 @@ impl Facts {
         match record {
             Record::Start(proof) => self.proof = Some(*proof),
             Record::Expected { test } => {
-                self.expected.insert(test.clone());
+                self.declared.insert(test.clone(), true);
+            }
+            Record::Conditional { test } => {
+                self.declared.entry(test.clone()).or_default();
             }
             Record::Collected { item, test } => self.item(item).test.clone_from(test),
             Record::Uncollected { path, is_skipped } => {
@@ -396,6 +432,29 @@ mod tests {
     }
 
     #[test]
+    fn a_test_in_a_block_counts_as_skipped_unless_it_runs() {
+        let judged = |records: &[Record], allow: &[Allowed]| {
+            let allow = allow.iter().copied().collect();
+            let settings = TestSettings { allow, ..TestSettings::default() };
+            judge(ProgramEnd::Exited(0), Some(records), &settings)
+        };
+        let mut records = clean();
+        records[1] = Record::Conditional { test: "/box/test_a.py::test_a".to_owned() };
+        assert_eq!(judged(&records, &[]).outcome, TestOutcome::Passed);
+        records.insert(1, Record::Conditional { test: "/box/test_a.py::test_b".to_owned() });
+        let verdict = judged(&records, &[]);
+        assert_eq!((verdict.outcome, verdict.counts.skipped), (TestOutcome::Failed, 1));
+        assert!(verdict.reasons[0].contains("test_b is declared in a block"), "{verdict:?}");
+        assert_eq!(verdict.items[1].outcome, ItemOutcome::Skipped);
+        assert_eq!(judged(&records, &[Allowed::Skip]).outcome, TestOutcome::Passed);
+        // Another function in its place does not count as the test.
+        records.retain(|it| !matches!(it, Record::Returned { .. }));
+        let item = "test_a.py::test_a".to_owned();
+        records.insert(5, Record::Returned { item, test: String::new() });
+        assert_eq!(judged(&records, &[Allowed::Skip]).outcome, TestOutcome::Failed);
+    }
+
+    #[test]
     fn the_end_of_the_process_must_be_that_of_the_runner() {
         let settings = TestSettings::default();
         for (end, expected) in [
@@ -408,6 +467,21 @@ mod tests {
             assert_eq!(judge(end, Some(&clean()), &settings).outcome, expected, "{end:?}");
         }
         assert_eq!(judge(ProgramEnd::Exited(0), None, &settings).outcome, TestOutcome::Tampered);
+    }
+
+    #[test]
+    fn a_process_that_fails_without_a_failed_test_is_named() {
+        let mut records = clean();
+        records.pop();
+        records.push(Record::End { code: 7 });
+        let verdict = judge(ProgramEnd::Exited(7), Some(&records), &TestSettings::default());
+        assert_eq!(verdict.outcome, TestOutcome::Failed);
+        assert_eq!(verdict.reasons, ["the process of the tests ended with 7, and no test failed"]);
+        let path = "/box/test_b.py".to_owned();
+        records.insert(1, Record::Uncollected { path, is_skipped: false });
+        let verdict = judge(ProgramEnd::Exited(7), Some(&records), &TestSettings::default());
+        assert_eq!(verdict.outcome, TestOutcome::CollectionFailed);
+        assert_eq!(verdict.reasons, ["`test_b.py` could not be loaded"]);
     }
 
     #[test]

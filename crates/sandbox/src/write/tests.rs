@@ -78,6 +78,19 @@ fn the_next_delivery_removes_rests_of_a_killed_one() {
 }
 
 #[test]
+fn the_next_change_removes_rests_of_a_killed_one() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("src")).unwrap();
+    let rests = [".graphrun-old.py.tmp", "src/.graphrun-old.py.tmp"];
+    for name in rests.into_iter().chain(["src/.graphrun-x", "src/x.tmp"]) {
+        fs::write(root.path().join(name), "half").unwrap();
+    }
+    change_files(root.path(), &[file("a.py", "1"), file("src/b.py", "2")], &[]).unwrap();
+    assert!(!rests.iter().any(|it| root.path().join(it).exists()));
+    assert!(root.path().join("src/.graphrun-x").exists() && root.path().join("src/x.tmp").exists());
+}
+
+#[test]
 fn a_link_at_a_temporary_name_is_removed_not_followed() {
     let root = tempfile::tempdir().unwrap();
     let victim = root.path().join("victim");

@@ -45,7 +45,7 @@ struct Hunk<'p> {
 }
 
 /// A line of the file after the change.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NewLine<'p> {
     /// The old line of this index.
     Kept(usize),
@@ -159,20 +159,26 @@ impl<'p> Hunk<'p> {
 /// Returns the text with all hunks applied.
 fn apply(text: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
     let lines: Vec<&str> = text.split('\n').collect();
-    let mut patched = Vec::new();
+    // Behind the last line break is no line, or one without a break.
+    let (rest, broken) = lines.split_last().expect("a split text has at least one part");
+    let mut patched: Vec<Cow<'_, str>> = Vec::new();
     let mut done = 0;
     for (at, hunk) in hunks.iter().enumerate() {
         let (start, ends) =
             place_of(hunk, &lines, done).map_err(|why| format!("hunk {} {why}", at + 1))?;
         patched.extend(lines[done..start].iter().copied().map(Cow::from));
-        // The line at the place of the hunk, or before it, shows how lines end here.
-        let like = lines.get(start).filter(|it| !it.is_empty()).or(lines.first());
-        let has_return = like.is_some_and(|it| it.ends_with('\r'));
-        patched.extend(hunk.new.iter().map(|line| match *line {
-            NewLine::Kept(index) => lines[start + index].into(),
-            NewLine::Added(line) if ends == LineEnds::Exact => line.into(),
-            NewLine::Added(line) if has_return => format!("{}\r", without_return(line)).into(),
-            NewLine::Added(line) => without_return(line).into(),
+        // The line at the place of the hunk, or before it, shows how lines end here. Without one, the patch does.
+        let has_return = broken.get(start).or(broken.last()).map(|it| it.ends_with('\r'));
+        let is_exact = ends == LineEnds::Exact && start < broken.len();
+        patched.extend(hunk.new.iter().map(|line| match (*line, has_return) {
+            // The rest of the file may get a line break.
+            (NewLine::Kept(index), Some(true)) if start + index == broken.len() => {
+                with_return(rest)
+            }
+            (NewLine::Kept(index), _) => lines[start + index].into(),
+            (NewLine::Added(line), Some(true)) if !is_exact => with_return(line),
+            (NewLine::Added(line), Some(false)) if !is_exact => without_return(line).into(),
+            (NewLine::Added(line), _) => line.into(),
         }));
         done = start + hunk.old.len();
         match (hunk.ends_old, hunk.ends_new) {
@@ -183,7 +189,14 @@ fn apply(text: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
         }
     }
     patched.extend(lines[done..].iter().copied().map(Cow::from));
+    if let Some(last) = patched.last_mut().filter(|it| it != rest) {
+        *last = without_return(last).to_owned().into();
+    }
     Ok(patched.join("\n"))
+}
+
+fn with_return(line: &str) -> Cow<'_, str> {
+    format!("{}\r", without_return(line)).into()
 }
 
 fn without_return(line: &str) -> &str {
@@ -272,8 +285,26 @@ mod tests {
             assert_eq!(patched(lf, patch).unwrap(), "a\nB\nB2\n\nc\n", "{patch:?}");
         }
         assert_eq!(patched("a\r\n", "@@ -1,0 +2 @@\n+b\n").unwrap(), "a\r\nb\r\n");
+        assert_eq!(patched("", "@@ -0,0 +1,2 @@\n+a\r\n+b\r\n").unwrap(), "a\r\nb\r\n");
         // A patch of the line ends themselves.
         assert_eq!(patched("a\r\nb\n", "@@ -1 +1 @@\n-a\r\n+a\n").unwrap(), "a\nb\n");
+    }
+
+    #[test]
+    fn a_last_line_without_a_break_has_no_part_of_one() {
+        const NONE: &str = "\\ No newline at end of file\n";
+        for (text, patch, expected) in [
+            ("a\r\nb", format!("@@ -1,2 +1,2 @@\n-a\n+A\n-b\n+B\n{NONE}"), "A\r\nB"),
+            ("a\r\nb", format!("@@ -2 +2 @@\n-b\n{NONE}+B\n{NONE}"), "a\r\nB"),
+            ("a\r\nb", format!("@@ -2 +2 @@\n-b\n{NONE}+B\n"), "a\r\nB\r\n"),
+            ("a\r\nb", "@@ -2 +2,2 @@\n b\n+c\n".to_owned(), "a\r\nb\r\nc"),
+            ("a\r\nb\r\n", format!("@@ -2 +2 @@\n-b\r\n+B\r\n{NONE}"), "a\r\nB"),
+            ("a", "@@ -1 +1 @@\n-a\r\n+b\r\n".to_owned(), "b"),
+            ("", format!("@@ -0,0 +1,2 @@\n+a\r\n+b\r\n{NONE}"), "a\r\nb"),
+            ("a\nb\r", "@@ -1 +1 @@\n-a\n+A\n".to_owned(), "A\nb\r"),
+        ] {
+            assert_eq!(patched(text, &patch).unwrap(), expected, "{text:?} {patch}");
+        }
     }
 
     #[test]
