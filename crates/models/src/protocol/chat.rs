@@ -6,7 +6,7 @@ use graphrun_core::event::MessagePart;
 use serde_json::{Map, Value, json};
 
 use super::stream::{Fold, add_counts, append, send};
-use crate::{deltas::AnswerSink, reader::REASONING_DETAILS};
+use crate::{deltas::AnswerSink, lenient::text_of, reader::REASONING_DETAILS};
 
 /// The most choices and calls of a stream. Their numbers are the provider's.
 const PARTS_MAX: usize = 1024;
@@ -121,13 +121,13 @@ impl Choice {
                 ("tool_calls", Value::Array(calls)) => {
                     has_content |= !calls.is_empty();
                     for call in calls {
-                        self.add_call(call);
+                        self.add_call(call, deltas);
                     }
                 }
                 ("function_call", Value::Object(call)) => {
                     has_content = true;
                     let place = self.message.entry(name).or_insert_with(|| json!({}));
-                    add_function(place, call);
+                    add_function(place, call, deltas);
                 }
                 (_, Value::String(text)) => {
                     let part = match name.as_str() {
@@ -179,7 +179,7 @@ impl Choice {
 
     /// Adds a piece of a call. It belongs to the call with its number. Servers without numbers send whole calls, or pieces
     /// that follow their call; only the first piece has a name.
-    fn add_call(&mut self, piece: Value) {
+    fn add_call(&mut self, piece: Value, deltas: &AnswerSink) {
         let Value::Object(mut piece) = piece else { return };
         let index = piece.get("index").and_then(Value::as_u64);
         let id = piece.get("id").and_then(Value::as_str).filter(|it| !it.is_empty());
@@ -216,7 +216,7 @@ impl Choice {
         }
         let Some(call) = self.calls[at].call.as_object_mut() else { return };
         if let Some(Value::Object(function)) = piece.remove("function") {
-            add_function(call.entry("function").or_insert_with(|| json!({})), function);
+            add_function(call.entry("function").or_insert_with(|| json!({})), function, deltas);
         }
         for (name, value) in piece {
             let is_empty = value.is_null() || value == "";
@@ -305,9 +305,12 @@ fn text_in<'a>(piece: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
 }
 
 /// Adds a piece of a function: its name comes once or with each piece, its arguments in pieces.
-fn add_function(place: &mut Value, piece: Map<String, Value>) {
+fn add_function(place: &mut Value, piece: Map<String, Value>, deltas: &AnswerSink) {
     let Some(place) = place.as_object_mut() else { return };
     for (name, value) in piece {
+        if name == "arguments" {
+            deltas.count(&text_of(Some(&value)));
+        }
         match value {
             Value::String(text) if name == "arguments" => {
                 append(place.entry(name).or_insert(Value::Null), &text);

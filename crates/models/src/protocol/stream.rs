@@ -414,3 +414,57 @@ pub(super) fn append(place: &mut Value, text: &str) {
 pub(crate) fn completion(reply: &ChatReply) -> Value {
     serde_json::json!({"choices": [{"message": {"content": reply.text}, "finish_reason": "failed_generation"}]})
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::AnswerReader;
+
+    /// Takes no pieces.
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl AnswerReader for Nothing {
+        fn take(&self, _: MessagePart, text: &str) {
+            panic!("{text}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_calls_are_counted_and_not_shown() {
+        let function = |arguments: &Value| json!({"name": "look", "arguments": arguments});
+        let chat = |name: &str, call: Value| json!({"choices": [{"delta": {name: call}}]});
+        let json_delta = |text: &str| json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": text}});
+        let item_delta =
+            |text: &str| json!({"type": "response.function_call_arguments.delta", "delta": text});
+        let gemini = json!({"functionCall": {"name": "look", "args": {"at": 1}}});
+        for (protocol, events) in [
+            (
+                Protocol::Chat,
+                vec![
+                    chat(
+                        "tool_calls",
+                        json!([{"index": 0, "function": function(&json!("{\"at"))}]),
+                    ),
+                    chat("tool_calls", json!([{"index": 0, "function": {"arguments": "\":1}"}}])),
+                ],
+            ),
+            (Protocol::Chat, vec![chat("function_call", function(&json!({"at": 1})))]),
+            (Protocol::Responses, vec![item_delta("{\"at"), item_delta("\":1}")]),
+            (Protocol::Anthropic, vec![json_delta("{\"at"), json_delta("\":1}")]),
+            (Protocol::Gemini, vec![json!({"candidates": [{"content": {"parts": [gemini]}}]})]),
+        ] {
+            let deltas = AnswerSink::to(Arc::new(Nothing));
+            let mut incoming = IncomingReply::new(protocol, &deltas, usize::MAX);
+            for event in events {
+                incoming.add(format!("data: {event}\n\n").as_bytes()).unwrap();
+            }
+            deltas.end();
+            assert_eq!(deltas.characters(), r#"{"at":1}"#.len() as u64, "{protocol:?}");
+        }
+    }
+}
