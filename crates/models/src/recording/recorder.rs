@@ -69,7 +69,8 @@ impl RecordingFile {
         self.append(&ChatRequest::of_node(node, question), &Ok(reply))
     }
 
-    /// Appends an exchange, also a failed one.
+    /// Appends an exchange, also a failed one. A request that was [not sent](ModelError::is_unsent) is none: it is no attempt in a
+    /// replay, either.
     ///
     /// # Errors
     /// Returns [`ModelError::NotRecorded`] when the file cannot be written.
@@ -78,6 +79,9 @@ impl RecordingFile {
         request: &ChatRequest,
         outcome: &Result<ChatReply, ModelError>,
     ) -> Result<(), ModelError> {
+        if outcome.as_ref().is_err_and(ModelError::is_unsent) {
+            return Ok(());
+        }
         let line = write_line(request, outcome);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(line.as_bytes()).and_then(|()| file.flush()).map_err(|error| {
@@ -135,5 +139,32 @@ fn looks_like_a_recording(text: &[u8]) -> bool {
     match text.iter().position(|&byte| byte == b'\n') {
         Some(end) => serde_json::from_slice::<Map<String, Value>>(&text[..end]).is_ok(),
         None => text.is_empty() || text.starts_with(b"{\""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// Returns the path of a recording that does not exist, and its folder.
+    fn new_path() -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        (folder, path)
+    }
+
+    #[test]
+    fn a_request_that_was_not_sent_is_not_recorded() {
+        let (_folder, path) = new_path();
+        let file = RecordingFile::open(&path).unwrap();
+        let request = ChatRequest::of_node("ask", "Which colour?");
+        let failed = ModelError::Overloaded { after: None, message: "later".into() };
+        let unsent = ModelError::NotSent { error: Box::new(failed.clone()) };
+        for error in [unsent.clone(), failed, unsent] {
+            file.append(&request, &Err(error)).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
     }
 }
