@@ -15,9 +15,13 @@ use crate::{
     sse::{SseItem, SseReader},
 };
 
-/// The bytes of an event that are no content: names, ids and counts that each piece repeats. Only the bytes beyond them
-/// count towards the limit of a reply.
+/// The bytes of an event that are no content: names, ids and counts that each piece repeats. They do not count towards the
+/// limit of a reply.
 const EVENT_OVERHEAD_BYTES: usize = 512;
+
+/// The least part of an event that counts nevertheless, so that the limit holds for small events. A token of an answer has about
+/// 30 of 250 bytes.
+const EVENT_CONTENT_PART: usize = 8;
 
 /// The most blanks at the end of an answer. Some models that are forced to write JSON write blanks until their limit of
 /// tokens.
@@ -284,7 +288,8 @@ impl Events {
                 return Ok(0);
             }
         };
-        let size = data.len().saturating_sub(EVENT_OVERHEAD_BYTES);
+        let beyond = data.len().saturating_sub(EVENT_OVERHEAD_BYTES);
+        let size = beyond.max(data.len() / EVENT_CONTENT_PART);
         match read_event(&name, &data) {
             None => return Ok(0),
             Some(Read::Done) => self.is_done = true,
@@ -432,6 +437,18 @@ mod tests {
         fn take(&self, _: MessagePart, text: &str) {
             panic!("{text}");
         }
+    }
+
+    #[test]
+    fn small_events_count_towards_the_limit_of_a_reply() {
+        const EVENTS_MAX: usize = 1000;
+        let event = json!({"choices": [{"index": 0, "delta": {"content": "z".repeat(400)}}]});
+        let event = format!("data: {event}\n\n");
+        let bytes_max = EVENTS_MAX * event.len() / EVENT_CONTENT_PART;
+        let mut incoming = IncomingReply::new(Protocol::Chat, &AnswerSink::default(), bytes_max);
+        let taken = (0..=2 * EVENTS_MAX).take_while(|_| incoming.add(event.as_bytes()).is_ok());
+        let count = taken.count();
+        assert!((EVENTS_MAX..EVENTS_MAX + EVENTS_MAX / 10).contains(&count), "{count}");
     }
 
     #[test]
