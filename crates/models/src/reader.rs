@@ -130,7 +130,8 @@ impl Answer {
                     return Err(ModelError::Refused { text, usage });
                 }
                 Ending::Truncated => {
-                    return Err(ModelError::Truncated { text: answer.text, usage });
+                    let text = answer.text;
+                    return Err(ModelError::Truncated { text, usage, tokens_max: None });
                 }
                 Ending::Overflow => {
                     let message = format!(

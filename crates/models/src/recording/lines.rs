@@ -179,6 +179,9 @@ pub(super) struct ErrorLine {
     pub(super) status: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) after_ms: Option<u64>,
+    /// The most tokens of an answer, if the request of a truncated one asked for more than the model allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) tokens_max: Option<u32>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) message: String,
     /// The failure of a program that answers in place of a model.
@@ -229,7 +232,9 @@ impl ErrorLine {
             ErrorWord::Refused => {
                 ModelError::Refused { text: if text.is_empty() { message } else { text }, usage }
             }
-            ErrorWord::Truncated => ModelError::Truncated { text, usage },
+            ErrorWord::Truncated => {
+                ModelError::Truncated { text, usage, tokens_max: self.tokens_max }
+            }
             ErrorWord::UnknownTool => {
                 ModelError::UnknownTool { name: message, arguments: text, usage }
             }
@@ -300,11 +305,15 @@ impl ErrorLine {
             ModelError::BadRequest { status, .. } => Some(*status),
             _ => None,
         };
+        let tokens_max = match error {
+            ModelError::Truncated { tokens_max, .. } => *tokens_max,
+            _ => None,
+        };
         let failure = match error {
             ModelError::Program { failure, .. } => Some(failure.clone()),
             _ => None,
         };
-        Self { kind, status, after_ms, message, failure }
+        Self { kind, status, after_ms, tokens_max, message, failure }
     }
 }
 
@@ -328,7 +337,8 @@ mod tests {
             ModelError::ContextOverflow { message: message(), usage },
             ModelError::BadRequest { status: 422, message: message() },
             ModelError::Refused { text: message(), usage },
-            ModelError::Truncated { text: text(), usage },
+            ModelError::Truncated { text: text(), usage, tokens_max: None },
+            ModelError::Truncated { text: text(), usage, tokens_max: Some(8192) },
             ModelError::UnknownTool { name: message(), arguments: text(), usage },
             ModelError::EmptyResponse { usage },
             ModelError::Incomplete { finish: message(), text: text(), usage },

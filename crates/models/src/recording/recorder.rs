@@ -115,7 +115,7 @@ fn open(path: &Path) -> io::Result<File> {
         // A device has no end to check.
         return Ok(file);
     }
-    while_locked(&file, |file| check(file))?;
+    while_locked(&file, check)?;
     Ok(file)
 }
 
