@@ -473,7 +473,7 @@ fn diagnostics(nodes: &str) -> String {
                  nodes: { a: { set: { y: '2' }, then: end } }\n";
     std::fs::write(folder.path().join("inner.yaml"), inner).unwrap();
     let endless = "graphrun: 1\nname: endless\nstate: { y: int }\noutput: y\nstart: a\n\
-                   nodes: { a: { set: { y: '2' }, then: b }, b: { set: { y: y + 1 }, then: a } }\n";
+                   nodes: { a: { set: { y: '2' }, then: [{ when: y < 9, to: a }, { to: end }] } }\n";
     std::fs::write(folder.path().join("endless.yaml"), endless).unwrap();
     let text = format!(
         "graphrun: 1\nname: outer\nstate: {{ n: '[int]', ys: {{ type: '[int]', merge: append }} }}\n\

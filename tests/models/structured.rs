@@ -156,7 +156,11 @@ async fn a_failure_of_the_model_counts_the_usage_of_earlier_rounds() {
 #[tokio::test]
 async fn a_truncated_answer_gets_twice_the_tokens_and_is_not_read() {
     let cut = || {
-        Err(ModelError::Truncated { text: r#"{"colour":"teal","tags":[]}"#.into(), usage: ROUND })
+        Err(ModelError::Truncated {
+            text: r#"{"colour":"teal","tags":[]}"#.into(),
+            usage: ROUND,
+            tokens_max: None,
+        })
     };
     let model = Scripted::new([cut(), says(r#"{"colour":"jade","tags":[]}"#)]);
     let asking = ChatRequest {

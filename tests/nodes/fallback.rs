@@ -230,7 +230,7 @@ async fn the_settings_of_a_node_are_before_those_of_its_agent() {
 async fn an_answer_cut_at_the_limit_is_requested_with_twice_of_it() {
     let cut = || {
         let usage = TokenUsage { output_tokens: 50, calls: 1, ..TokenUsage::default() };
-        Err(ModelError::Truncated { text: "te".into(), usage })
+        Err(ModelError::Truncated { text: "te".into(), usage, tokens_max: None })
     };
     for (writes, answer) in [("text", "teal"), ("n", "{\"n\": 3}")] {
         let node = format!(", writes: {writes}, max_tokens: 50, repair: 0");

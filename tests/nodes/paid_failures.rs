@@ -122,7 +122,7 @@ async fn killed_at_the_second_request(
 }
 
 fn truncated() -> Reply {
-    Err(ModelError::Truncated { text: "Te".into(), usage: paid() })
+    Err(ModelError::Truncated { text: "Te".into(), usage: paid(), tokens_max: None })
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::Embedding;
@@ -64,8 +64,8 @@ pub struct Entry {
     pub id: EntryId,
     /// The tier.
     pub tier: String,
-    /// The part of a project that it is about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The part of a project that it is about. An empty one is none.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read_module")]
     pub module: Option<String>,
     /// The text, which a search reads.
     pub text: String,
@@ -129,7 +129,7 @@ pub enum Source {
 pub struct NewEntry {
     /// The tier.
     pub tier: String,
-    /// The part of a project that it is about.
+    /// The part of a project that it is about. An empty one is none.
     pub module: Option<String>,
     /// The text, which a search reads.
     pub text: String,
@@ -194,6 +194,11 @@ impl NewEntry {
     pub fn id(&self) -> EntryId {
         EntryId::of(&self.tier, self.module.as_deref(), &self.text)
     }
+}
+
+fn read_module<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let module = Option::<String>::deserialize(deserializer)?;
+    Ok(module.filter(|it| !it.is_empty()))
 }
 
 /// Returns the texts in a value, a line each. A value without a text is written as JSON.

@@ -90,7 +90,7 @@ impl Store for InMemoryStore {
         let fits = |entry: &&Entry| {
             entry.tier == search.tier
                 && !entry.is_expired(search.now)
-                && search.module.as_ref().is_none_or(|module| entry.module.as_ref() == Some(module))
+                && search.module().is_none_or(|module| entry.module.as_deref() == Some(module))
         };
         let entries: Vec<&Entry> = content.entries.values().filter(fits).collect();
         let mut found = Vec::new();

@@ -211,7 +211,7 @@ impl Work for Search {
                 let seqs: Vec<i64> = best.by_ref().take(at_once).collect();
                 by_seqs(session, &seqs).await?
             } else {
-                let page = Page { module: self.module.as_deref(), ..Page::of(&self.tier) };
+                let page = Page { module: self.module(), ..Page::of(&self.tier) };
                 let page = Page { after: after.as_ref(), now: self.now, limit: at_once, ..page };
                 page.read(session).await?
             };
@@ -439,7 +439,7 @@ async fn ranked_by_words(
     let now = search.now.as_microsecond();
     let average = (length / count.max(1.0)).max(1.0);
     let candidates = signed(CANDIDATES_MAX);
-    let module = search.module.as_deref().map(str::as_bytes);
+    let module = search.module().map(str::as_bytes);
     let mut values: Vec<&(dyn ToSql + Sync)> =
         vec![&words, &weights, &average, &tier, &now, &candidates];
     let mut of_module = "";

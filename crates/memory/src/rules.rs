@@ -46,7 +46,7 @@ pub(crate) fn written(known: Option<&Entry>, new: &NewEntry, now: Timestamp) -> 
     Some(Entry {
         id: new.id(),
         tier,
-        module,
+        module: module.filter(|it| !it.is_empty()),
         text,
         value,
         confidence,

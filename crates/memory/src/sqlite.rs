@@ -307,7 +307,7 @@ impl Store for SqliteStore {
 /// Returns the newest entries that fit.
 fn newest(database: &Connection, search: &Search) -> Result<Vec<Entry>, Fault> {
     // With `OR`, SQLite would not use the index of modules.
-    let module = if search.module.is_some() { "module = :module" } else { ":module IS NULL" };
+    let module = if search.module().is_some() { "module = :module" } else { ":module IS NULL" };
     let sql = format!(
         "SELECT {COLUMNS} FROM entries
          WHERE tier = :tier AND {module} AND (expires IS NULL OR expires > :now)
@@ -316,7 +316,7 @@ fn newest(database: &Connection, search: &Search) -> Result<Vec<Entry>, Fault> {
     let mut statement = database.prepare_cached(&sql)?;
     let mut rows = statement.query(named_params! {
         ":tier": search.tier,
-        ":module": search.module,
+        ":module": search.module(),
         ":now": search.now.as_microsecond(),
         ":candidates": CANDIDATES_MAX,
     })?;
@@ -382,7 +382,7 @@ fn ranked_by_words(
     let values = named_params! {
         ":query": query.join(" OR "),
         ":tier": search.tier,
-        ":module": search.module,
+        ":module": search.module(),
         ":now": search.now.as_microsecond(),
         ":candidates": CANDIDATES_MAX,
     };

@@ -134,7 +134,7 @@ pub struct Search {
     pub caller: String,
     /// The tier.
     pub tier: String,
-    /// Only entries of this module.
+    /// Only entries of this module. An empty one is none.
     pub module: Option<String>,
     /// The text to look for. An entry needs one of its words; without a text, all entries fit.
     pub query: Option<String>,
@@ -265,6 +265,11 @@ impl Search {
     #[must_use]
     pub fn query(self, query: impl Into<String>) -> Self {
         Self { query: Some(query.into()), ..self }
+    }
+
+    /// Returns the module, unless it is empty.
+    pub fn module(&self) -> Option<&str> {
+        self.module.as_deref().filter(|it| !it.is_empty())
     }
 
     /// Returns whether nothing is looked for, so that the newest entries are the result. A text without a letter or a digit

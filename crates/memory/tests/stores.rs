@@ -111,6 +111,7 @@ promises! { all {
     an_entry_ends_unless_a_person_approves_it
     an_approved_entry_is_not_changed_by_runs
     a_search_sees_its_tier_its_module_and_its_filter
+    an_empty_module_is_none
     any_text_is_a_query
     a_list_has_pages_and_no_expired_entries
     an_id_is_found_by_its_beginning
@@ -269,6 +270,23 @@ async fn a_search_sees_its_tier_its_module_and_its_filter(home: &Home) {
         let error = home.store.search(&Search { filter, ..search }).await.unwrap_err();
         assert_eq!(error.to_string(), "the condition on entries fails: no value");
     }
+}
+
+async fn an_empty_module_is_none(home: &Home) {
+    let of = |module: Option<&str>| NewEntry { module: module.map(str::to_owned), ..new("cache") };
+    let first = home.put("1", vec![of(Some(""))], at(0)).await;
+    assert_eq!(home.put("2", vec![of(None), of(Some("web"))], at(0)).await[0], first[0]);
+    let all = home.store.list(&Listing::all(at(0))).await.unwrap();
+    let mut modules: Vec<Option<&str>> = all.iter().map(|it| it.module.as_deref()).collect();
+    modules.sort_unstable();
+    assert_eq!(modules, [None, Some("web")]);
+    for query in [None, Some("cache".to_owned())] {
+        let search = Search { query, module: Some(String::new()), ..insights() };
+        assert_eq!(home.texts(search).await.len(), 2);
+    }
+    let line = serde_json::to_string(all.iter().find(|it| it.module.is_some()).unwrap()).unwrap();
+    let empty: Entry = serde_json::from_str(&line.replace("\"web\"", "\"\"")).unwrap();
+    assert_eq!(empty.module, None);
 }
 
 async fn any_text_is_a_query(home: &Home) {
@@ -657,6 +675,8 @@ async fn vectors_follow_their_entries(home: &Home) {
     assert_eq!(home.texts(near()).await.len(), 2);
     let of_module = Search { module: Some("web".into()), ..near() };
     assert_eq!(home.texts(of_module).await, ["ends"]);
+    let of_none = Search { module: Some(String::new()), ..near() };
+    assert_eq!(home.texts(of_none).await, home.texts(near()).await);
     let filter = Filter::new(|it: &Entry| Ok(it.text == "ends"));
     assert_eq!(home.texts(Search { filter, limit: 1, ..near() }).await, ["ends"]);
     assert_eq!(home.texts(Search { now: at(1), ..near() }).await, ["stays"]);

@@ -11,6 +11,8 @@ use std::{
 use graphrun_core::event::MessagePart;
 use graphrun_guard::redact::redact;
 
+use super::chat::characters;
+
 /// The longest text that is held back because it may be a part of a key.
 const HELD_BYTES_MAX: usize = 4096;
 
@@ -85,9 +87,7 @@ impl AnswerSink {
             self.blanks.store(blanks, Ordering::Relaxed);
         }
         let Some(pending) = &self.buffer else { return };
-        pending.reader.heartbeat();
-        let count = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
-        pending.characters.fetch_add(count, Ordering::Relaxed);
+        pending.count(text);
         if text.is_empty() || !pending.reader.is_watched() {
             return;
         }
@@ -109,7 +109,15 @@ impl AnswerSink {
         }
     }
 
-    /// Returns the number of characters that were sent.
+    /// Counts a piece of the answer that is not shown, such as one of the arguments of a call.
+    #[cfg(feature = "openai")]
+    pub(crate) fn count(&self, text: &str) {
+        if let Some(pending) = &self.buffer {
+            pending.count(text);
+        }
+    }
+
+    /// Returns the number of characters that have arrived, shown or not.
     pub fn characters(&self) -> u64 {
         self.buffer.as_ref().map_or(0, |it| it.characters.load(Ordering::Relaxed))
     }
@@ -123,6 +131,11 @@ impl AnswerSink {
 }
 
 impl DeltaBuffer {
+    fn count(&self, text: &str) {
+        self.reader.heartbeat();
+        self.characters.fetch_add(characters(text), Ordering::Relaxed);
+    }
+
     fn flush(&self, held: &mut Option<(MessagePart, String)>) {
         if let Some((part, text)) = held.take().filter(|it| !it.1.is_empty()) {
             self.reader.take(part, &redact(&text));

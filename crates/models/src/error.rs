@@ -109,6 +109,9 @@ pub enum ModelError {
         text: String,
         /// The usage of the call.
         usage: TokenUsage,
+        /// The most tokens of an answer that the model allows, if the request asked for more. Asking for more again is of no use.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tokens_max: Option<u32>,
     },
     /// The answer ended early, for a reason that the next attempt may not meet, or for an unknown one.
     #[error("the answer is not known to be whole: it ended with {finish:?}")]

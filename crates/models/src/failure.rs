@@ -61,6 +61,10 @@ impl ErrorReply<'_> {
         let after = self.after.or(error_text.after);
         let message = error_text.message(status);
         match status {
+            // Before the classes of the same status: no other model and no other key is the answer to a refusal.
+            400 | 403 | 422 if error_text.is_refusal() => {
+                ModelError::Refused { text: message, usage: TokenUsage::default() }
+            }
             401 | 403 => ModelError::Auth { message },
             402 => ModelError::Quota { message },
             _ if error_text.is_quota() => ModelError::Quota { message },
@@ -68,12 +72,6 @@ impl ErrorReply<'_> {
             429 => ModelError::RateLimited { after, message },
             // llama.cpp answers 500, and an error inside a reply has no status.
             400 | 422 | 500.. if error_text.is_context_overflow() => overflow(message),
-            // Azure and some gateways filter the request instead of the reply.
-            400 if error_text.has("content_filter")
-                || error_text.has("content management policy") =>
-            {
-                ModelError::Refused { text: message, usage: TokenUsage::default() }
-            }
             // Google answers 400, not 401, to a wrong key.
             400 if error_text.has("api key not valid") || error_text.has("invalid api key") => {
                 ModelError::Auth { message }
@@ -118,7 +116,8 @@ pub(super) fn not_a(body: &Value, wanted: &str) -> ModelError {
     let words = ["code", "type", "status"].map(|it| error.get(it).and_then(Value::as_str));
     let by_word = || words.into_iter().flatten().find_map(status_of);
     // No status to go by: taken as a fault of the gateway, which it is when it says 200.
-    let status = code.or_else(by_word).unwrap_or(502);
+    let unstated = if error_text.is_refusal() { 400 } else { 502 };
+    let status = code.or_else(by_word).unwrap_or(unstated);
     ErrorReply { status, after: None, body: "" }.error(&error_text)
 }
 
@@ -305,6 +304,34 @@ impl ErrorText {
         .any(|words| self.has(words))
     }
 
+    /// Returns whether the provider, or a filter before the model, declines the content of the request.
+    fn is_refusal(&self) -> bool {
+        // Each with a provider that uses it.
+        [
+            // Azure and some gateways filter the request instead of the reply.
+            "content_filter",
+            "content management policy",
+            // OpenAI.
+            "invalid_prompt",
+            "prompt was flagged",
+            // OpenAI of images, LiteLLM.
+            "content_policy_violation",
+            "contentpolicyviolation",
+            // OpenRouter.
+            "input was flagged",
+            // xAI.
+            "violates usage guidelines",
+            // Anthropic.
+            "content filtering policy",
+            // DeepSeek.
+            "content exists risk",
+            // Alibaba.
+            "data_inspection_failed",
+        ]
+        .iter()
+        .any(|words| self.has(words))
+    }
+
     fn is_unknown_model(&self) -> bool {
         ["model_not_found", "model not found", "model not exist", "invalid model", "invalid_model"]
             .iter()
@@ -382,6 +409,8 @@ fn without_tags(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn overflows(status: u16, body: &str) -> bool {
@@ -408,10 +437,44 @@ mod tests {
             "Please reduce the length of the messages or completion.",
             "`inputs` tokens + `max_new_tokens` must be <= 4097. Given: 4000 `inputs` tokens and 512 `max_new_tokens`",
         ] {
-            let body = serde_json::json!({"error": {"message": message}}).to_string();
+            let body = json!({"error": {"message": message}}).to_string();
             assert!(overflows(400, &body), "{message}");
             assert!(overflows(500, &body), "{message}");
             assert!(!overflows(429, &body), "a limit of the rate passes: {message}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_one_with_any_status() {
+        let refusal = |status: u16, body: &Value| {
+            let body = body.to_string();
+            match (ErrorReply { status, after: None, body: &body }).classify() {
+                Err(ModelError::Refused { text, .. }) => Some(text),
+                _ => None,
+            }
+        };
+        let moderated = "m/1 requires moderation. Your input was flagged for \"harm\".";
+        let unsafe_for_xai =
+            "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO";
+        let denied = "The caller does not have permission to execute the specified operation";
+        let flagged = "Your prompt was flagged as potentially violating our usage policy.";
+        for (status, message, body) in [
+            (403, moderated, json!({"error": {"code": 403, "message": moderated}})),
+            (403, unsafe_for_xai, json!({"code": denied, "error": unsafe_for_xai})),
+            (400, flagged, json!({"error": {"code": "invalid_prompt", "message": flagged}})),
+            (
+                400,
+                "Filtered.",
+                json!({"error": {"code": "content_filter", "message": "Filtered."}}),
+            ),
+        ] {
+            assert_eq!(refusal(status, &body).as_deref(), Some(message), "{body}");
+            // An error in a reply with the status 200 may have no status.
+            let inside = not_a_reply(&body, Protocol::Chat);
+            assert!(matches!(inside, ModelError::Refused { .. }), "{inside:?}");
+        }
+        for (status, message) in [(403, denied), (401, flagged), (400, "messages: at least one")] {
+            assert_eq!(refusal(status, &json!({"error": {"message": message}})), None, "{message}");
         }
     }
 
@@ -422,7 +485,7 @@ mod tests {
             "Invalid schema for response_format: the context is missing",
             "messages: at least one message is required",
         ] {
-            let body = serde_json::json!({"error": {"message": message}}).to_string();
+            let body = json!({"error": {"message": message}}).to_string();
             assert!(!overflows(400, &body), "{message}");
         }
     }

@@ -344,7 +344,9 @@ impl ChatModel for ProviderClient {
             }
             let below = mode.below().filter(|_| request.output.is_some());
             let (Some(below), Some(rejection)) = (below, Rejection::of(&error, mode)) else {
-                return Err(error);
+                let asked = request.settings.max_tokens;
+                let sent = asked.map(|it| refused.most_tokens(it));
+                return Err(with_tokens_max(error, sent.filter(|_| sent < asked)));
             };
             tracing::info!(
                 model,
@@ -462,6 +464,21 @@ fn unexpected(error: &impl std::error::Error) -> ModelError {
     ModelError::BadRequest { status: 0, message: readable(&error.to_string()) }
 }
 
+/// Returns the failure of an answer with the most tokens that its model allows, if it was truncated there.
+fn with_tokens_max(error: ModelError, tokens_max: Option<u32>) -> ModelError {
+    match error {
+        ModelError::Truncated { text, usage, .. } => {
+            ModelError::Truncated { text, usage, tokens_max }
+        }
+        ModelError::Charged { error, usage, cost_usd } => ModelError::Charged {
+            error: Box::new(with_tokens_max(*error, tokens_max)),
+            usage,
+            cost_usd,
+        },
+        error => error,
+    }
+}
+
 /// Returns the failure of an answer with an estimate of its request, if the provider has counted no tokens of it. A failure
 /// before the answer has no usage, and gets none.
 fn with_input(error: ModelError, request: &ChatRequest) -> ModelError {
@@ -478,4 +495,72 @@ fn with_input(error: ModelError, request: &ChatRequest) -> ModelError {
 fn estimate(request: &ChatRequest, written: u64) -> TokenUsage {
     let length = |it: u64| usize::try_from(it).unwrap_or(usize::MAX);
     TokenUsage::estimate(length(request.characters()), length(written))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{self, BufRead as _, BufReader, Read as _, Write as _},
+        net::TcpListener,
+        thread,
+    };
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Message, RequestSettings, with_doubled_max_tokens};
+
+    /// Starts a server with one reply for each request, and returns its address.
+    fn server(replies: Vec<(u16, Value)>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for (status, body) in replies {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = BufReader::new(stream.try_clone().unwrap());
+                let mut length = 0;
+                loop {
+                    let mut line = String::new();
+                    request.read_line(&mut line).unwrap();
+                    match line.trim().to_lowercase().split_once(':') {
+                        None if line.trim().is_empty() => break,
+                        Some(("content-length", value)) => length = value.trim().parse().unwrap(),
+                        _ => {}
+                    }
+                }
+                io::copy(&mut request.take(length), &mut io::sink()).unwrap();
+                let body = body.to_string();
+                let length = body.len();
+                let head =
+                    format!("HTTP/1.1 {status} -\r\ncontent-length: {length}\r\nconnection: close");
+                write!(stream, "{head}\r\n\r\n{body}").unwrap();
+            }
+        });
+        format!("http://{address}/v1")
+    }
+
+    #[tokio::test]
+    async fn a_limit_beyond_that_of_the_model_is_not_doubled() {
+        let message =
+            "max_tokens is too large: 10000. This model supports at most 8192 completion tokens";
+        let rejected = json!({"error": {"message": message}});
+        let truncated =
+            json!({"choices": [{"message": {"content": "Te"}, "finish_reason": "length"}]});
+        let replies = vec![(400, rejected), (200, truncated.clone()), (200, truncated)];
+        let client = ProviderClient::new(ClientConfig::new(server(replies), "small")).unwrap();
+        for (asked, tokens_max) in [(10_000, Some(8192)), (100, None)] {
+            let request = ChatRequest {
+                messages: vec![Message::user("Which colour?")],
+                settings: RequestSettings { max_tokens: Some(asked), ..RequestSettings::default() },
+                ..ChatRequest::default()
+            };
+            let error = client.chat(&request).await.unwrap_err();
+            let ModelError::Truncated { tokens_max: found, .. } = error.reason() else {
+                panic!("{error:?}");
+            };
+            assert_eq!(*found, tokens_max);
+            let longer = with_doubled_max_tokens(&request, &error);
+            assert_eq!(longer.is_some(), tokens_max.is_none());
+        }
+    }
 }

@@ -16,6 +16,9 @@ use super::{
     thoughts::{TextParts, part_text},
 };
 
+/// The record of reasoning in a message of a chat completion. OpenRouter requires it back unchanged.
+pub(super) const REASONING_DETAILS: &str = "reasoning_details";
+
 /// Reads the body of a successful reply. Calls are those that the provider names, offered or not.
 ///
 /// # Errors
@@ -127,7 +130,8 @@ impl Answer {
                     return Err(ModelError::Refused { text, usage });
                 }
                 Ending::Truncated => {
-                    return Err(ModelError::Truncated { text: answer.text, usage });
+                    let text = answer.text;
+                    return Err(ModelError::Truncated { text, usage, tokens_max: None });
                 }
                 Ending::Overflow => {
                     let message = format!(
@@ -163,11 +167,13 @@ impl Answer {
             .iter()
             .map(|name| text_of(message.get(*name)))
             .find(|text| !text.is_empty())
-            .or_else(|| message.get("reasoning_details").map(parts_text));
+            .or_else(|| message.get(REASONING_DETAILS).map(parts_text));
         answer.reasoning = answer.reasoning.or(reasoning).filter(|text| !text.is_empty());
         answer.refusal = Some(text_of(message.get("refusal")))
             .filter(|text| !text.is_empty())
             .or(answer.refusal);
+        let details = message.get(REASONING_DETAILS).and_then(Value::as_array);
+        answer.thinking = details.cloned().unwrap_or_default();
         let calls = read_calls(message);
         if !calls.is_empty() {
             answer.tool_calls = calls;

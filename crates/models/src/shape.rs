@@ -9,6 +9,7 @@ use super::{
     calls::{OfferedTools, wire_name},
     chat::{ChatRequest, Message, OutputSchema, Role},
     provider::{OutputMode, Parameter, Profile, SystemRole},
+    reader::REASONING_DETAILS,
     refused::RefusedParameters,
     structured::{answer_instruction, answer_schema, strict_schema},
     tools::{ToolCall, ToolChoice, ToolSpec},
@@ -192,7 +193,8 @@ fn wire_message(
     system_role: SystemRole,
     wants_reasoning: bool,
 ) -> Value {
-    let Message { role, content, attachments, tool_calls, tool_call_id, reasoning, .. } = message;
+    let Message { role, content, attachments, tool_calls, tool_call_id, reasoning, thinking } =
+        message;
     let mut wire = Map::new();
     let role = match role {
         Role::System => system_role.as_str(),
@@ -219,6 +221,9 @@ fn wire_message(
                 reasoning.as_deref().unwrap_or_default().into(),
             );
         }
+    }
+    if !thinking.is_empty() {
+        wire.insert(REASONING_DETAILS.into(), thinking.as_slice().into());
     }
     Value::Object(wire)
 }

@@ -68,7 +68,10 @@ pub(super) fn part_text(text: &str) -> TextParts {
 fn split_at_lone_end(text: &str) -> Option<(&str, &str)> {
     let ends = BLOCKS.iter().filter_map(|(open, close)| {
         let at = text.find(close)?;
-        (!text[..at].contains(open) && !is_quoted(&text[..at])).then_some((at, close.len()))
+        let (before, after) = (&text[..at], &text[at + close.len()..]);
+        let is_end =
+            !before.contains(open) && !is_quoted(before) && is_between_parts(before, after);
+        is_end.then_some((at, close.len()))
     });
     let (at, length) = ends.min()?;
     Some((&text[..at], &text[at + length..]))
@@ -82,7 +85,26 @@ fn is_quoted(before: &str) -> bool {
     before.trim_start().starts_with(['{', '[']) && !is_whole()
         || before.matches("```").count() % 2 == 1
         || line.matches('`').count() % 2 == 1
+        || line.matches('"').count() % 2 == 1
         || before.ends_with(['"', '\'', '“', '«'])
+}
+
+/// Returns whether a mark is at an end of its line or between two sentences, as between reasoning and its answer. A sentence or
+/// code that mentions the mark continues behind it.
+fn is_between_parts(before: &str, after: &str) -> bool {
+    let blank = |it: char| it.is_whitespace() && it != '\n';
+    let ends_here = |it: &str| it.is_empty() || it.starts_with('\n');
+    let line_before = before.trim_end_matches(blank);
+    if line_before.is_empty()
+        || line_before.ends_with('\n')
+        || ends_here(after.trim_start_matches(blank))
+    {
+        return true;
+    }
+    let is_sentence = line_before.ends_with(['.', '!', '?', '…', '。', '！', '？', '}', ']']);
+    let continues =
+        |it: char| !it.is_whitespace() && !it.is_alphanumeric() && !"{[(<*#_`\"“«".contains(it);
+    is_sentence && !after.starts_with(continues)
 }
 
 /// Parts a text of harmony channels; `None` if it is no such text.
@@ -147,6 +169,10 @@ mod tests {
             ("Sea or sky?\n</think>\n\nTeal.", Some("Sea or sky?"), "Teal."),
             ("Sea.</think>Teal.", Some("Sea."), "Teal."),
             ("</think>Teal.", None, "Teal."),
+            ("Sea or sky.\n</think> Teal.", Some("Sea or sky."), "Teal."),
+            ("Sea or sky </think>\nTeal.", Some("Sea or sky"), "Teal."),
+            ("Sea or sky. </think> Teal.", Some("Sea or sky."), "Teal."),
+            ("{\"a\": 1}</think>{\"a\": 2}", Some("{\"a\": 1}"), "{\"a\": 2}"),
             ("{\"a\": 1}\n</think>\n{\"a\": 2}", Some("{\"a\": 1}"), "{\"a\": 2}"),
             (
                 "<think>Sea. Sky. Perhaps {\"colour\": \"red\"}",
@@ -191,6 +217,9 @@ mod tests {
             "Split the text at `</think>`.",
             "Split it:\n```py\ntext.split(END)  # </think>\n```\n",
             "The mark is \"</think>\".",
+            "import re\ns = re.sub(r\"^.*</think>\", \"\", s)",
+            "import re\ns = re.sub(r'^.*?</think>', '', s)",
+            "Remove the text before </think> and keep the rest.",
             "Use <think> and </think>.",
             r#"{"code": "<|channel|>final<|message|>"}"#,
             "The mark of a channel is <|channel|>final<|message|>.",

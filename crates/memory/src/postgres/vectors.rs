@@ -77,7 +77,7 @@ pub(super) async fn nearest(
     let now = search.now.as_microsecond();
     let model = embedding.model.as_bytes();
     let limit = signed(VECTORS_MAX);
-    let module = search.module.as_deref().map(str::as_bytes);
+    let module = search.module().map(str::as_bytes);
     let mut values: Vec<&(dyn ToSql + Sync)> = vec![&tier, &model, &now, &limit];
     let mut of_module = "";
     if let Some(module) = &module {

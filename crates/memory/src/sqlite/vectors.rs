@@ -31,7 +31,7 @@ pub(super) fn nearest(
     let mut rows = statement.query(named_params! {
         ":tier": search.tier,
         ":model": embedding.model,
-        ":module": search.module,
+        ":module": search.module(),
         ":now": search.now.as_microsecond(),
         ":vectors": VECTORS_MAX,
     })?;

@@ -359,8 +359,10 @@ impl AnthropicFold {
         ];
         for (name, field, part) in kinds {
             let Some(text) = delta.get(name).and_then(Value::as_str) else { continue };
-            if let Some(part) = part {
-                deltas.send(part, text);
+            match part {
+                Some(part) => deltas.send(part, text),
+                None if field == PARTIAL_INPUT => deltas.count(text),
+                None => {}
             }
             if !text.is_empty() {
                 append(block.entry(field).or_insert(Value::Null), text);

@@ -6,7 +6,7 @@ use graphrun_core::event::MessagePart;
 use serde_json::{Map, Value, json};
 
 use super::stream::{Fold, add_counts, append, send};
-use crate::deltas::AnswerSink;
+use crate::{deltas::AnswerSink, lenient::text_of, reader::REASONING_DETAILS};
 
 /// The most choices and calls of a stream. Their numbers are the provider's.
 const PARTS_MAX: usize = 1024;
@@ -121,13 +121,13 @@ impl Choice {
                 ("tool_calls", Value::Array(calls)) => {
                     has_content |= !calls.is_empty();
                     for call in calls {
-                        self.add_call(call);
+                        self.add_call(call, deltas);
                     }
                 }
                 ("function_call", Value::Object(call)) => {
                     has_content = true;
                     let place = self.message.entry(name).or_insert_with(|| json!({}));
-                    add_function(place, call);
+                    add_function(place, call, deltas);
                 }
                 (_, Value::String(text)) => {
                     let part = match name.as_str() {
@@ -144,7 +144,16 @@ impl Choice {
                     has_content |= !text.is_empty();
                     append(self.message.entry(name).or_insert(Value::Null), &text);
                 }
-                // Parts of content, or details of reasoning.
+                (REASONING_DETAILS, Value::Array(details)) => {
+                    has_content |= !details.is_empty();
+                    let place = self.message.entry(name).or_insert_with(|| json!([]));
+                    if let Value::Array(known) = place {
+                        for detail in details {
+                            add_detail(known, detail);
+                        }
+                    }
+                }
+                // Parts of content.
                 (_, Value::Array(parts)) => {
                     has_content |= !parts.is_empty();
                     for part in &parts {
@@ -170,7 +179,7 @@ impl Choice {
 
     /// Adds a piece of a call. It belongs to the call with its number. Servers without numbers send whole calls, or pieces
     /// that follow their call; only the first piece has a name.
-    fn add_call(&mut self, piece: Value) {
+    fn add_call(&mut self, piece: Value, deltas: &AnswerSink) {
         let Value::Object(mut piece) = piece else { return };
         let index = piece.get("index").and_then(Value::as_u64);
         let id = piece.get("id").and_then(Value::as_str).filter(|it| !it.is_empty());
@@ -207,7 +216,7 @@ impl Choice {
         }
         let Some(call) = self.calls[at].call.as_object_mut() else { return };
         if let Some(Value::Object(function)) = piece.remove("function") {
-            add_function(call.entry("function").or_insert_with(|| json!({})), function);
+            add_function(call.entry("function").or_insert_with(|| json!({})), function, deltas);
         }
         for (name, value) in piece {
             let is_empty = value.is_null() || value == "";
@@ -225,6 +234,35 @@ impl Choice {
         }
         fields.insert("message".to_owned(), Value::Object(message));
         Value::Object(fields)
+    }
+}
+
+/// Adds a detail of reasoning, or a piece of one. The texts of its pieces are joined; its signature comes with one of them.
+fn add_detail(known: &mut Vec<Value>, piece: Value) {
+    let is_whole = piece.get("data").is_some_and(|it| !it.is_null());
+    let is_same = |it: &Value| {
+        let is_other_id = !it["id"].is_null() && !piece["id"].is_null() && it["id"] != piece["id"];
+        it["type"] == piece["type"] && it["index"] == piece["index"] && !is_other_id
+    };
+    // Details without numbers are pieces of the last one only. Encrypted ones may all have the same number.
+    let at = if piece["index"].is_null() {
+        known.len().checked_sub(1).filter(|last| is_same(&known[*last]))
+    } else {
+        known.iter().rposition(is_same)
+    };
+    let place = at.filter(|_| !is_whole).and_then(|at| known[at].as_object_mut());
+    let (Some(place), Some(piece)) = (place, piece.as_object()) else {
+        known.push(piece);
+        return;
+    };
+    for (name, value) in piece {
+        match value {
+            Value::Null => {}
+            Value::String(text) if matches!(name.as_str(), "text" | "summary") => {
+                append(place.entry(name).or_insert(Value::Null), text);
+            }
+            value => drop(place.insert(name.clone(), value.clone())),
+        }
     }
 }
 
@@ -267,9 +305,12 @@ fn text_in<'a>(piece: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
 }
 
 /// Adds a piece of a function: its name comes once or with each piece, its arguments in pieces.
-fn add_function(place: &mut Value, piece: Map<String, Value>) {
+fn add_function(place: &mut Value, piece: Map<String, Value>, deltas: &AnswerSink) {
     let Some(place) = place.as_object_mut() else { return };
     for (name, value) in piece {
+        if name == "arguments" {
+            deltas.count(&text_of(Some(&value)));
+        }
         match value {
             Value::String(text) if name == "arguments" => {
                 append(place.entry(name).or_insert(Value::Null), &text);
@@ -278,5 +319,84 @@ fn add_function(place: &mut Value, piece: Map<String, Value>) {
             Value::String(text) if text.is_empty() => {}
             value => drop(place.insert(name, value)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ChatRequest, Message, Profile, Protocol, provider::OutputMode, refused::RefusedParameters,
+        shape::Shape,
+    };
+
+    fn stream_of(deltas: &[Value]) -> String {
+        let piece = |delta: &Value| format!("data: {}\n\n", json!({"choices": [{"delta": delta}]}));
+        let end = json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]});
+        let pieces: String = deltas.iter().map(piece).collect();
+        format!("{pieces}data: {end}\n\ndata: [DONE]\n\n")
+    }
+
+    /// Returns the message with the calls of a reply, as the next request has it.
+    fn sent_back(reply: &str) -> Value {
+        let reply = Protocol::Chat.read_text(reply).unwrap();
+        let request = ChatRequest { messages: vec![Message::calls(reply)], ..Default::default() };
+        let shape = Shape {
+            model: "m",
+            profile: &Profile::default(),
+            mode: OutputMode::Prompted,
+            refused: &RefusedParameters::default(),
+        };
+        Protocol::Chat.shape(&request, &shape).body["messages"][0].clone()
+    }
+
+    #[test]
+    fn details_of_reasoning_are_sent_back() {
+        let function = json!({"name": "look", "arguments": "{}"});
+        let calls = json!([{"id": "call_1", "type": "function", "function": function}]);
+        let text = |text: Option<&str>, signature: Option<&str>, index: u64| {
+            json!({
+                "type": "reasoning.text", "text": text, "signature": signature, "id": null,
+                "format": "anthropic-claude-v1", "index": index
+            })
+        };
+        let secret = |id: &str| {
+            json!({
+                "type": "reasoning.encrypted", "data": "c2ln", "id": id,
+                "format": "google-gemini-v1", "index": 0
+            })
+        };
+        let whole = json!([
+            text(Some("Sea or sky?"), Some("c2ln"), 0),
+            text(Some("Sea."), Some("c2lo"), 1),
+            secret("call_1"),
+            secret("call_2"),
+        ]);
+        let message = json!({"tool_calls": calls, "reasoning_details": whole});
+        let reply = json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]});
+        let streamed = stream_of(&[
+            json!({"reasoning": "Sea or", "reasoning_details": [text(Some("Sea or"), None, 0)]}),
+            json!({"reasoning_details": [text(Some(" sky?"), None, 0)]}),
+            json!({"reasoning_details": [text(Some("Sea."), None, 1), text(None, Some("c2ln"), 0)]}),
+            json!({"reasoning_details": [text(None, Some("c2lo"), 1), secret("call_1")]}),
+            json!({"reasoning_details": [secret("call_2")], "tool_calls": calls}),
+        ]);
+        for reply in [reply.to_string(), streamed] {
+            assert_eq!(sent_back(&reply)["reasoning_details"], whole, "{reply}");
+        }
+        let plain = json!({"choices": [{"message": {"tool_calls": calls}}]}).to_string();
+        assert_eq!(sent_back(&plain).get("reasoning_details"), None);
+    }
+
+    #[test]
+    fn details_without_numbers_are_joined_in_their_order() {
+        let summary = |text: &str| json!({"type": "reasoning.summary", "summary": text});
+        let secret = json!({"type": "reasoning.encrypted", "data": "c2ln"});
+        let mut details = Vec::new();
+        for piece in [summary("Se"), summary("a."), secret.clone(), secret.clone(), summary("Sky.")]
+        {
+            add_detail(&mut details, piece);
+        }
+        assert_eq!(details, [summary("Sea."), secret.clone(), secret, summary("Sky.")]);
     }
 }

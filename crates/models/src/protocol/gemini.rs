@@ -370,7 +370,11 @@ impl GeminiFold {
     fn add_part(&mut self, part: &Value, deltas: &AnswerSink) {
         let kind = if is_thought(part) { MessagePart::Reasoning } else { MessagePart::Text };
         let has_text = send(deltas, kind, part.get("text"));
-        self.has_content |= has_text || part.get("functionCall").is_some();
+        let call = part.get("functionCall");
+        if let Some(args) = call.and_then(|it| it.get("args")) {
+            deltas.count(&text_of(Some(args)));
+        }
+        self.has_content |= has_text || call.is_some();
         // A signature belongs to its own piece.
         let is_signed = |it: &Value| it.get(SIGNATURE).is_some();
         let text = part.get("text").and_then(Value::as_str).filter(|_| !is_signed(part));

@@ -235,43 +235,76 @@ fn read_call(item: &Value) -> Option<ToolCall> {
 pub(super) struct ResponsesFold {
     response: Option<Value>,
     items: Vec<Value>,
-    /// The text of the open message, for a stream that breaks off.
-    text: String,
-    /// Whether the open message is one before the answer.
-    is_commentary: bool,
+    open: OpenItem,
     has_content: bool,
-    is_thinking: bool,
     is_over: bool,
+}
+
+/// The item that is being written, for a stream that breaks off.
+#[derive(Debug, Default)]
+struct OpenItem {
+    /// The item as it was announced, without its content.
+    item: Value,
+    text: String,
+    reasoning: String,
+    /// The arguments of a call.
+    arguments: String,
+}
+
+impl OpenItem {
+    fn is_thinking(&self) -> bool {
+        self.item.get("type").is_some_and(|it| it == "reasoning")
+    }
+
+    /// Returns the part that has arrived, as whole items have it.
+    fn into_items(self) -> impl Iterator<Item = Value> {
+        let Self { mut item, text, reasoning, arguments } = self;
+        let part = |kind: &str, text: String| json!({"type": kind, "text": text});
+        let reasoning = (!reasoning.is_empty())
+            .then(|| json!({"type": "reasoning", "summary": [part("summary_text", reasoning)]}));
+        let message = (!text.is_empty())
+            .then(|| json!({"type": "message", "content": [part("output_text", text)]}));
+        let call = (!arguments.is_empty() && item.is_object()).then(|| {
+            item["arguments"] = arguments.into();
+            item
+        });
+        reasoning.into_iter().chain(message).chain(call)
+    }
 }
 
 impl Fold for ResponsesFold {
     fn add(&mut self, event: Value, deltas: &AnswerSink) {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
         let delta = event.get("delta");
+        let text = delta.and_then(Value::as_str).unwrap_or_default();
         match kind {
-            "response.output_text.delta" if self.is_commentary => {
+            "response.output_text.delta" if is_commentary(&self.open.item) => {
                 self.has_content |= send(deltas, MessagePart::Reasoning, delta);
+                self.open.reasoning.push_str(text);
             }
             "response.output_text.delta" | "response.refusal.delta" => {
                 self.has_content |= send(deltas, MessagePart::Text, delta);
-                self.text.push_str(delta.and_then(Value::as_str).unwrap_or_default());
+                self.open.text.push_str(text);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.has_content |= send(deltas, MessagePart::Reasoning, delta);
+                self.open.reasoning.push_str(text);
             }
             "response.output_item.added" => {
-                self.is_thinking = event.pointer("/item/type").is_some_and(|it| it == "reasoning");
-                self.is_commentary = event.get("item").is_some_and(is_commentary);
+                self.open.item = event.get("item").cloned().unwrap_or_default();
             }
             "response.output_item.done" => {
-                (self.is_thinking, self.is_commentary) = (false, false);
+                self.open = OpenItem::default();
                 self.has_content = true;
-                self.text.clear();
                 if let Some(item) = event.get("item").filter(|_| self.items.len() < ITEMS_MAX) {
                     self.items.push(item.clone());
                 }
             }
-            "response.function_call_arguments.delta" => self.has_content = true,
+            "response.function_call_arguments.delta" => {
+                self.has_content = true;
+                deltas.count(text);
+                self.open.arguments.push_str(text);
+            }
             "response.completed"
             | "response.incomplete"
             | "response.failed"
@@ -296,18 +329,13 @@ impl Fold for ResponsesFold {
     }
 
     fn may_be_silent(&self) -> bool {
-        !self.has_content || self.is_thinking
+        !self.has_content || self.open.is_thinking()
     }
 
     fn body(&mut self) -> Value {
         let mut body = self.response.take().unwrap_or_else(|| json!({}));
         let mut items = std::mem::take(&mut self.items);
-        if !self.text.is_empty() {
-            let text = std::mem::take(&mut self.text);
-            items.push(
-                json!({"type": "message", "content": [{"type": "output_text", "text": text}]}),
-            );
-        }
+        items.extend(std::mem::take(&mut self.open).into_items());
         let is_empty = body.get("output").and_then(Value::as_array).is_none_or(Vec::is_empty);
         if is_empty && body.is_object() {
             body["output"] = items.into();
@@ -317,5 +345,41 @@ impl Fold for ResponsesFold {
             body["status"] = Value::Null;
         }
         body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(events: &[Value]) -> String {
+        let lines: Vec<String> = events.iter().map(|it| format!("data: {it}\n\n")).collect();
+        lines.concat()
+    }
+
+    #[test]
+    fn the_part_of_a_broken_item_is_estimated() {
+        let created = json!({"type": "response.created", "response": {"status": "in_progress", "output": [], "usage": null}});
+        let added = |item: Value| json!({"type": "response.output_item.added", "item": item});
+        let call =
+            json!({"type": "function_call", "call_id": "call_1", "name": "look", "arguments": ""});
+        let message = |phase: &str| json!({"type": "message", "phase": phase, "content": []});
+        let failed =
+            json!({"type": "error", "error": {"code": "server_error", "message": "later"}});
+        for (item, kind) in [
+            (call, "response.function_call_arguments.delta"),
+            (message("commentary"), "response.output_text.delta"),
+            (message("final_answer"), "response.output_text.delta"),
+            (json!({"type": "reasoning"}), "response.reasoning_summary_text.delta"),
+        ] {
+            let delta = json!({"type": kind, "delta": "z".repeat(175)});
+            let begun = [created.clone(), added(item), delta.clone(), delta];
+            for events in [&begun[..], &[&begun[..], std::slice::from_ref(&failed)].concat()] {
+                let error = Protocol::Responses.read_text(&stream(events)).unwrap_err();
+                let usage = error.usage();
+                assert!(error.is_retryable(), "{error:?}");
+                assert_eq!((usage.output_tokens, usage.estimated), (100, true), "{kind} {error:?}");
+            }
+        }
     }
 }

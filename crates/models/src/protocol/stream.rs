@@ -15,9 +15,13 @@ use crate::{
     sse::{SseItem, SseReader},
 };
 
-/// The bytes of an event that are no content: names, ids and counts that each piece repeats. Only the bytes beyond them
-/// count towards the limit of a reply.
+/// The bytes of an event that are no content: names, ids and counts that each piece repeats. They do not count towards the
+/// limit of a reply.
 const EVENT_OVERHEAD_BYTES: usize = 512;
+
+/// The least part of an event that counts nevertheless, so that the limit holds for small events. A token of an answer has about
+/// 30 of 250 bytes.
+const EVENT_CONTENT_PART: usize = 8;
 
 /// The most blanks at the end of an answer. Some models that are forced to write JSON write blanks until their limit of
 /// tokens.
@@ -284,7 +288,8 @@ impl Events {
                 return Ok(0);
             }
         };
-        let size = data.len().saturating_sub(EVENT_OVERHEAD_BYTES);
+        let beyond = data.len().saturating_sub(EVENT_OVERHEAD_BYTES);
+        let size = beyond.max(data.len() / EVENT_CONTENT_PART);
         match read_event(&name, &data) {
             None => return Ok(0),
             Some(Read::Done) => self.is_done = true,
@@ -413,4 +418,70 @@ pub(super) fn append(place: &mut Value, text: &str) {
 /// Converts an answer from inside an error into a completion.
 pub(crate) fn completion(reply: &ChatReply) -> Value {
     serde_json::json!({"choices": [{"message": {"content": reply.text}, "finish_reason": "failed_generation"}]})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::AnswerReader;
+
+    /// Takes no pieces.
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl AnswerReader for Nothing {
+        fn take(&self, _: MessagePart, text: &str) {
+            panic!("{text}");
+        }
+    }
+
+    #[test]
+    fn small_events_count_towards_the_limit_of_a_reply() {
+        const EVENTS_MAX: usize = 1000;
+        let event = json!({"choices": [{"index": 0, "delta": {"content": "z".repeat(400)}}]});
+        let event = format!("data: {event}\n\n");
+        let bytes_max = EVENTS_MAX * event.len() / EVENT_CONTENT_PART;
+        let mut incoming = IncomingReply::new(Protocol::Chat, &AnswerSink::default(), bytes_max);
+        let taken = (0..=2 * EVENTS_MAX).take_while(|_| incoming.add(event.as_bytes()).is_ok());
+        let count = taken.count();
+        assert!((EVENTS_MAX..EVENTS_MAX + EVENTS_MAX / 10).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn arguments_of_calls_are_counted_and_not_shown() {
+        let function = |arguments: &Value| json!({"name": "look", "arguments": arguments});
+        let chat = |name: &str, call: Value| json!({"choices": [{"delta": {name: call}}]});
+        let json_delta = |text: &str| json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": text}});
+        let item_delta =
+            |text: &str| json!({"type": "response.function_call_arguments.delta", "delta": text});
+        let gemini = json!({"functionCall": {"name": "look", "args": {"at": 1}}});
+        for (protocol, events) in [
+            (
+                Protocol::Chat,
+                vec![
+                    chat(
+                        "tool_calls",
+                        json!([{"index": 0, "function": function(&json!("{\"at"))}]),
+                    ),
+                    chat("tool_calls", json!([{"index": 0, "function": {"arguments": "\":1}"}}])),
+                ],
+            ),
+            (Protocol::Chat, vec![chat("function_call", function(&json!({"at": 1})))]),
+            (Protocol::Responses, vec![item_delta("{\"at"), item_delta("\":1}")]),
+            (Protocol::Anthropic, vec![json_delta("{\"at"), json_delta("\":1}")]),
+            (Protocol::Gemini, vec![json!({"candidates": [{"content": {"parts": [gemini]}}]})]),
+        ] {
+            let deltas = AnswerSink::to(Arc::new(Nothing));
+            let mut incoming = IncomingReply::new(protocol, &deltas, usize::MAX);
+            for event in events {
+                incoming.add(format!("data: {event}\n\n").as_bytes()).unwrap();
+            }
+            deltas.end();
+            assert_eq!(deltas.characters(), r#"{"at":1}"#.len() as u64, "{protocol:?}");
+        }
+    }
 }

@@ -87,7 +87,7 @@ pub(crate) fn is_local(base_url: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ProviderSettings, provider::Protocol};
+    use crate::{ProviderSettings, TokenLimit, provider::Protocol};
 
     fn config(model: &str, variables: &[(&str, &str)]) -> Result<ClientConfig, String> {
         let variable = |name: &str| {
@@ -181,6 +181,15 @@ mod tests {
         let chat =
             ProviderSettings { protocol: Some(Protocol::Chat), ..ProviderSettings::default() };
         assert_eq!(configured(chat, &[]), Protocol::Chat);
+    }
+
+    #[test]
+    fn a_server_in_the_place_of_openai_gets_max_tokens() {
+        let elsewhere = [("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")];
+        for model in ["openai/gpt-5-mini", "meta-llama/Llama-3"] {
+            let limit = config(model, &elsewhere).unwrap().profile.token_limit;
+            assert_eq!(limit, TokenLimit::MaxTokens, "{model}");
+        }
     }
 
     #[test]

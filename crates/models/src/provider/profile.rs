@@ -35,7 +35,7 @@ impl Default for Profile {
             provider: "openai-compatible".to_owned(),
             protocol: Protocol::Chat,
             output: OutputMode::JsonSchema,
-            // The older name: self-hosted servers know it, and OpenAI's own profile has the newer one.
+            // The older name: self-hosted servers know it, and some ignore the newer one. A provider that rejects it names the other.
             token_limit: TokenLimit::MaxTokens,
             system_role: SystemRole::System,
             wants_reasoning: false,

@@ -179,6 +179,9 @@ pub(super) struct ErrorLine {
     pub(super) status: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) after_ms: Option<u64>,
+    /// The most tokens of an answer, if the request of a truncated one asked for more than the model allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) tokens_max: Option<u32>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) message: String,
     /// The failure of a program that answers in place of a model.
@@ -203,6 +206,7 @@ pub(super) enum ErrorWord {
     EmptyResponse,
     Incomplete,
     StreamTruncated,
+    ReplyTooLarge,
     NotFound,
     Program,
 }
@@ -228,13 +232,18 @@ impl ErrorLine {
             ErrorWord::Refused => {
                 ModelError::Refused { text: if text.is_empty() { message } else { text }, usage }
             }
-            ErrorWord::Truncated => ModelError::Truncated { text, usage },
+            ErrorWord::Truncated => {
+                ModelError::Truncated { text, usage, tokens_max: self.tokens_max }
+            }
             ErrorWord::UnknownTool => {
                 ModelError::UnknownTool { name: message, arguments: text, usage }
             }
             ErrorWord::EmptyResponse => ModelError::EmptyResponse { usage },
             ErrorWord::Incomplete => ModelError::Incomplete { finish: message, text, usage },
             ErrorWord::StreamTruncated => ModelError::StreamTruncated { text, usage },
+            ErrorWord::ReplyTooLarge => {
+                ModelError::ReplyTooLarge { bytes_max: message.parse().unwrap_or_default() }
+            }
             ErrorWord::NotFound => ModelError::NotFound { message },
             ErrorWord::Program => {
                 let other = || Box::new(Failure::new(ErrorKind::Command, message));
@@ -260,6 +269,7 @@ impl ErrorLine {
             ModelError::EmptyResponse { .. } => ErrorWord::EmptyResponse,
             ModelError::Incomplete { .. } => ErrorWord::Incomplete,
             ModelError::StreamTruncated { .. } => ErrorWord::StreamTruncated,
+            ModelError::ReplyTooLarge { .. } => ErrorWord::ReplyTooLarge,
             // After both, the next model of a list is asked.
             ModelError::NotFound { .. } | ModelError::Attachment { .. } => ErrorWord::NotFound,
             ModelError::Program { .. } => ErrorWord::Program,
@@ -268,7 +278,6 @@ impl ErrorLine {
             // Its reason is recorded.
             | ModelError::Charged { .. }
             | ModelError::NotSent { .. }
-            | ModelError::ReplyTooLarge { .. }
             | ModelError::NoRecording { .. }
             | ModelError::NotRecorded { .. } => ErrorWord::BadRequest,
         };
@@ -287,9 +296,8 @@ impl ErrorLine {
             ModelError::UnknownTool { name, .. } | ModelError::NoAnswer { name, .. } => {
                 (None, name.clone())
             }
-            ModelError::ReplyTooLarge { .. } | ModelError::Attachment { .. } => {
-                (None, error.to_string())
-            }
+            ModelError::ReplyTooLarge { bytes_max } => (None, bytes_max.to_string()),
+            ModelError::Attachment { .. } => (None, error.to_string()),
             _ => (None, String::new()),
         };
         let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
@@ -297,10 +305,50 @@ impl ErrorLine {
             ModelError::BadRequest { status, .. } => Some(*status),
             _ => None,
         };
+        let tokens_max = match error {
+            ModelError::Truncated { tokens_max, .. } => *tokens_max,
+            _ => None,
+        };
         let failure = match error {
             ModelError::Program { failure, .. } => Some(failure.clone()),
             _ => None,
         };
-        Self { kind, status, after_ms, message, failure }
+        Self { kind, status, after_ms, tokens_max, message, failure }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recorded_failure_leads_to_the_same_next_step() {
+        let usage = TokenUsage::default();
+        let text = String::new;
+        let message = || "m".to_owned();
+        let after = None;
+        for error in [
+            ModelError::RateLimited { after, message: message() },
+            ModelError::Overloaded { after, message: message() },
+            ModelError::Transient { after, message: message() },
+            ModelError::Timeout { phase: Phase::Response, after: Duration::from_secs(1) },
+            ModelError::Auth { message: message() },
+            ModelError::Quota { message: message() },
+            ModelError::ContextOverflow { message: message(), usage },
+            ModelError::BadRequest { status: 422, message: message() },
+            ModelError::Refused { text: message(), usage },
+            ModelError::Truncated { text: text(), usage, tokens_max: None },
+            ModelError::Truncated { text: text(), usage, tokens_max: Some(8192) },
+            ModelError::UnknownTool { name: message(), arguments: text(), usage },
+            ModelError::EmptyResponse { usage },
+            ModelError::Incomplete { finish: message(), text: text(), usage },
+            ModelError::StreamTruncated { text: text(), usage },
+            ModelError::ReplyTooLarge { bytes_max: 16 },
+            ModelError::NotFound { message: message() },
+        ] {
+            let ReplyLine { text, error: line, .. } = ReplyLine::of(&Err(error.clone()));
+            let replayed = line.unwrap().to_error(text.unwrap_or_default(), usage);
+            assert_eq!(replayed, error);
+        }
     }
 }

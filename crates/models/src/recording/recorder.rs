@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, Read, Write},
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -69,7 +69,8 @@ impl RecordingFile {
         self.append(&ChatRequest::of_node(node, question), &Ok(reply))
     }
 
-    /// Appends an exchange, also a failed one.
+    /// Appends an exchange, also a failed one. A request that was [not sent](ModelError::is_unsent) is none: it is no attempt in a
+    /// replay, either.
     ///
     /// # Errors
     /// Returns [`ModelError::NotRecorded`] when the file cannot be written, [charged](ModelError::charged) with the usage and the
@@ -79,9 +80,12 @@ impl RecordingFile {
         request: &ChatRequest,
         outcome: &Result<ChatReply, ModelError>,
     ) -> Result<(), ModelError> {
+        if outcome.as_ref().is_err_and(ModelError::is_unsent) {
+            return Ok(());
+        }
         let line = write_line(request, outcome);
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_all(line.as_bytes()).and_then(|()| file.flush()).map_err(|error| {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        append_whole(&file, |mut file| file.write_all(line.as_bytes())).map_err(|error| {
             let (usage, cost_usd) = match outcome {
                 Ok(reply) => (reply.usage, reply.cost_usd),
                 Err(error) => (error.usage(), error.cost_usd()),
@@ -106,7 +110,7 @@ impl ChatModel for Recorder {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
+    let file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
     let kind = file.metadata()?.file_type();
     if kind.is_fifo() {
         // Writing to a full pipe would wait for ever.
@@ -117,6 +121,12 @@ fn open(path: &Path) -> io::Result<File> {
         // A device has no end to check.
         return Ok(file);
     }
+    while_locked(&file, check)?;
+    Ok(file)
+}
+
+/// Refuses a file that is no recording, and ends its last line.
+fn check(mut file: &File) -> io::Result<()> {
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
     if !looks_like_a_recording(&text) {
@@ -130,9 +140,31 @@ fn open(path: &Path) -> io::Result<File> {
         file.write_all(b"\n")?;
     } else if !tail.is_empty() {
         file.set_len(whole as u64)?;
-        file.seek(SeekFrom::End(0))?;
     }
-    Ok(file)
+    Ok(())
+}
+
+/// Appends to a file. After a failure in the middle, as of a full disk, the file is as before: otherwise the next line would
+/// continue the part.
+fn append_whole(file: &File, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    if !file.metadata()?.is_file() {
+        return write(file);
+    }
+    while_locked(file, |file| {
+        let length = file.metadata()?.len();
+        write(file).inspect_err(|_| drop(file.set_len(length)))
+    })
+}
+
+/// Works on a file that other recorders, also of other processes, leave alone meanwhile. Some file systems have no locks: there,
+/// only one process may record to a file.
+fn while_locked<T>(file: &File, work: impl FnOnce(&File) -> T) -> T {
+    let is_locked = file.lock().is_ok();
+    let done = work(file);
+    if is_locked {
+        drop(file.unlock());
+    }
+    done
 }
 
 /// Returns whether the first line is an entry or the beginning of one.
@@ -141,5 +173,69 @@ fn looks_like_a_recording(text: &[u8]) -> bool {
     match text.iter().position(|&byte| byte == b'\n') {
         Some(end) => serde_json::from_slice::<Map<String, Value>>(&text[..end]).is_ok(),
         None => text.is_empty() || text.starts_with(b"{\""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, thread};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// Returns the path of a recording that does not exist, and its folder.
+    fn new_path() -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        (folder, path)
+    }
+
+    #[test]
+    fn a_request_that_was_not_sent_is_not_recorded() {
+        let (_folder, path) = new_path();
+        let file = RecordingFile::open(&path).unwrap();
+        let request = ChatRequest::of_node("ask", "Which colour?");
+        let failed = ModelError::Overloaded { after: None, message: "later".into() };
+        let unsent = ModelError::NotSent { error: Box::new(failed.clone()) };
+        for error in [unsent.clone(), failed, unsent] {
+            file.append(&request, &Err(error)).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1);
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_written_leaves_no_part() {
+        let (_folder, path) = new_path();
+        let file = open(&path).unwrap();
+        append_whole(&file, |mut file| file.write_all(b"{}\n")).unwrap();
+        let failed = append_whole(&file, |mut file| {
+            file.write_all(b"{\"v\"")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        append_whole(&file, |mut file| file.write_all(b"{}\n")).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{}\n{}\n");
+    }
+
+    #[test]
+    fn a_line_that_is_being_written_is_left_alone() {
+        let (_folder, path) = new_path();
+        let file = open(&path).unwrap();
+        let mut opening = None;
+        append_whole(&file, |mut file| {
+            file.write_all(b"{\"v\"")?;
+            let path = path.clone();
+            let thread = thread::spawn(move || open(&path).map(drop));
+            // Without the lock, the thread removes the part here.
+            for _ in 0..10_000 {
+                thread::yield_now();
+            }
+            opening = Some(thread);
+            file.write_all(b": 1}\n")
+        })
+        .unwrap();
+        opening.unwrap().join().unwrap().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"v\": 1}\n");
     }
 }

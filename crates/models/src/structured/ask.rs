@@ -74,7 +74,7 @@ impl<T> StructuredChat<'_, T> {
     /// Asks for an answer.
     ///
     /// If the answer is truncated at the limit of the request, it is requested once more with a doubled limit, which
-    /// is no repair.
+    /// is no repair. A model that allows no more tokens is not asked again.
     ///
     /// # Errors
     ///
@@ -160,9 +160,10 @@ impl<T> fmt::Debug for StructuredChat<'_, T> {
     }
 }
 
-/// Returns a request for twice the tokens, if the answer was truncated at the limit of this request.
+/// Returns a request for twice the tokens, if the answer was truncated at the limit of this request and not at a lower one of the
+/// model.
 pub fn with_doubled_max_tokens(request: &ChatRequest, error: &ModelError) -> Option<ChatRequest> {
-    let ModelError::Truncated { .. } = error.reason() else { return None };
+    let ModelError::Truncated { tokens_max: None, .. } = error.reason() else { return None };
     let max_tokens = request.settings.max_tokens?.saturating_mul(2);
     let mut longer = request.clone();
     longer.settings.max_tokens = Some(max_tokens);
