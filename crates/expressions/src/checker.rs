@@ -676,7 +676,9 @@ impl ExpressionChecker<'_> {
 
     /// Binds a name to each item of a list, for the next arguments.
     fn variable(&mut self, name: &str, list: Option<&Type>, range: &Range<usize>) -> Type {
-        let taken = self.variables.iter().any(|(it, _)| it == name);
+        // The guarantees about a fact would hold for the items, too.
+        let is_fact = Fact::find(name).is_some();
+        let taken = is_fact || self.variables.iter().any(|(it, _)| it == name);
         if taken || self.scope.schema.channel(name).is_some() {
             let message = format!("the name `{name}` is already in use");
             self.problem("GR021", range, message, "ambiguous").help =
@@ -715,14 +717,15 @@ fn item_of(ty: &Type) -> Option<&Type> {
     }
 }
 
-fn literal(value: &Value) -> Type {
+/// Returns the type of a literal.
+pub(super) fn literal(value: &Value) -> Type {
     match value {
         Value::Null => null(),
         Value::Bool(_) => Type::Bool,
-        Value::Number(number) => {
-            let range = number.as_f64().map(NumberRange::only).unwrap_or_default();
-            if number.is_i64() { Type::Int(range) } else { Type::Float(range) }
-        }
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => Type::Int(ranges::only(whole)),
+            None => Type::Float(number.as_f64().map(NumberRange::only).unwrap_or_default()),
+        },
         Value::String(text) => Type::Enum(vec![text.clone()]),
         Value::Array(_) | Value::Object(_) => Type::Any,
     }

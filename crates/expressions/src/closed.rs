@@ -8,14 +8,17 @@ use serde_json::Value;
 
 use super::{
     EvaluateError, ExpressionView,
-    evaluate::{Absent, NumberPlaces, Settings, evaluate_owned},
+    evaluate::{Absent, Settings, TypedPlaces, evaluate_owned},
     syntax::{Node, NodeKind, Operator},
 };
 use crate::problem::Problem;
 
 /// Evaluates an expression that reads nothing; its value is the same in every state. Returns `None`
-/// if it reads something.
-pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError>> {
+/// if it reads something. `places` are the typed places of it, or of the expression that it is a part of.
+pub(super) fn evaluate_closed(
+    root: &Node,
+    places: &TypedPlaces,
+) -> Option<Result<Value, EvaluateError>> {
     if !is_closed(root, &mut Vec::new()) {
         return None;
     }
@@ -26,30 +29,32 @@ pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError
     let state = &state;
     let visits = &visits;
     let view = ExpressionView { state, visits, item: None, output_dir: None, trigger, facts };
-    // No literal of a whole number is written with a point, and each literal of a float is.
-    let numbers = &NumberPlaces::default();
-    let settings = Settings { item: None, variable: None, numbers, absent: Absent::IsNull };
+    let settings = Settings { item: None, variable: None, places, absent: Absent::IsNull };
     Some(evaluate_owned(root, &view, settings))
 }
 
 /// Reports the innermost parts that have no value in any state. Returns whether there are any.
-pub(super) fn note_valueless(node: &Node, problems: &mut Vec<Problem>) -> bool {
+pub(super) fn note_valueless(
+    node: &Node,
+    places: &TypedPlaces,
+    problems: &mut Vec<Problem>,
+) -> bool {
     let mut inside = false;
     for part in node.parts() {
-        inside |= note_valueless(part, problems);
+        inside |= note_valueless(part, places, problems);
     }
     if inside {
         return true;
     }
     let error = match &node.kind {
         NodeKind::Binary(Operator::Divide | Operator::Remainder, _, by) => {
-            let zero = evaluate_closed(by)
+            let zero = evaluate_closed(by, places)
                 .is_some_and(|result| result.is_ok_and(|it| it.as_f64() == Some(0.0)));
             zero.then_some(EvaluateError::DivisionByZero)
         }
         _ => None,
     };
-    let Some(error) = error.or_else(|| evaluate_closed(node)?.err()) else { return false };
+    let Some(error) = error.or_else(|| evaluate_closed(node, places)?.err()) else { return false };
     let message = format!("this never has a value: {error}");
     let problem = Problem::new("GR028", node.range.clone(), message, "no value in any run");
     problems.push(problem.help("a run that comes here would fail"));

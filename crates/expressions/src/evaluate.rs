@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, cmp::Ordering, collections::BTreeSet, sync::Arc};
 
+use graphrun_core::state::Type;
 use serde_json::{Map, Value};
 
 use super::{
@@ -10,7 +11,8 @@ use super::{
     facts::{Fact, FactsView},
     functions::{Function, FunctionValue},
     meter::ExpressionMeter,
-    numbers::{Numeric, arithmetic, float, numeric, order_of, whole},
+    numbers::{Numeric, arithmetic, arithmetic_of_floats, float, numeric, order_of, whole},
+    satisfiability::Types,
     syntax::{Node, NodeKind, Operator, Pattern, RecordField},
     values,
 };
@@ -19,11 +21,38 @@ use crate::item::INDEX;
 /// A value with the name of its variable, if there is one.
 type Named<'a> = Option<(&'a str, &'a Value)>;
 
-/// The places of the parts whose type is a number. JSON may write a whole number as `7.0`, and a float as `7`.
+/// The places of the parts whose value JSON writes in several forms: a whole number as `7.0`, a float as `7`, and a record with
+/// null for an absent field.
 #[derive(Debug, Default)]
-pub(super) struct NumberPlaces {
-    pub(super) whole: BTreeSet<(usize, usize)>,
-    pub(super) float: BTreeSet<(usize, usize)>,
+pub(super) struct TypedPlaces {
+    whole: BTreeSet<(usize, usize)>,
+    float: BTreeSet<(usize, usize)>,
+    record: BTreeSet<(usize, usize)>,
+}
+
+impl TypedPlaces {
+    pub(super) fn of(types: &Types) -> Self {
+        let places = |is_meant: fn(&Type) -> bool| {
+            let meant = types.iter().filter(|it| is_meant(it.1.required()));
+            meant.map(|it| *it.0).collect()
+        };
+        Self {
+            whole: places(|it| matches!(it, Type::Int(_))),
+            float: places(|it| matches!(it, Type::Float(_))),
+            record: places(|it| matches!(it, Type::Record(_))),
+        }
+    }
+
+    /// Returns the function that computes with some numbers.
+    fn arithmetic(&self, numbers: &[&Node]) -> fn(Operator, Numeric, Numeric) -> Evaluated<Value> {
+        let is_float = numbers.iter().any(|it| self.float.contains(&it.key()));
+        if is_float { arithmetic_of_floats } else { arithmetic }
+    }
+
+    /// Returns whether a value has a key. A record has none for an absent field.
+    fn has_key(&self, of: &Node, key: &Value) -> bool {
+        !(key.is_null() && self.record.contains(&of.key()))
+    }
 }
 
 /// What an expression reads besides the view, and how it is evaluated.
@@ -31,7 +60,7 @@ pub(super) struct NumberPlaces {
 pub(super) struct Settings<'a> {
     pub(super) item: Named<'a>,
     pub(super) variable: Named<'a>,
-    pub(super) numbers: &'a NumberPlaces,
+    pub(super) places: &'a TypedPlaces,
     pub(super) absent: Absent,
 }
 
@@ -55,7 +84,7 @@ pub(super) fn evaluate(
 pub(super) fn evaluate_owned(
     root: &Node,
     view: &ExpressionView<'_>,
-    Settings { item, variable, numbers, absent }: Settings<'_>,
+    Settings { item, variable, places, absent }: Settings<'_>,
 ) -> Result<Value, EvaluateError> {
     // The item hides its position, and a field of the state with this name does, too.
     let index = view.facts.item_index.filter(|_| view.state.schema().channel(INDEX).is_none());
@@ -64,7 +93,7 @@ pub(super) fn evaluate_owned(
     let variable = variable.map(|(name, value)| (name, Cow::Borrowed(value)));
     let variables = index.into_iter().chain(item).chain(variable).collect();
     let mut evaluation =
-        Evaluation { view: *view, variables, numbers, meter: ExpressionMeter::default() };
+        Evaluation { view: *view, variables, places, meter: ExpressionMeter::default() };
     match absent {
         Absent::IsNull => Ok(evaluation.owned_if_present(root)?.unwrap_or_default()),
         Absent::IsError => evaluation.owned(root),
@@ -81,7 +110,7 @@ pub(super) enum Absent {
 pub(super) struct Evaluation<'a> {
     view: ExpressionView<'a>,
     variables: Vec<(&'a str, Cow<'a, Value>)>,
-    numbers: &'a NumberPlaces,
+    places: &'a TypedPlaces,
     meter: ExpressionMeter,
 }
 
@@ -107,7 +136,7 @@ impl<'a> Evaluation<'a> {
     fn if_present(&mut self, node: &'a Node) -> Evaluated<Option<Cow<'a, Value>>> {
         let found = self.if_present_as_written(node)?;
         let is_float = found.as_deref().is_some_and(Value::is_f64);
-        if is_float && self.numbers.whole.contains(&node.key()) {
+        if is_float && self.places.whole.contains(&node.key()) {
             return Ok(found.map(|it| values::int(&it).map_or(it, Cow::Owned)));
         }
         Ok(found)
@@ -138,7 +167,12 @@ impl<'a> Evaluation<'a> {
             }
             NodeKind::Not(of) => Value::Bool(!self.condition(of, "!")?),
             NodeKind::Negate(of) => match self.number(of, "-")? {
-                Numeric::Int(it) => whole(it.checked_neg(), "-")?,
+                Numeric::Int(it) => match whole(it.checked_neg(), "-") {
+                    Err(_) if self.places.float.contains(&of.key()) => {
+                        float(-Numeric::Int(it).as_float(), "-")?
+                    }
+                    negated => negated?,
+                },
                 Numeric::Float(it) => float(-it, "-")?,
             },
             NodeKind::Binary(operator, left, right) => self.binary(*operator, left, right)?,
@@ -147,7 +181,7 @@ impl<'a> Evaluation<'a> {
                 let chosen = if self.condition(condition, "?")? { then } else { otherwise };
                 return self.if_present(chosen);
             }
-            NodeKind::Call(function, arguments) => self.call(function, arguments)?,
+            NodeKind::Call(function, arguments) => self.call(node, function, arguments)?,
             // Only their calls read them.
             NodeKind::NodeName(_) | NodeKind::Pattern(_) | NodeKind::Variable(_) => {
                 return Ok(None);
@@ -242,18 +276,8 @@ impl<'a> Evaluation<'a> {
             Operator::In => self.contained(left, right)?,
             Operator::Add => return self.sum(left, right),
             Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Remainder => {
-                let parts = [left, right];
-                let left = self.number(left, symbol)?;
-                let right = self.number(right, symbol)?;
-                // A field of floats may hold `7`, and its half is `3.5`.
-                let is_float = |it: &Node| self.numbers.float.contains(&it.key());
-                let left = match operator {
-                    Operator::Divide if parts.into_iter().any(is_float) => {
-                        Numeric::Float(left.as_float())
-                    }
-                    _ => left,
-                };
-                return arithmetic(operator, left, right);
+                let compute = self.places.arithmetic(&[left, right]);
+                return compute(operator, self.number(left, symbol)?, self.number(right, symbol)?);
             }
         };
         Ok(Value::Bool(value))
@@ -296,9 +320,9 @@ impl<'a> Evaluation<'a> {
         order.ok_or_else(|| kind(operator.symbol(), "two numbers or two texts", &left))
     }
 
-    fn contained(&mut self, left: &'a Node, right: &'a Node) -> Evaluated<bool> {
+    fn contained(&mut self, left: &'a Node, within: &'a Node) -> Evaluated<bool> {
         let item = self.value(left)?;
-        let list = self.value(right)?;
+        let list = self.value(within)?;
         match list.as_ref() {
             Value::Array(items) => {
                 for it in items {
@@ -308,12 +332,16 @@ impl<'a> Evaluation<'a> {
                 }
                 Ok(false)
             }
-            Value::Object(fields) => Ok(item.as_str().is_some_and(|it| fields.contains_key(it))),
+            Value::Object(fields) => {
+                let found = item.as_str().and_then(|it| fields.get(it));
+                Ok(found.is_some_and(|it| self.places.has_key(within, it)))
+            }
             other => Err(kind("in", "a list", other)),
         }
     }
 
     fn sum(&mut self, left: &'a Node, right: &'a Node) -> Evaluated<Value> {
+        let add = self.places.arithmetic(&[left, right]);
         let left = self.value(left)?;
         let right = self.value(right)?;
         match (left.as_ref(), right.as_ref()) {
@@ -328,14 +356,19 @@ impl<'a> Evaluation<'a> {
                 Ok([left.as_slice(), right].concat().into())
             }
             (left, right) => match (numeric(left), numeric(right)) {
-                (Some(left), Some(right)) => arithmetic(Operator::Add, left, right),
+                (Some(left), Some(right)) => add(Operator::Add, left, right),
                 (Some(_), None) => Err(kind("+", "two numbers", right)),
                 (None, _) => Err(kind("+", "numbers, texts or lists", left)),
             },
         }
     }
 
-    fn call(&mut self, function: &'static Function, arguments: &'a [Node]) -> Evaluated<Value> {
+    fn call(
+        &mut self,
+        call: &'a Node,
+        function: &'static Function,
+        arguments: &'a [Node],
+    ) -> Evaluated<Value> {
         match &function.value {
             FunctionValue::Presence => Ok(Value::Bool(self.look_up(&arguments[0])?.is_some())),
             FunctionValue::Default => match self.look_up(&arguments[0])? {
@@ -352,7 +385,10 @@ impl<'a> Evaluation<'a> {
                 for text in values.iter().filter_map(|it| it.as_str()) {
                     self.meter.look_at(text)?;
                 }
-                let arguments = Arguments { function, nodes: arguments, values, view: &self.view };
+                let view = &self.view;
+                let places = self.places;
+                let arguments =
+                    Arguments { function, call, nodes: arguments, values, view, places };
                 evaluate(&arguments, &mut self.meter)
             }
             FunctionValue::OfItems(evaluate) => {
@@ -376,9 +412,11 @@ impl<'a> Evaluation<'a> {
 /// The arguments of a function, evaluated.
 pub(super) struct Arguments<'v, 'a> {
     function: &'static Function,
+    call: &'a Node,
     nodes: &'a [Node],
     values: Vec<Cow<'a, Value>>,
     view: &'v ExpressionView<'a>,
+    places: &'a TypedPlaces,
 }
 
 impl Arguments<'_, '_> {
@@ -399,10 +437,26 @@ impl Arguments<'_, '_> {
         self.value(at).as_object().ok_or_else(|| self.unfit(at))
     }
 
-    /// Returns a whole number. A field of whole numbers may hold `1.0`.
+    /// Returns the keys of a map, or the names of the fields that a record has.
+    pub(super) fn keys(&self, at: usize) -> Evaluated<impl Iterator<Item = &String>> {
+        let fields = self.fields(at)?.iter();
+        let of = &self.nodes[at];
+        Ok(fields.filter(|it| self.places.has_key(of, it.1)).map(|it| it.0))
+    }
+
+    /// Returns the function that computes the numbers of the result.
+    pub(super) fn arithmetic(&self) -> fn(Operator, Numeric, Numeric) -> Evaluated<Value> {
+        self.places.arithmetic(&[self.call])
+    }
+
+    /// Returns a whole number, or the largest one if it is larger. A field of whole numbers may hold `1.0`.
     pub(super) fn whole(&self, at: usize) -> Evaluated<i64> {
-        let number = values::int(self.value(at)).ok().and_then(|it| it.as_i64());
-        number.filter(|_| self.value(at).is_number()).ok_or_else(|| self.unfit(at))
+        #[expect(clippy::cast_possible_truncation, reason = "the cast ends at the largest number")]
+        match numeric(self.value(at)) {
+            Some(Numeric::Int(it)) => Ok(i64::try_from(it).unwrap_or(i64::MAX)),
+            Some(Numeric::Float(it)) => Ok(it as i64),
+            None => Err(self.unfit(at)),
+        }
     }
 
     /// Returns that one of the first two numbers which compares with the other one like this; the first if they are equal.
@@ -547,7 +601,8 @@ fn in_variable<'v, 'a>(
 fn item<'v>(of: &'v Value, index: &Value) -> Evaluated<Option<&'v Value>> {
     match (of, index) {
         (Value::Array(items), Value::Number(_)) => {
-            let number = values::int(index)?.as_u64().and_then(|it| usize::try_from(it).ok());
+            // No list has an item beyond the largest whole number.
+            let number = values::int(index).ok().and_then(|it| usize::try_from(it.as_u64()?).ok());
             Ok(number.and_then(|it| items.get(it)))
         }
         (Value::Object(fields), Value::String(name)) => Ok(fields.get(name)),
@@ -557,7 +612,7 @@ fn item<'v>(of: &'v Value, index: &Value) -> Evaluated<Option<&'v Value>> {
     }
 }
 
-/// Compares for equality; `1` and `1.0` are equal.
+/// Compares for equality; `1` and `1.0` are equal, and so are records with null and without a value for a field.
 fn equal(left: &Value, right: &Value, meter: &mut ExpressionMeter) -> Evaluated<bool> {
     meter.step()?;
     match (left, right) {
@@ -568,9 +623,11 @@ fn equal(left: &Value, right: &Value, meter: &mut ExpressionMeter) -> Evaluated<
             all(left.iter().zip(right), |(a, b)| equal(a, b, meter))
         }
         (Value::Object(left), Value::Object(right)) => {
-            if left.len() != right.len() {
+            let given = |of: &Map<String, Value>| of.values().filter(|it| !it.is_null()).count();
+            if given(left) != given(right) {
                 return Ok(false);
             }
+            let left = left.iter().filter(|it| !it.1.is_null());
             all(left, |(key, a)| right.get(key).map_or(Ok(false), |b| equal(a, b, meter)))
         }
         (Value::String(left), Value::String(right)) => {

@@ -283,7 +283,7 @@ static FUNCTIONS: &[Function] = &[
         value: FunctionValue::OfValues(|arguments, _| {
             Ok(Value::from(match arguments.value(0) {
                 Value::Array(items) => items.len(),
-                Value::Object(fields) => fields.len(),
+                Value::Object(_) => arguments.keys(0)?.count(),
                 _ => arguments.text(0)?.chars().count(),
             }))
         }),
@@ -652,7 +652,9 @@ static FUNCTIONS: &[Function] = &[
             },
         }],
         result: |types| ranges::sum(&item_of(&types[0])),
-        value: FunctionValue::OfValues(|arguments, meter| values::sum(arguments.list(0)?, meter)),
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::sum(arguments.list(0)?, arguments.arithmetic(), meter)
+        }),
         ..Function::QUESTION
     },
     Function {
@@ -704,9 +706,7 @@ static FUNCTIONS: &[Function] = &[
         example_value: r#"["draft 2", "plan"]"#,
         parameters: &[Parameter { name: "map", ..RECORD }],
         result: |_| Type::List(Box::new(Type::String)),
-        value: FunctionValue::OfValues(|arguments, meter| {
-            values::keys(arguments.fields(0)?, meter)
-        }),
+        value: FunctionValue::OfValues(|arguments, meter| values::keys(arguments.keys(0)?, meter)),
         ..Function::QUESTION
     },
     Function {

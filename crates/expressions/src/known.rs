@@ -4,6 +4,7 @@ use graphrun_core::state::{Channel, NumberRange, Schema, Type};
 use serde_json::Value;
 
 use super::{
+    checker::literal,
     functions::Function,
     parser, print, ranges, sizes,
     syntax::{Node, NodeKind, Operator},
@@ -220,9 +221,9 @@ fn root_of(path: &str) -> String {
 /// Returns the range of a number that is a constant, or a part of a field.
 fn number_range(of: &Node, schema: &Schema) -> Option<NumberRange> {
     match &of.kind {
-        NodeKind::Literal(value) => value.as_f64().map(NumberRange::only),
+        NodeKind::Literal(value) => literal(value).range(),
         NodeKind::Negate(of) => match &of.kind {
-            NodeKind::Literal(value) => value.as_f64().map(|it| NumberRange::only(-it)),
+            NodeKind::Literal(value) => ranges::negated(literal(value)).range(),
             _ => None,
         },
         _ => type_of(&of.path()?, schema)?.range(),

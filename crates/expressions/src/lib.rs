@@ -94,7 +94,7 @@ use graphrun_core::{
 use serde_json::Value;
 
 use self::{
-    evaluate::{Absent, NumberPlaces, Settings},
+    evaluate::{Absent, Settings, TypedPlaces},
     flow::{guarantee::Guarantees, written::AssignedFields},
     problem::Problem,
 };
@@ -113,7 +113,7 @@ pub struct Expression {
     source: String,
     root: syntax::Node,
     ty: Type,
-    numbers: Arc<NumberPlaces>,
+    places: Arc<TypedPlaces>,
     reads: Vec<ChannelName>,
     /// The named types of the records that it makes.
     named: Vec<String>,
@@ -195,13 +195,8 @@ impl Expression {
         if !checked.problems.is_empty() {
             return Err(checked.problems);
         }
-        let conditions = Arc::new(satisfiability::translate(&root, &checked.types));
-        let places = |is_meant: fn(&Type) -> bool| {
-            let meant = checked.types.iter().filter(|it| is_meant(it.1.required()));
-            meant.map(|it| *it.0).collect()
-        };
-        let whole = places(|it| matches!(it, Type::Int(_)));
-        let numbers = NumberPlaces { whole, float: places(|it| matches!(it, Type::Float(_))) };
+        let places = TypedPlaces::of(&checked.types);
+        let conditions = satisfiability::translate(&root, &checked.types, &places);
         let reads = checked.reads.into_iter().collect();
         let item = scope.item.map(|(name, _)| name.to_owned());
         let variable = scope.variable.map(|(name, _)| name.to_owned());
@@ -209,7 +204,7 @@ impl Expression {
             source: source.trim().to_owned(),
             root,
             ty: checked.ty,
-            numbers: Arc::new(numbers),
+            places: Arc::new(places),
             reads,
             named: checked.named.into_iter().collect(),
             facts: checked.facts,
@@ -217,7 +212,7 @@ impl Expression {
             known_otherwise: checked.known_otherwise,
             item,
             variable,
-            conditions,
+            conditions: Arc::new(conditions),
         })
     }
 
@@ -277,7 +272,7 @@ impl Expression {
             _ => Absent::IsError,
         };
         let item = self.item.as_deref().zip(view.item);
-        Settings { item, variable: None, numbers: &self.numbers, absent }
+        Settings { item, variable: None, places: &self.places, absent }
     }
 
     /// Returns the source text.
@@ -339,7 +334,7 @@ impl Expression {
     /// or without a value.
     pub fn constant_parts(&self) -> Vec<Problem> {
         let mut problems = satisfiability::constant_parts(&self.conditions);
-        closed::note_valueless(&self.root, &mut problems);
+        closed::note_valueless(&self.root, &self.places, &mut problems);
         problems
     }
 
@@ -356,7 +351,7 @@ impl Expression {
 
     /// Returns its value, if it reads nothing and has one.
     pub fn constant(&self) -> Option<Value> {
-        closed::evaluate_closed(&self.root)?.ok()
+        closed::evaluate_closed(&self.root, &self.places)?.ok()
     }
 
     /// Returns whether it is the literal `true` or `false`.

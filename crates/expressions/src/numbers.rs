@@ -47,6 +47,20 @@ pub(super) fn arithmetic(operator: Operator, left: Numeric, right: Numeric) -> E
     float(result, symbol)
 }
 
+/// Computes with numbers that stand for floats, which JSON may write as whole ones: the half of `7` is `3.5`.
+pub(super) fn arithmetic_of_floats(
+    operator: Operator,
+    left: Numeric,
+    right: Numeric,
+) -> Evaluated<Value> {
+    let as_floats = || arithmetic(operator, Numeric::Float(left.as_float()), right);
+    match operator {
+        Operator::Divide => as_floats(),
+        // Whole results stay exact as far as whole numbers go.
+        _ => arithmetic(operator, left, right).or_else(|_| as_floats()),
+    }
+}
+
 impl Numeric {
     #[expect(clippy::cast_precision_loss, reason = "beside a float, a whole number is one as well")]
     pub(super) fn as_float(self) -> f64 {

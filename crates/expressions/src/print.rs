@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use serde_json::Value;
 
 use super::syntax::{Node, NodeKind, Operator, RecordField};
+use crate::flow::guarantee::{is_name, path_of_key};
 
 impl Display for Node {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -52,7 +53,7 @@ impl Display for Node {
 pub(super) fn item_of(of: &Node, index: &Node) -> String {
     match &index.kind {
         // `counts["a"]` and `counts.a` are the same value.
-        NodeKind::Literal(Value::String(name)) if is_name(name) => format!("{}.{name}", Inside(of)),
+        NodeKind::Literal(Value::String(name)) => path_of_key(&Inside(of).to_string(), name),
         _ => format!("{}[{index}]", Inside(of)),
     }
 }
@@ -64,12 +65,6 @@ impl Display for Key<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if is_name(self.0) { f.write_str(self.0) } else { write!(f, "{}", Value::from(self.0)) }
     }
-}
-
-fn is_name(text: &str) -> bool {
-    let mut characters = text.chars();
-    characters.next().is_some_and(|it| it.is_alphabetic() || it == '_')
-        && characters.all(|it| it.is_alphanumeric() || it == '_')
 }
 
 /// An operand directly before or behind another token.

@@ -1,24 +1,58 @@
 //! The ranges of computed numbers.
 //!
 //! Each function returns a range that includes every result for numbers of the given ranges, and perhaps more. The ends are
-//! computed as a run computes the numbers themselves, and rounding keeps the order, so they are exact bounds of its results.
+//! computed as a run computes the numbers themselves, and rounding keeps the order, so they are exact bounds of its results. Only
+//! whole numbers from [`EXACT_BELOW`] on are computed otherwise, so a range of them is open there.
 
 use graphrun_core::state::{NumberRange, Type};
 
 use super::syntax::Operator;
 
+/// Whole numbers below this are exact as floats. A comparison with a constant below it gives the
+/// same result for whole numbers and for floats.
+pub(super) const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
+
+/// A range without ends that floats do not represent exactly.
+pub(super) fn exact_range(NumberRange { min, max }: NumberRange) -> NumberRange {
+    let is_exact = |it: &f64| it.abs() < EXACT_BELOW;
+    NumberRange { min: min.filter(is_exact), max: max.filter(is_exact) }
+}
+
+/// Returns the range of one whole number; a number that floats do not represent is between two that they do.
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "this is checked")]
+pub(super) fn only(number: i64) -> NumberRange {
+    let nearest = number as f64;
+    if nearest as i128 == i128::from(number) {
+        return NumberRange::only(nearest);
+    }
+    let max = nearest.next_up().min(i64::MAX as f64);
+    NumberRange { min: Some(nearest.next_down()), max: Some(max) }
+}
+
 /// Returns the type of `a operator b`; [`Type::Any`] if one of them may be anything.
 pub(super) fn arithmetic(operator: Operator, a: &Type, b: &Type) -> Type {
     let is_whole = matches!((a, b), (Type::Int(_), Type::Int(_)));
-    of_both(a, b, |a, b| match operator {
+    of_both(a, b, |a, b| {
+        if is_whole {
+            return exact_range(of_whole(operator, exact_range(a), exact_range(b)));
+        }
+        match operator {
+            Operator::Divide => quotient(a, b),
+            Operator::Remainder => remainder(a, b, 0.0),
+            _ => of_whole(operator, a, b),
+        }
+    })
+}
+
+fn of_whole(operator: Operator, a: NumberRange, b: NumberRange) -> NumberRange {
+    match operator {
         Operator::Add => sum_of(a, b),
         Operator::Subtract => sum_of(a, opposite(b)),
         Operator::Multiply => product(a, b),
-        Operator::Divide if is_whole => without_fraction(quotient(a, b)),
-        Operator::Divide => quotient(a, b),
-        Operator::Remainder => remainder(a, b, if is_whole { 1.0 } else { 0.0 }),
+        Operator::Divide => without_fraction(quotient(a, b)),
+        Operator::Remainder => remainder(a, b, 1.0),
         _ => NumberRange::ALL,
-    })
+    }
 }
 
 /// Returns the type of `-a`.

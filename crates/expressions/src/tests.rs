@@ -25,6 +25,12 @@ use super::*;
 
 /// Returns a state of all kinds of types; `later` is not written.
 fn state() -> State {
+    let pair = json!({
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": ["integer", "null"]}},
+        "required": ["a"],
+        "additionalProperties": false,
+    });
     let fields = [
         ("n", json!({"type": "integer"}), json!(7)),
         ("big", json!({"type": "integer"}), json!(i64::MAX)),
@@ -67,6 +73,20 @@ fn state() -> State {
         ("grade", json!({"type": "integer", "minimum": 1, "maximum": 6}), json!(4)),
         ("share", json!({"type": "number", "minimum": 0, "maximum": 1}), json!(0.25)),
         ("below", json!({"type": "integer", "minimum": -9, "maximum": -2}), json!(-3)),
+        ("pair", pair.clone(), json!({"a": 1, "b": null})),
+        ("pairs", json!({"type": "array", "items": pair}), json!([{"a": 1, "b": null}, {"a": 1}])),
+        ("large", json!({"type": "number"}), json!(5_000_000_000_000_000_000_i64)),
+        (
+            "larges",
+            json!({"type": "array", "items": {"type": "number"}}),
+            json!([5_000_000_000_000_000_000_i64, 5_000_000_000_000_000_000_i64]),
+        ),
+        ("lowest", json!({"type": "number"}), json!(i64::MIN)),
+        (
+            "wide",
+            json!({"type": "integer", "minimum": 0, "maximum": 9_007_199_254_740_992_i64}),
+            json!(9_007_199_254_740_992_i64),
+        ),
     ];
     let name = |name: &str| ChannelName::parse(name).unwrap();
     let channels = fields
@@ -183,8 +203,8 @@ fn a_field_is_shared_unless_its_name_stands_for_something_else() {
             trigger: &Trigger::Start,
             facts: &facts(),
         };
-        let numbers = &NumberPlaces::default();
-        let settings = Settings { item, variable: None, numbers, absent: Absent::IsError };
+        let places = &TypedPlaces::default();
+        let settings = Settings { item, variable: None, places, absent: Absent::IsError };
         evaluate::evaluate(&root(name), &view, settings).unwrap()
     };
     let list = evaluated("list", None, dir);
@@ -203,6 +223,50 @@ fn check_values(cases: &[(&str, &str, Value)]) {
         assert_eq!(expression.ty().to_string(), *ty, "{source}");
         assert_eq!(evaluated(&state, &expression).as_ref(), Ok(value), "{source}");
     }
+}
+
+#[test]
+fn a_field_that_is_null_is_absent() {
+    check_values(&[
+        ("'b' in pair", "bool", json!(false)),
+        ("pair == { a: 1 }", "bool", json!(true)),
+        ("{ a: 1 } in pairs", "bool", json!(true)),
+        ("pair.keys()", "[string]", json!(["a"])),
+        ("pair.size()", "int", json!(1)),
+        ("pairs.distinct().size()", "int", json!(1)),
+        ("counts.merge(pair).keys()", "[string]", json!(["a"])),
+        ("'a' in gaps", "bool", json!(true)),
+    ]);
+}
+
+#[test]
+fn an_open_record_merges_fields_of_any_type() {
+    check_values(&[
+        ("{ z: 1 }.merge(review).z", "json", json!(1)),
+        ("counts.merge(review).a", "json", json!(1)),
+        ("{ z: 1 }.merge(pair).z", "int", json!(1)),
+        ("pair.merge(counts)", "map[string, int?]", json!({"a": 1, "b": null})),
+    ]);
+}
+
+#[test]
+fn floats_that_look_whole_are_computed_as_floats() {
+    check_values(&[
+        ("large + large", "float", json!(1e19)),
+        ("large * 4", "float", json!(2e19)),
+        ("lowest - large", "float", json!(-1.422_337_203_685_477_6e19)),
+        ("-lowest", "float", json!(9_223_372_036_854_775_808.0)),
+        ("larges.sum()", "float", json!(1e19)),
+    ]);
+}
+
+#[test]
+fn no_list_has_an_item_of_a_huge_number() {
+    check_values(&[
+        ("has(list[huge])", "bool", json!(false)),
+        ("list[huge].orValue(0)", "int", json!(0)),
+        ("list.slice(1, huge)", "[int]", json!([2, 3])),
+    ]);
 }
 
 #[test]

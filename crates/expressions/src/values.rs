@@ -9,15 +9,12 @@ use super::{
     evaluate::Evaluated,
     evaluate_error::{EvaluateError, kind},
     meter::ExpressionMeter,
-    numbers::{self, Numeric, arithmetic, numeric, order_of},
+    numbers::{self, Numeric, numeric, order_of},
     operators::joined,
-    ranges,
+    ranges::{self, EXACT_BELOW},
     syntax::{Operator, Pattern},
     typing::describe,
 };
-
-/// Whole numbers below this are exact as floats.
-const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
 
 pub(super) fn text(text: &str, meter: &mut ExpressionMeter) -> Evaluated<Value> {
     meter.make_text(text.len())?;
@@ -215,31 +212,41 @@ fn key_of(value: &Value) -> String {
             let field = |(name, it): (&String, &Value)| {
                 format!("{}:{}", Value::from(name.as_str()), key_of(it))
             };
-            let fields: BTreeSet<String> = fields.iter().map(field).collect();
+            let fields: BTreeSet<String> =
+                fields.iter().filter(|it| !it.1.is_null()).map(field).collect();
             format!("{{{}}}", fields.into_iter().collect::<Vec<_>>().join(","))
         }
         other => other.to_string(),
     }
 }
 
-pub(super) fn sum(items: &[Value], meter: &mut ExpressionMeter) -> Evaluated<Value> {
+/// Returns the sum of whole numbers or of floats, which `add` adds.
+pub(super) fn sum(
+    items: &[Value],
+    add: fn(Operator, Numeric, Numeric) -> Evaluated<Value>,
+    meter: &mut ExpressionMeter,
+) -> Evaluated<Value> {
     let mut sum = Value::from(0);
     for item in items {
         meter.step()?;
         let next = numeric(item).ok_or_else(|| kind("sum", "numbers", item))?;
         let before = numeric(&sum).unwrap_or(Numeric::Int(0));
-        sum = arithmetic(Operator::Add, before, next)?;
+        sum = add(Operator::Add, before, next)?;
     }
     Ok(sum)
 }
 
-pub(super) fn keys(of: &Map<String, Value>, meter: &mut ExpressionMeter) -> Evaluated<Value> {
-    for key in of.keys() {
+pub(super) fn keys<'v>(
+    of: impl Iterator<Item = &'v String>,
+    meter: &mut ExpressionMeter,
+) -> Evaluated<Value> {
+    let mut keys = BTreeSet::new();
+    for key in of {
         meter.look_at(key)?;
         meter.make_text(key.len())?;
+        keys.insert(key.as_str());
     }
-    let keys: BTreeSet<&String> = of.keys().collect();
-    Ok(keys.into_iter().map(String::as_str).collect())
+    Ok(keys.into_iter().collect())
 }
 
 /// Adds the fields of a record to those of another. An absent field changes nothing.
@@ -261,7 +268,7 @@ pub(super) fn merge(
         merged.insert(name.clone(), value);
     }
     for (name, value) in changes.into_iter().flatten() {
-        if !of.contains_key(name) {
+        if !of.contains_key(name) && !value.is_null() {
             meter.make_text(name.len())?;
             merged.insert(name.clone(), meter.copy(value)?);
         }
@@ -303,24 +310,43 @@ pub(super) fn merged_type(of: &Type, changes: &Type) -> Result<Type, TwoTypes> {
     Ok(match (of, changes) {
         (Type::Record(record), Type::Record(changes)) => {
             let mut fields = record.fields.clone();
-            for change in &changes.fields {
-                match fields.iter_mut().find(|it| it.name == change.name) {
-                    Some(field) => field.ty = merged_field(&field.ty, &change.ty)?,
-                    None => fields.push(change.clone()),
+            for field in &mut fields {
+                match changes.fields.iter().find(|it| it.name == field.name) {
+                    Some(change) => field.ty = merged_field(&field.ty, &change.ty)?,
+                    // An open record may have a field that its type does not name.
+                    None if changes.is_closed => (),
+                    None => field.ty = Type::Any,
                 }
             }
+            let is_new = |it: &&Field| !record.fields.iter().any(|field| field.name == it.name);
+            fields.extend(changes.fields.iter().filter(is_new).map(|change| {
+                let may_stay = !record.is_closed && matches!(change.ty, Type::Optional(_));
+                let ty = if may_stay { Type::Any } else { change.ty.clone() };
+                Field { name: change.name.clone(), ty }
+            }));
             let is_closed = record.is_closed && changes.is_closed;
             let merged = Type::Record(Arc::new(Record { name: None, fields, is_closed }));
             // With fields of the same types, it is still a value of the named type.
-            if record.name.is_some() && merged.fits(of) { of.clone() } else { merged }
+            let is_same = record.name.is_some() && changes.is_closed && merged.fits(of);
+            if is_same { of.clone() } else { merged }
         }
         (Type::Map(of), Type::Map(changes)) => {
             // A key may be in one of them, or in both.
             let merged = merged_field(of, changes)?;
             Type::Map(Box::new(either(&either(of, changes)?, &merged)?))
         }
-        (Type::Map(value), Type::Record(record)) | (Type::Record(record), Type::Map(value)) => {
-            let mut types = record.fields.iter().map(|it| it.ty.required());
+        (Type::Map(_), Type::Record(record)) | (Type::Record(record), Type::Map(_))
+            if !record.is_closed =>
+        {
+            Type::Map(Box::new(Type::Any))
+        }
+        (Type::Map(value), Type::Record(changes)) => {
+            let mut types = changes.fields.iter().map(|it| it.ty.required());
+            Type::Map(Box::new(types.try_fold(Type::clone(value), |all, it| either(&all, it))?))
+        }
+        // A field that is null stays so.
+        (Type::Record(record), Type::Map(value)) => {
+            let mut types = record.fields.iter().map(|it| &it.ty);
             Type::Map(Box::new(types.try_fold(Type::clone(value), |all, it| either(&all, it))?))
         }
         _ => Type::Any,
@@ -332,6 +358,8 @@ fn merged_field(of: &Type, change: &Type) -> Result<Type, TwoTypes> {
         (of @ (Type::Record(_) | Type::Map(_)), change @ (Type::Record(_) | Type::Map(_))) => {
             merged_type(of, change)?
         }
+        // The value may be a record, which keeps its other fields.
+        (Type::Any, Type::Record(_) | Type::Map(_)) => Type::Any,
         (_, change) => change.clone(),
     };
     let is_optional = |it: &Type| matches!(it, Type::Optional(_));

@@ -175,8 +175,23 @@ impl From<McpError> for ToolError {
             McpError::TimedOut { .. }
                 | McpError::Ended { .. }
                 | McpError::Unreachable { .. }
-                | McpError::Status { .. }
+                | McpError::Status { status: 404 | 408 | 429 | 500.., .. }
         );
         Self { message: with_causes(&error), transient }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_status_that_may_pass_is_transient() {
+        let is_transient = |status| {
+            let server = "docs".to_owned();
+            ToolError::from(McpError::Status { server, status }).transient
+        };
+        assert!([404, 408, 429, 500, 503].into_iter().all(is_transient));
+        assert!(![400, 405, 413, 422].into_iter().any(is_transient));
     }
 }

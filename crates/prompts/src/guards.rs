@@ -6,7 +6,10 @@ use graphrun_core::{
     id::NodeName,
     state::{NumberRange, Type},
 };
-use graphrun_expressions::flow::guarantee::Guarantee;
+use graphrun_expressions::flow::{
+    guarantee::{Guarantee, path_of_key},
+    success::SuccessFields,
+};
 use minijinja::{
     Value,
     machinery::ast::{BinOpKind, CallArg, CompareOpKind, Expr, UnaryOpKind},
@@ -49,12 +52,10 @@ impl PromptChecker<'_, '_> {
             // An absent field is false, and so is an empty list.
             Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) if outcome => {
                 learn_path(condition, known);
-                if let (Some(success), Some(path)) =
-                    (self.scope.written.success(), path_of(condition))
-                {
-                    known.extend(success.shown_by_bool(&path).map(present));
+                if let Some(path) = path_of(condition) {
+                    known.extend(self.shown(&path, |it| it.shown_by_bool(&path)));
+                    known.push(has_items(path));
                 }
-                known.extend(path_of(condition).map(has_items));
             }
             Expr::GetAttr(it) if !outcome && is_loop(&it.expr) => {
                 let neighbour = match it.name {
@@ -121,20 +122,36 @@ impl PromptChecker<'_, '_> {
 
     /// Records what a comparison of an exit code, or of the success of a command, proves.
     fn learn_success(&self, comparison: &Comparison<'_>, known: &mut Vec<Guarantee>) {
-        let Some(success) = self.scope.written.success() else { return };
         for Side { value, other, is_turned } in comparison.sides() {
             let Some(path) = path_of(value) else { continue };
             if let Some(number) = number_of(other) {
                 let fulfils = comparison.fulfilled_by(number, is_turned);
-                known.extend(success.shown_by_code(&path, fulfils).map(present));
+                known.extend(self.shown(&path, |it| it.shown_by_code(&path, fulfils)));
             }
             let Some(is_equal) = comparison.is_equal() else { continue };
             if let Expr::Const(it) = other
                 && it.value == Value::from(is_equal)
             {
-                known.extend(success.shown_by_bool(&path).map(present));
+                known.extend(self.shown(&path, |it| it.shown_by_bool(&path)));
             }
         }
+    }
+
+    /// Returns the guarantees for the fields that are written where a field shows the success of a command. A name that the
+    /// template has defined hides a field.
+    fn shown<'f, I: Iterator<Item = &'f str>>(
+        &'f self,
+        path: &str,
+        fields: impl FnOnce(&'f SuccessFields) -> I,
+    ) -> impl Iterator<Item = Guarantee> {
+        let success = self.scope.written.success().filter(|_| !self.is_hidden(path));
+        let shown = success.map(fields).into_iter().flatten();
+        shown.filter(|it| !self.is_hidden(it)).map(present)
+    }
+
+    /// Returns whether the template has defined a name, so that it does not mean a field or a fact.
+    pub(super) fn is_hidden(&self, name: &str) -> bool {
+        self.variable(name).is_some()
     }
 
     /// Returns whether a map is known to have keys whose values are null at times.
@@ -266,7 +283,8 @@ impl<'e> Comparison<'e> {
             let Some(path) = path_of(value) else { continue };
             if let Some(number) = number_of(other) {
                 let fulfils = self.fulfilled_by(number, is_turned);
-                if !fulfils(-1) && !fulfils(i64::MIN) {
+                let below_zero = [i64::MIN, number, -1].into_iter().filter(|it| *it < 0);
+                if !below_zero.into_iter().any(fulfils) {
                     known.push(Guarantee::InRange(path, NumberRange::FROM_ZERO));
                 }
                 continue;
@@ -411,7 +429,7 @@ fn part_of(of: &str, part: &Expr<'_>) -> Option<String> {
         return Some(format!("{of}[{number}]"));
     }
     match part {
-        Expr::Const(it) => Some(format!("{of}.{}", it.value.as_str()?)),
+        Expr::Const(it) => Some(path_of_key(of, it.value.as_str()?)),
         part => Some(format!("{of}[{}]", path_of(part)?)),
     }
 }

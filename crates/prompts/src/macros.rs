@@ -251,9 +251,8 @@ impl<'t> PromptChecker<'_, 't> {
         let set_under = std::mem::take(&mut self.set_under);
         let loops = std::mem::take(&mut self.loops);
         if callee.surroundings.is_none() {
-            // A condition on a variable proves nothing about a field with its name.
-            let outside = self.variables[self.given..].iter().map(|it| it.name.clone());
-            outside.collect::<Vec<_>>().iter().for_each(|it| self.forget(it));
+            // A condition on a variable of the caller proves nothing about a field with its name.
+            variables[self.given..].iter().for_each(|it| self.forget(&it.name));
         }
         let around = callee.surroundings.as_ref().map_or(&self.open, |it| &it.open).clone();
         let open = std::mem::replace(&mut self.open, around);

@@ -4,6 +4,7 @@
 //! also contain calls. Equal texts have equal values, because neither has side effects.
 
 use graphrun_core::{graph::TriggerKind, state::NumberRange};
+use serde_json::Value;
 
 /// The largest number of visits that makes a difference.
 const VISITS_MAX: i64 = 2;
@@ -241,6 +242,18 @@ impl FromIterator<Guarantee> for Guarantees {
     fn from_iter<I: IntoIterator<Item = Guarantee>>(guarantees: I) -> Self {
         Self(guarantees.into_iter().collect())
     }
+}
+
+/// Returns the path of the value of a key, such as `counts.a` or `counts["a b"]`.
+pub fn path_of_key(of: &str, key: &str) -> String {
+    if is_name(key) { format!("{of}.{key}") } else { format!("{of}[{}]", Value::from(key)) }
+}
+
+/// Returns whether a text can stand behind a point.
+pub(crate) fn is_name(text: &str) -> bool {
+    let mut characters = text.chars();
+    characters.next().is_some_and(|it| it.is_alphabetic() || it == '_')
+        && characters.all(|it| it.is_alphanumeric() || it == '_')
 }
 
 #[cfg(test)]

@@ -63,6 +63,8 @@ fn schema() -> Schema {
             "grades",
             json!({"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 6}}),
         ),
+        ("mood", optional(json!({"type": "string", "enum": ["good", "bad"]}))),
+        ("level", optional(json!({"type": "integer", "minimum": 0, "maximum": 3}))),
     ];
     let channel = |(it, schema)| Channel::new(name(it), schema, Reducer::Replace).unwrap();
     Schema::new(fields.map(channel)).unwrap()
@@ -389,4 +391,64 @@ fn expensive_questions_stay_undecided() {
     let many: Vec<String> = (0..5_000).map(|it| format!("attempts == {it}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert_eq!(uncovered(&many), UncoveredState::Unknown);
+}
+
+/// An absent value has a default, which decides a condition like any other value.
+#[test]
+fn a_default_counts_as_a_value() {
+    for sources in [
+        &["mood.orValue('none') == 'good'", "mood.orValue('none') == 'bad'"][..],
+        &["bonus.orValue(0) > 3", "bonus.orValue(0) <= 3 && has(bonus)"],
+        &["level.orValue(9) < 4"],
+        &["{ mood: mood }.size() == 1"],
+        &["note.orValue('').size() > 3", "has(note)"],
+    ] {
+        assert!(
+            matches!(uncovered(sources), UncoveredState::Yes(_) | UncoveredState::Perhaps(_)),
+            "{sources:?}"
+        );
+    }
+    for sources in [
+        &[
+            "mood.orValue('none') == 'good'",
+            "mood.orValue('none') == 'bad'",
+            "mood.orValue('none') == 'none'",
+        ][..],
+        &["bonus.orValue(0) > 3", "bonus.orValue(0) <= 3"],
+    ] {
+        assert_eq!(uncovered(sources), UncoveredState::No, "{sources:?}");
+    }
+    for source in [
+        "mood.orValue('none') == 'none'",
+        "level.orValue(9) > 5",
+        "!has(bonus) && bonus.orValue(9) > 3",
+        "!has(note) && note.orValue('none').size() > 3",
+        "!has(issues.first()) && issues.first().orValue('none') == 'none'",
+    ] {
+        assert_eq!(constants(source), Vec::<String>::new(), "{source}");
+    }
+    for [first, second] in
+        [["has(bonus)", "bonus.orValue(0) > 3"], ["mood.orValue('good') != 'good'", "!has(mood)"]]
+    {
+        let expressions = all_compiled(&[first, second]);
+        let mut cases = CaseList::of(&expressions.iter().collect::<Vec<_>>());
+        assert!(cases.takers(1, &[]).is_empty(), "{first}, {second}");
+    }
+    let [good, absent] = ["mood.orValue('good') == 'good'", "!has(mood)"];
+    let both = all_compiled(&[good, absent]);
+    assert!(!exclude_each_other(&[(&both[0], true), (&both[1], true)]));
+}
+
+#[test]
+fn constants_are_computed_with_their_types() {
+    let quotient = "(attempts > 1 ? 0.5 : attempts) / 2 < 0.5";
+    for source in ["max(grade, 0.5) / 2 == 0.5", quotient] {
+        assert_eq!(constants(source), Vec::<String>::new(), "{source}");
+    }
+    for source in ["min(grade, 2.5) / 2 < 0.5", "min(1, 2.5) / 2 < 0.5"] {
+        let expected = format!("GR027 {source}: this condition is never true");
+        assert_eq!(constants(source), [expected], "{source}");
+    }
+    let cases = ["min(grade, 2.5) / 2 < 0.5", "grade in [2, 3, 4, 5, 6]"];
+    assert_eq!(uncovered(&cases), UncoveredState::Yes("`grade` is 1".to_owned()));
 }

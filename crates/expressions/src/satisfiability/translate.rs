@@ -10,17 +10,16 @@ use serde_json::Value;
 use super::{
     super::{
         closed::evaluate_closed,
+        evaluate::TypedPlaces,
         functions::Function,
-        syntax::{Node, NodeKind, Operator},
+        ranges::{EXACT_BELOW, exact_range},
+        syntax::{Node, NodeKind, Operator, RecordField},
         values::int,
     },
     atoms::ORDERS,
     formula::{Ask, Formula, FormulaKind, NumberKind, Term, Test},
 };
 
-/// Whole numbers below this are exact as floats. A comparison with a constant below it gives the
-/// same result for whole numbers and for floats.
-const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
 /// A condition is decided value by value for at most so many values.
 const VALUES_MAX: usize = 32;
 /// Two enums with more values in common are compared as a whole.
@@ -39,8 +38,8 @@ pub(crate) struct Conditions {
 }
 
 /// Returns the conditions of an expression; `types` are the types of its parts.
-pub(crate) fn translate(root: &Node, types: &Types) -> Conditions {
-    let translation = Translation { types };
+pub(crate) fn translate(root: &Node, types: &Types, places: &TypedPlaces) -> Conditions {
+    let translation = Translation { types, places };
     let is_condition = matches!(translation.ty(root), Type::Bool | Type::Any);
     let whole = is_condition.then(|| translation.formula(root));
     let mut inside = Vec::new();
@@ -50,6 +49,7 @@ pub(crate) fn translate(root: &Node, types: &Types) -> Conditions {
 
 struct Translation<'a> {
     types: &'a Types,
+    places: &'a TypedPlaces,
 }
 
 impl Translation<'_> {
@@ -91,15 +91,16 @@ impl Translation<'_> {
             NodeKind::Literal(Value::Bool(it)) => FormulaKind::Literal(*it),
             NodeKind::Binary(operator, left, right) => {
                 let is_direct = is_path(left) || is_path(right);
-                closed(node)
+                self.closed(node)
                     .or_else(|| if is_direct { None } else { self.by_values(node) })
                     .unwrap_or_else(|| self.compared(*operator, left, right, node))
             }
-            NodeKind::Call(function, arguments) => closed(node)
+            NodeKind::Call(function, arguments) => self
+                .closed(node)
                 .or_else(|| self.by_values(node))
-                .or_else(|| found_in_every_text(function, arguments).map(FormulaKind::Known))
+                .or_else(|| self.found_in_every_text(function, arguments).map(FormulaKind::Known))
                 .unwrap_or_else(|| holds(node)),
-            _ => closed(node).unwrap_or_else(|| holds(node)),
+            _ => self.closed(node).unwrap_or_else(|| holds(node)),
         };
         Formula { kind, range: node.range.clone() }
     }
@@ -110,7 +111,9 @@ impl Translation<'_> {
         free_paths(node, &mut Vec::new(), &mut paths);
         let (of, others) = paths.split_first()?;
         let path = of.path()?;
-        if others.iter().any(|it| it.path().as_deref() != Some(&path)) {
+        if others.iter().any(|it| it.path().as_deref() != Some(&path))
+            || self.has_value_without(&path, node)
+        {
             return None;
         }
         // Each value with the question whether the part has it.
@@ -131,7 +134,7 @@ impl Translation<'_> {
         let count = values.len();
         let mut chosen = Vec::new();
         for (value, is_value) in values {
-            if evaluate_closed(&node.with_constant(&path, &value))?.ok()?.as_bool()? {
+            if evaluate_closed(&node.with_constant(&path, &value), self.places)?.ok()?.as_bool()? {
                 chosen.push(is_value);
             }
         }
@@ -141,6 +144,21 @@ impl Translation<'_> {
         let formula = |kind| Formula { kind, range: range.clone() };
         let none = formula(FormulaKind::Known(false));
         Some(chosen.into_iter().fold(none, |before, it| or(before, formula(it))).kind)
+    }
+
+    /// Returns whether a part has a value although that of a path is absent: a call gives a default for it, or a record leaves
+    /// the field out.
+    fn has_value_without(&self, path: &str, part: &Node) -> bool {
+        let is_optional =
+            |it: &RecordField| matches!(self.types.get(&it.value.key()), Some(Type::Optional(_)));
+        let is_here = match &part.kind {
+            NodeKind::Call(function, arguments) if function.is_default() => {
+                arguments[0].path().as_deref() == Some(path)
+            }
+            NodeKind::Record(_, fields) => fields.iter().any(is_optional),
+            _ => false,
+        };
+        is_here || part.parts().into_iter().any(|it| self.has_value_without(path, it))
     }
 
     fn compared(&self, operator: Operator, left: &Node, right: &Node, whole: &Node) -> FormulaKind {
@@ -270,7 +288,7 @@ impl Translation<'_> {
         // Dates are texts whose order is the order of time.
         let text = |it: &Node| matches!(self.ty(it), Type::String | Type::Enum(_) | Type::Date);
         if number(left) && number(right) {
-            return match (exact(left), exact(right)) {
+            return match (self.exact(left), self.exact(right)) {
                 (_, Some(than)) => self.number(left, operator, than),
                 (Some(than), _) => self.number(right, operator.turned(), than),
                 (None, None) => {
@@ -334,23 +352,35 @@ impl Translation<'_> {
         test(Term { text, reads: needs, needs: Vec::new(), free }, Ask::Present)
     }
 
+    /// Returns the value of a constant condition.
+    fn closed(&self, node: &Node) -> Option<FormulaKind> {
+        evaluate_closed(node, self.places)?.ok()?.as_bool().map(FormulaKind::Known)
+    }
+
+    /// Returns a constant that can be compared exactly with every number.
+    fn exact(&self, node: &Node) -> Option<f64> {
+        let number = evaluate_closed(node, self.places)?.ok()?.as_f64()?;
+        (number.abs() < EXACT_BELOW).then_some(number)
+    }
+
+    /// Returns whether a question about parts of a text has the same answer for every text.
+    fn found_in_every_text(&self, function: &Function, arguments: &[Node]) -> Option<bool> {
+        match (function.name, arguments) {
+            ("matches", [_, Node { kind: NodeKind::Pattern(pattern), .. }]) => {
+                always_matches(pattern.regex.as_str())
+            }
+            ("contains" | "startsWith" | "endsWith", [text, part]) => {
+                let is_empty = evaluate_closed(part, self.places).and_then(Result::ok)
+                    == Some(Value::from(""));
+                (is_empty || text.to_string() == part.to_string()).then_some(true)
+            }
+            _ => None,
+        }
+    }
+
     fn ty(&self, node: &Node) -> &Type {
         let found = self.types.get(&node.key());
         found.map_or(&Type::Any, Type::required)
-    }
-}
-
-/// Returns whether a question about parts of a text has the same answer for every text.
-fn found_in_every_text(function: &Function, arguments: &[Node]) -> Option<bool> {
-    match (function.name, arguments) {
-        ("matches", [_, Node { kind: NodeKind::Pattern(pattern), .. }]) => {
-            always_matches(pattern.regex.as_str())
-        }
-        ("contains" | "startsWith" | "endsWith", [text, part]) => {
-            let is_empty = evaluate_closed(part).and_then(Result::ok) == Some(Value::from(""));
-            (is_empty || text.to_string() == part.to_string()).then_some(true)
-        }
-        _ => None,
     }
 }
 
@@ -380,12 +410,6 @@ fn possible_orders(left: NumberRange, right: NumberRange) -> Vec<Ordering> {
         Ordering::Greater => is_below(right.min, left.max),
     };
     ORDERS.into_iter().filter(is_possible).collect()
-}
-
-/// A range without ends that floats do not represent exactly.
-fn exact_range(NumberRange { min, max }: NumberRange) -> NumberRange {
-    let is_exact = |it: &f64| it.abs() < EXACT_BELOW;
-    NumberRange { min: min.filter(is_exact), max: max.filter(is_exact) }
 }
 
 /// Returns the whole numbers of a range, if they are few.
@@ -484,7 +508,8 @@ fn is_path(node: &Node) -> bool {
 /// Records the paths of a part. `always` means that the term needs them to have a value.
 fn look(node: &Node, always: bool, into: &mut Term) {
     if let Some(path) = node.fact_path() {
-        if always && !into.needs.contains(&path) {
+        // The text of a value with a default begins like that of the value which may be absent.
+        if always && !is_of_default(node) && !into.needs.contains(&path) {
             into.needs.push(path.clone());
         }
         if !into.reads.contains(&path) {
@@ -531,9 +556,15 @@ fn look(node: &Node, always: bool, into: &mut Term) {
     }
 }
 
-/// Returns the value of a constant condition.
-fn closed(node: &Node) -> Option<FormulaKind> {
-    evaluate_closed(node)?.ok()?.as_bool().map(FormulaKind::Known)
+/// Returns whether a value is one with a default, or a part or a method call of one.
+fn is_of_default(node: &Node) -> bool {
+    match &node.kind {
+        NodeKind::Call(function, arguments) => {
+            function.is_default()
+                || function.is_method() && arguments.first().is_some_and(is_of_default)
+        }
+        _ => node.container().is_some_and(is_of_default),
+    }
 }
 
 fn literal(node: &Node) -> Option<&Value> {
@@ -541,10 +572,4 @@ fn literal(node: &Node) -> Option<&Value> {
         NodeKind::Literal(value) => Some(value),
         _ => None,
     }
-}
-
-/// Returns a constant that can be compared exactly with every number.
-fn exact(node: &Node) -> Option<f64> {
-    let number = evaluate_closed(node)?.ok()?.as_f64()?;
-    (number.abs() < EXACT_BELOW).then_some(number)
 }

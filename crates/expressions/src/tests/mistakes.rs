@@ -231,3 +231,14 @@ fn a_division_of_whole_numbers_is_refused_as_a_float() {
         assert!(compiled(&state, source).is_ok(), "{source}");
     }
 }
+
+/// The guarantees about a fact would hold for the items, too.
+#[test]
+fn a_variable_has_no_name_of_a_fact() {
+    let state = state();
+    for source in ["list.exists(via, via > 1)", "list.map(usage, usage + 1)"] {
+        let problems = compiled(&state, source).expect_err(source);
+        assert!(problems[0].message.ends_with("is already in use"), "{source}: {problems:?}");
+    }
+    assert!(compiled(&state, "list.exists(item, item > 1)").is_ok());
+}

@@ -42,6 +42,13 @@ fn the_range_of_a_number_is_computed() {
         ("yes ? grade : 9", "1 to 9"),
         ("yes ? grade : share", "0 to 6"),
         ("{ a: grade }.a", "1 to 6"),
+        // Floats do not represent all whole numbers from here on.
+        ("wide + 1", "at least 1"),
+        ("wide - 1", "at least -1"),
+        ("wide / 2", "at least 0"),
+        ("min(wide, 5)", "0 to 5"),
+        ("9007199254740993", "9007199254740991 to 9007199254740994"),
+        ("9007199254740994", "9007199254740994"),
         ("n < 10 ? n : 0", "at most 9"),
         ("n < 10 && n >= 0 ? n + 1 : 0", "0 to 10"),
         ("n < 0 || n > 5 ? 0 : n", "0 to 5"),

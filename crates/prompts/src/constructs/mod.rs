@@ -75,6 +75,7 @@ fn fields() -> Vec<(&'static str, Value)> {
         ("claim", record(json!({"doc": doc, "title": text}), json!(["doc", "title"]))),
         ("data", json!({})),
         ("loose", loose),
+        ("grid", map_of(&map_of(&json!({"type": "integer"})))),
     ]
 }
 
@@ -265,7 +266,10 @@ const RIGHT: &[&str] = &[
     "{{ sizes['k'] | default(0) + 1 }}{% if 'k' in sizes %}{{ sizes['k'] + 1 }}{% endif %}",
     "{% if 'k' in scores and scores.k is defined %}{{ scores.k + 1 }}{% endif %}",
     "{% for k in scores %}{% if scores[k] %}{{ scores[k] + 1 }}{% endif %}{% endfor %}",
+    "{% if 'a b' in sizes %}{{ sizes['a b'] + 1 }}{% endif %}",
+    "{% if 'a' in grid and 'b' in grid.a %}{{ grid.a.b + grid['a']['b'] }}{% endif %}",
     "{% if numbers | length > 1 %}{{ numbers[0] + numbers[1] }}{% endif %}",
+    "{% if count == 2 and count < numbers | length %}{{ numbers[count] + 1 }}{% endif %}",
     "{% if marks | length > 1 and marks[1] %}{{ marks[1] + 1 }}{% endif %}",
     // Texts that look like placeholders.
     "costs 5$",
@@ -420,6 +424,25 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("{% if flag %}{% macro m() %}x{% endmacro %}{% endif %}{{ m() }}", "GR041 `m`", "is a value"),
     ("{% macro unused() %}{{ nosuch }}{% endmacro %}", "GR041 `nosuch`", "no name"),
+    // A condition on a name proves nothing about a field or a fact that has the same name.
+    (
+        "{% macro m() %}{{ story.note | upper }}{% endmacro %}\
+         {% for story in stories %}{% if story.note %}{{ m() }}{% endif %}{% endfor %}",
+        "GR026 `story.note`",
+        "guard it",
+    ),
+    (
+        "{% macro m() %}{{ numbers[1] + 1 }}{% endmacro %}\
+         {% with numbers = [1, 2] %}{% if numbers | length > 1 %}{{ m() }}{% endif %}{% endwith %}",
+        "GR026 `numbers[1]`",
+        "absent",
+    ),
+    (
+        "{% with via = {'reason': brief, 'node': story.note} %}\
+         {% if via.reason == 'caught' %}{{ via.node | upper }}{% endif %}{% endwith %}",
+        "GR026 `via.node`",
+        "absent",
+    ),
     // Neighbours in a loop.
     (
         "{% for s in stories %}{{ loop.nextitem.title }}{% endfor %}",
@@ -490,6 +513,16 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("{% if marks %}{{ marks[0] + 1 }}{% endif %}", "GR026 `marks[0]`", "absent"),
     ("{% if marks | length > 1 %}{{ marks[1] + 1 }}{% endif %}", "GR026 `marks[1]`", "absent"),
     ("{% if 1 in numbers %}{{ numbers[1] + 1 }}{% endif %}", "GR026 `numbers[1]`", "absent"),
+    (
+        "{% if count == -2 and count < numbers | length %}{{ numbers[count] + 1 }}{% endif %}",
+        "GR026 `numbers[count]`",
+        "absent",
+    ),
+    (
+        "{% if 'a' in grid and 'a.b' in grid %}{{ grid.a.b + 1 }}{% endif %}",
+        "GR026",
+        "`grid.a.b` may be absent",
+    ),
     ("{{ {'a': 1}.b }}", "GR041 `", "no field `b`"),
     ("{{ dict(a=1).b }}", "GR041 `", "no field `b`"),
     // Texts that look like placeholders.

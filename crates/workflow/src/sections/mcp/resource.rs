@@ -31,7 +31,8 @@ impl FromStr for ResourcePattern {
 }
 
 impl ResourcePattern {
-    /// Returns whether it stands for a URI. A URI with `..` could lead a server out of the place that it begins with.
+    /// Returns whether it stands for a URI. A URI with `..` could lead a server out of the place that it begins with, and so could
+    /// one with control characters, which many readers of URIs leave out.
     pub(super) fn matches(&self, uri: &str) -> bool {
         match self.text.strip_suffix('*') {
             None => uri == self.text,
@@ -49,6 +50,13 @@ impl ResourcePattern {
     }
 }
 
+/// Returns whether a URI has a control character, perhaps in its encoded form.
+fn has_control_character(uri: &str) -> bool {
+    let code = |it: &str| u32::from_str_radix(it.get(..2)?, 16).ok();
+    let encoded = uri.split('%').skip(1).filter_map(code).filter_map(char::from_u32);
+    uri.chars().chain(encoded).any(char::is_control)
+}
+
 /// Returns whether a part of a path after a constant beginning is `..`, in any encoding that a server may undo.
 fn climbs(start: &str, rest: &str) -> bool {
     let mut path = format!("{start}{rest}").to_ascii_lowercase();
@@ -57,7 +65,7 @@ fn climbs(start: &str, rest: &str) -> bool {
         path = path.replace("%25", "%");
     }
     let path = path.replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\");
-    path.split(['/', '\\', '?', '#']).any(|it| it == "..")
+    path.split(['/', '\\', '?', '#']).any(|it| it.trim() == "..") || has_control_character(&path)
 }
 
 #[cfg(test)]
@@ -74,6 +82,10 @@ mod tests {
         for uri in ["../a", "a/../../b", "%2e%2E/a", "a/%252e./b", "..%2fb", "a\\..\\b", ".."] {
             assert!(!docs.matches(&format!("file:///docs/{uri}")), "{uri}");
         }
+        for uri in [".\t./a", ".%09./a", ".%250A./a", "\u{7f}a", ".. ", "a/..%0d/b"] {
+            assert!(!docs.matches(&format!("file:///docs/{uri}")), "{uri:?}");
+        }
+        assert!(docs.matches("file:///docs/a%20b c.md"));
         // The pattern itself may end within a part.
         let part: ResourcePattern = "file:///docs/.*".parse().unwrap();
         assert!(!part.matches("file:///docs/../x") && part.matches("file:///docs/.x"));
