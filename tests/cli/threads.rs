@@ -72,17 +72,22 @@ name: waits
 state: { line: string, said: string }
 input: line
 output: said
-hosts: { here: { allow: sh, approve: never } }
+hosts: { here: { allow: python3, approve: never } }
 start: hold
 nodes:
   hold:
-    run: [sh, -c, 'echo held; touch BEGAN; while [ ! -e GO ]; do sleep 0.02; done']
+    run: [python3, HOLD]
     in: here
     writes: { said: stdout }
     then: end
 ";
-    let waits = waits.replace("BEGAN", &began.display().to_string());
-    let waits = waits.replace("GO", &go.display().to_string());
+    let hold = format!(
+        "import pathlib, time\nprint('held', end='')\npathlib.Path({began:?}).touch()\n\
+         while not pathlib.Path({go:?}).exists():\n    time.sleep(0.02)\n"
+    );
+    let script = place.path("hold.py");
+    fs::write(&script, hold).unwrap();
+    let waits = waits.replace("HOLD", &script.display().to_string());
     fs::write(place.path("waits.yaml"), waits).unwrap();
     let mut chat = place.command(["chat", "waits.yaml", "--allow-host", "here"]);
     let mut running = Running::of({

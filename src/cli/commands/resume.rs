@@ -174,7 +174,9 @@ impl ResumedRun<'_> {
                 run.check_compatibility().await?;
             }
             run.engine = run.engine.with_breakpoints(pauses?);
-            message.iter().for_each(|it| print_message(it));
+            for line in message {
+                print_message(&line);
+            }
             run.drive_and_report(begin, lines).await
         })
     }

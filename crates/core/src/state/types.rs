@@ -132,8 +132,10 @@ impl Type {
             (Self::List(value), Self::List(declared)) | (Self::Map(value), Self::Map(declared)) => {
                 value.has_form_of(declared)
             }
+            // An open record may have fields of any type.
             (Self::Record(value), Self::Map(declared)) => {
-                value.fields.iter().all(|it| it.ty.required().has_form_of(declared))
+                (value.is_closed || **declared == Self::Any)
+                    && value.fields.iter().all(|it| it.ty.required().has_form_of(declared))
             }
             (Self::Record(value), Self::Record(declared)) => declared.fields.iter().all(|field| {
                 let found = value.fields.iter().find(|it| it.name == field.name);
@@ -657,6 +659,15 @@ mod tests {
         let found = plans(&count).out_of_range(&plans(&grade)).unwrap();
         assert_eq!(found.path, "all.level");
         assert_eq!(found.declared, grade.range().unwrap());
+    }
+
+    #[test]
+    fn an_open_record_fits_only_a_map_of_anything() {
+        let map = |it: Type| Type::Map(Box::new(it));
+        let Type::Record(record) = closed(&[("a", Type::INT)]) else { panic!("a record") };
+        let open = Type::Record(Arc::new(Record { is_closed: false, ..Record::clone(&record) }));
+        assert!(Type::Record(record).fits(&map(Type::INT)) && open.fits(&map(Type::Any)));
+        assert!(!open.fits(&map(Type::INT)));
     }
 
     #[test]

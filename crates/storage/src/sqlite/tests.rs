@@ -235,10 +235,11 @@ async fn a_connection_has_the_durable_settings() {
 fn is_locked(path: &Path) -> bool {
     // The lock of a descriptor would conflict with those of a process.
     let file = HeldFile::open(path).unwrap();
-    let (l_type, l_whence) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
+    let short = |it: i32| libc::c_short::try_from(it).unwrap();
+    let (l_type, l_whence) = (short(libc::F_WRLCK), short(libc::SEEK_SET));
     let mut lock = libc::flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 };
     fcntl(&*file, FcntlArg::F_OFD_GETLK(&mut lock)).unwrap();
-    lock.l_type != libc::F_UNLCK as libc::c_short
+    lock.l_type != short(libc::F_UNLCK)
 }
 
 #[test]

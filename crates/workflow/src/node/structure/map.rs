@@ -12,7 +12,10 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::{Field, NumberRange, Record, Type},
 };
-use graphrun_expressions::item::{ITEM, names_of_item};
+use graphrun_expressions::{
+    facts::Fact,
+    item::{ITEM, names_of_item},
+};
 use schemars::JsonSchema;
 
 use super::order::KeyedOrder;
@@ -352,12 +355,18 @@ fn item_name(report: &mut Report, env: &Environment, map: &Yaml) -> (String, boo
         return (ITEM.to_owned(), map.entries().iter().any(is_unknown));
     };
     let Some(word) = report.word(yaml, "`as`") else { return (ITEM.to_owned(), true) };
-    let taken = env.schema.channel(&word.text).is_some();
-    if taken || report.node_name(&word).is_none() || word.text.contains('-') {
-        if taken {
-            let message = format!("`{}` is already a field of the state", word.text);
-            report.bad_value(&word, message, "choose another name for the item");
-        }
+    let name = &word.text;
+    let taken = if env.schema.channel(name).is_some() {
+        Some(format!("`{name}` is already a field of the state"))
+    } else {
+        // The guarantees about a fact would hold for the item, too.
+        Fact::find(name).map(|_| format!("`{name}` stands for facts of the run"))
+    };
+    if let Some(message) = taken {
+        report.bad_value(&word, message, "choose another name for the item");
+        return (ITEM.to_owned(), true);
+    }
+    if report.node_name(&word).is_none() || name.contains('-') {
         return (ITEM.to_owned(), true);
     }
     (word.text, false)
