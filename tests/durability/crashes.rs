@@ -141,7 +141,8 @@ fn planned(order: Order, point: Point, nth: u32) -> Order {
     let order = Order { faults, ..order };
     let ms = Duration::from_millis;
     match point {
-        Point::LeaseRenew => Order { takes: ms(60), lease: ms(60), ..order },
+        // A renewal has 400 ms until the end of the lease, also on a busy machine.
+        Point::LeaseRenew => Order { takes: ms(250), lease: ms(600), ..order },
         Point::ShutdownDrain => Order { takes: ms(5), stop_after: Some(1), ..order },
         _ => order,
     }
