@@ -61,7 +61,7 @@ impl Channel {
     ///
     /// Fails when the schema itself is invalid, and when it limits the whole list to which the reducer adds items.
     pub fn new(name: ChannelName, schema: Value, reducer: Reducer) -> Result<Self, String> {
-        if let Some(keyword) = reducer.may_break(&schema, &schema) {
+        if let Some(keyword) = reducer.may_break(&schema) {
             return Err(format!(
                 "`{reducer}` adds items to `{name}`, so the list may break `{keyword}`"
             ));

@@ -3,7 +3,7 @@
 //! A built-in reducer is a variant of [`Reducer`], a place in [`Reducer::BUILT_IN`], its [`Rules`] and its fold. Other
 //! modules ask for its properties and name no variant, except that `Replace` is the absence of a reducer.
 
-use std::{cmp::Ordering, fmt, sync::Arc};
+use std::{cmp::Ordering, fmt, ptr, sync::Arc};
 
 use serde_json::{Map, Number, Value, json};
 use thiserror::Error;
@@ -327,24 +327,33 @@ impl Reducer {
     }
 
     /// Returns a keyword of a JSON Schema that the value may break although each write fits.
-    pub(super) fn may_break(&self, schema: &Value, root: &Value) -> Option<&'static str> {
+    pub(super) fn may_break(&self, root: &Value) -> Option<&'static str> {
         if !self.grows_list() {
             return None;
         }
         let keeps_once = matches!(self, Self::Union);
-        let breaks = |it: &&&str| match **it {
-            UNIQUE_ITEMS => !keeps_once && schema.get(UNIQUE_ITEMS) == Some(&Value::Bool(true)),
-            keyword => schema.get(keyword).is_some(),
-        };
-        if let Some(keyword) = OF_WHOLE_LISTS.iter().find(breaks) {
-            return Some(keyword);
+        // The list also has the keywords of the schemas that it refers to; these may refer to each other.
+        let mut parts = vec![root];
+        let mut at = 0;
+        while let Some(&schema) = parts.get(at) {
+            at += 1;
+            let breaks = |it: &&&str| match **it {
+                UNIQUE_ITEMS => !keeps_once && schema.get(UNIQUE_ITEMS) == Some(&Value::Bool(true)),
+                keyword => schema.get(keyword).is_some(),
+            };
+            if let Some(keyword) = OF_WHOLE_LISTS.iter().find(breaks) {
+                return Some(keyword);
+            }
+            let all = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+            let referred = schema.get("$ref").and_then(Value::as_str);
+            let referred = referred.and_then(|it| root.pointer(it.strip_prefix('#')?));
+            for part in all.chain(referred) {
+                if !parts.iter().any(|it| ptr::eq(*it, part)) {
+                    parts.push(part);
+                }
+            }
         }
-        let all = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
-        let referred = schema.get("$ref").and_then(Value::as_str);
-        // A schema that refers to itself at once describes no list.
-        let referred = referred.and_then(|it| root.pointer(it.strip_prefix('#')?));
-        let referred = referred.filter(|it| it.get("$ref").is_none());
-        all.chain(referred).find_map(|it| self.may_break(it, root))
+        None
     }
 
     /// Returns whether a write of the right type may still be refused because of the value before it.
@@ -633,6 +642,25 @@ mod tests {
         for (reducer, writes, expected) in cases {
             assert_eq!(folded(&reducer, &writes), Ok(expected), "{reducer}");
         }
+    }
+
+    #[test]
+    fn limits_of_a_list_are_found_behind_references() {
+        let of = |schema: Value| Reducer::Append.may_break(&schema);
+        let limited = |limit: Value| {
+            json!({
+                "$ref": "#/$defs/A",
+                "$defs": {
+                    "A": {"$ref": "#/$defs/B"},
+                    "B": {"allOf": [{"$ref": "#/$defs/A"}, {"type": "array"}, limit]},
+                },
+            })
+        };
+        assert_eq!(of(limited(json!({}))), None);
+        assert_eq!(of(limited(json!({"maxItems": 3}))), Some("maxItems"));
+        let once = limited(json!({"uniqueItems": true}));
+        assert_eq!((Reducer::Union.may_break(&once), of(once)), (None, Some("uniqueItems")));
+        assert_eq!(Reducer::Replace.may_break(&json!({"maxItems": 3})), None);
     }
 
     #[test]
