@@ -249,7 +249,7 @@ impl ConcurrencyCheck<'_> {
                 policies.bounds.max_visits.is_some() || policies.schedule.defer.is_some();
             let fails = self.model.nodes[*node].arrows().all(|it| it == Arrow::Fail);
             !(looped.contains(*node) || awaits_some.contains(*node) || is_bounded || fails)
-                && self.model.after_limit != Some(*node)
+                && self.model.node_after_limit() != Some(*node)
         };
         let leads_to = |from: usize, to: usize| {
             // A failure or a used-up bound is an exception, and not what the edges describe.

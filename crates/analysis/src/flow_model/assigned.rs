@@ -513,7 +513,7 @@ impl<'a> FieldFlow<'a> {
 
     /// Adds the edges that leave these nodes and the nodes after them, and the edge of a limit.
     fn add_edges_from(&mut self, first: &[usize]) {
-        let limit = self.model.after_limit;
+        let limit = self.model.node_after_limit();
         let order = self.reach.order(&first.iter().copied().chain(limit).collect::<Vec<_>>());
         for from in order {
             if self.within.as_ref().is_some_and(|it| !it.contains(from)) {

@@ -89,9 +89,7 @@ impl<'a> Builder<'_, 'a> {
     fn build(&mut self) {
         let draft = self.draft;
         self.model.start = draft.start.iter().filter_map(|it| self.number(it)).collect();
-        self.model.after_limit =
-            draft.after_limit.and_then(Target::node).and_then(|it| self.number(it));
-        self.model.limit_ends = draft.after_limit == Some(&Target::End);
+        self.model.after_limit = draft.after_limit.and_then(|it| self.arrow(it));
         let mut leaving: BTreeMap<&NodeName, Vec<(usize, &DraftEdge<'_>)>> = BTreeMap::new();
         let mut arriving: BTreeMap<&NodeName, Vec<Arrival>> = BTreeMap::new();
         for (number, edge) in draft.edges.iter().enumerate() {
@@ -119,7 +117,7 @@ impl<'a> Builder<'_, 'a> {
         let arrows = model.nodes.iter().flat_map(FlowNode::arrows).chain(exhausted);
         let alone = arrows.filter_map(|it| if let Arrow::Node(to) = it { Some(to) } else { None });
         let joins = model.joins.iter().map(|it| it.node);
-        let starts = model.start.iter().copied().chain(model.after_limit);
+        let starts = model.start.iter().copied().chain(model.node_after_limit());
         let others: Vec<usize> = alone.chain(joins).chain(starts).collect();
         for node in others {
             self.model.nodes[node].ends_once = false;

@@ -31,7 +31,7 @@ pub struct Draft<'a> {
     pub facts: Vec<Vec<ChannelName>>,
     /// The nodes of the first step.
     pub start: &'a [NodeName],
-    /// Where a run continues that has reached a limit.
+    /// Where a run goes that has reached a limit.
     pub after_limit: Option<&'a Target>,
     /// The nodes.
     pub nodes: BTreeMap<&'a NodeName, DraftNode<'a>>,

@@ -13,9 +13,7 @@ impl FlowModel {
     pub fn written_at_end(&self) -> Bits {
         let after = self.written_after();
         let mut written = self.written_from_start(&after);
-        let by_limit = self.after_limit.map(Arrow::Node);
-        let by_limit = by_limit.or_else(|| self.limit_ends.then_some(Arrow::End));
-        if let Some(arrow) = by_limit {
+        if let Some(arrow) = self.after_limit {
             written.keep(&self.must_assign_at_start.clone().with(&self.led_to(arrow, &after)));
         }
         self.without_cleared(written)

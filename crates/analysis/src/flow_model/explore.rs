@@ -339,7 +339,7 @@ impl<'a> Exploration<'a> {
             self.enter(&mut start, node, false);
         }
         self.note(start, None)?;
-        if let Some(node) = self.model.after_limit {
+        if let Some(node) = self.model.node_after_limit() {
             let mut limit = Situation::default();
             self.enter(&mut limit, node, false);
             self.note(limit, None)?;
@@ -802,7 +802,7 @@ pub(super) fn walk(model: &FlowModel, mut choose: impl FnMut(usize) -> usize) ->
         walk.steps.push(step);
         let Some(after) = exploring.after(&situation, &taken, false) else { break };
         situation = after[choose(after.len())].clone();
-        if let Some(limit) = model.after_limit.filter(|_| !is_limited && choose(8) == 0) {
+        if let Some(limit) = model.node_after_limit().filter(|_| !is_limited && choose(8) == 0) {
             situation = Situation::default();
             exploring.enter(&mut situation, limit, false);
             is_limited = true;

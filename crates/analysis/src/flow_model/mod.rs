@@ -49,10 +49,8 @@ pub struct FlowModel {
     pub joins: Vec<Join>,
     /// The nodes of the first step.
     pub start: Vec<usize>,
-    /// The node where the run continues at any time when it reaches a limit.
-    pub after_limit: Option<usize>,
-    /// Whether the run is done at any time when it reaches a limit.
-    pub limit_ends: bool,
+    /// Where the run goes when it reaches a limit, at any time. Without it, the run stops there.
+    pub after_limit: Option<Arrow>,
     /// The used workflows.
     pub(crate) scopes: Vec<Scope>,
     /// The number of fields.
@@ -231,6 +229,11 @@ impl Outcome {
 }
 
 impl FlowModel {
+    /// Returns the node where the run continues when it reaches a limit.
+    pub(crate) fn node_after_limit(&self) -> Option<usize> {
+        if let Some(Arrow::Node(node)) = self.after_limit { Some(node) } else { None }
+    }
+
     /// Returns the fields that some of the nodes clear and may leave unwritten.
     pub(crate) fn cleared_by(&self, nodes: impl Iterator<Item = usize>) -> Bits {
         let mut all = Bits::none(self.fields);

@@ -153,7 +153,7 @@ impl Reach {
 impl FlowModel {
     /// Returns the nodes that are reachable from the start.
     pub(crate) fn reached(&self) -> Bits {
-        Reach::of(self).from(self.start.iter().copied().chain(self.after_limit))
+        Reach::of(self).from(self.start.iter().copied().chain(self.node_after_limit()))
     }
 
     /// Returns the nodes after which several tasks may continue at once, and the first nodes if

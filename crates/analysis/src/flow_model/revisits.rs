@@ -25,7 +25,7 @@ impl FlowModel {
             return false;
         }
         let unfinished = self.nodes[node].outcomes.iter().filter(|it| !it.ending.has_written());
-        let mut left: Vec<usize> = self.after_limit.into_iter().collect();
+        let mut left: Vec<usize> = self.node_after_limit().into_iter().collect();
         for outcome in unfinished {
             if outcome.ending == Ending::Skipped || self.lead_to(self.forks(), node) {
                 // A skipped node may be reached again, and a concurrent node may lead to it.

@@ -134,7 +134,7 @@ impl<'a> Work<'a> {
         for &to in &self.model.start {
             starts.arrive(to, &at_start.clone().with(&self.of_arrows(&first)));
         }
-        if let Some(to) = self.model.after_limit {
+        if let Some(to) = self.model.node_after_limit() {
             starts.arrive(to, at_start);
         }
         while let Some(from) = starts.open.pop() {

@@ -47,7 +47,7 @@ fn writing() -> impl Strategy<Value = FlowModel> {
                 fields: FIELDS,
                 may_assign_at_start,
                 must_assign_at_start: must_assign,
-                limit_ends: limit_ends && model.after_limit.is_none(),
+                after_limit: model.after_limit.or(limit_ends.then_some(Arrow::End)),
                 ..model
             }
         },
@@ -156,7 +156,7 @@ proptest! {
         let mut visits = vec![0; count];
         for step in &walk.steps {
             let is_written = at_end.iter().all(|it| written.contains(it));
-            prop_assert!(is_written || !model.limit_ends, "at a limit before {step:?} with {written:?}");
+            prop_assert!(is_written || model.after_limit != Some(Arrow::End), "at a limit before {step:?} with {written:?}");
             for (node, _) in step {
                 visits[*node] += 1;
             }

@@ -67,7 +67,7 @@ pub(in crate::flow_model) fn model() -> impl Strategy<Value = FlowModel> {
                 nodes,
                 joins,
                 start,
-                after_limit,
+                after_limit: after_limit.map(Arrow::Node),
                 ..FlowModel::default()
             })
     })

@@ -170,7 +170,7 @@ impl<'a> Walk<'a> {
             self.make_with(*one, all.clone());
         }
         let model = self.model;
-        let reached = self.reach.from(model.start.iter().copied().chain(model.after_limit));
+        let reached = self.reach.from(model.start.iter().copied().chain(model.node_after_limit()));
         for node in model.forks().into_iter().filter(|it| reached.contains(*it)) {
             for outcome in &model.nodes[node].outcomes {
                 // Independent decisions are taken together in any combination.
