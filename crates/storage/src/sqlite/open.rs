@@ -4,6 +4,7 @@
 //! because SQLite checkpoints the log when the last process closes a database.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     fmt::Write as _,
     fs::File,
@@ -149,13 +150,13 @@ impl FileKind {
         Ok(FileConnection { connection, _file: file })
     }
 
-    /// Fails if the database lacks a table.
+    /// Fails if the database lacks a table or a column.
     fn require_tables(self, path: &Path, connection: &Connection) -> Result<(), CheckpointError> {
-        let lacking = lacking(connection, self).map_err(|error| unopened(path, error.into()))?;
-        let Some(table) = lacking else { return Ok(()) };
+        let lacking = self.lacking(connection).map_err(|error| unopened(path, error.into()))?;
+        let Some(part) = lacking else { return Ok(()) };
         let anew = self.anew;
         let reason = format!(
-            "it has no table `{table}`, so another build of this program wrote it; use that build, or move the file away \
+            "it has no {part}, so another build of this program wrote it; use that build, or move the file away \
              and {anew}"
         );
         Err(unusable(path, &reason))
@@ -176,13 +177,20 @@ impl FileKind {
         Ok(())
     }
 
-    /// Returns the names of the tables.
-    fn tables(self) -> impl Iterator<Item = &'static str> {
-        let created = |line: &'static str| {
-            let named = line.strip_prefix("CREATE TABLE ");
-            named.or_else(|| line.strip_prefix("CREATE VIRTUAL TABLE "))?.split(' ').next()
-        };
-        self.schema.lines().filter_map(created)
+    /// Returns a part of the schema that a database does not have. Builds between two releases can differ within one format, and
+    /// a run that starts in such a database could not be resumed.
+    fn lacking(self, connection: &Connection) -> rusqlite::Result<Option<String>> {
+        let new = Connection::open_in_memory()?;
+        new.execute_batch(self.schema)?;
+        let (needed, found) = (columns(&new)?, columns(connection)?);
+        Ok(needed.difference(&found).next().map(|(table, column)| {
+            let has_table = found.iter().any(|it| it.0 == *table);
+            if has_table {
+                format!("column `{table}.{column}`")
+            } else {
+                format!("table `{table}`")
+            }
+        }))
     }
 
     fn mark(self) -> u32 {
@@ -335,16 +343,12 @@ fn make_ready(
     Ok(connection)
 }
 
-/// Returns a table of the schema that a database does not have. Builds between two releases can differ within one format, and a
-/// run that starts in such a database could not be resumed.
-fn lacking(connection: &Connection, kind: FileKind) -> rusqlite::Result<Option<&'static str>> {
-    let mut find = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = ?")?;
-    for table in kind.tables() {
-        if !find.exists([table])? {
-            return Ok(Some(table));
-        }
-    }
-    Ok(None)
+/// Returns the columns of all tables, each with its table.
+fn columns(connection: &Connection) -> rusqlite::Result<BTreeSet<(String, String)>> {
+    let sql = "SELECT t.name, c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
+               WHERE t.type = 'table'";
+    let mut query = connection.prepare(sql)?;
+    query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
 /// Turns the write-ahead log on and returns the resulting mode.
@@ -470,21 +474,20 @@ mod tests {
     }
 
     #[test]
-    fn a_database_without_a_table_is_refused_and_left_alone() {
+    fn a_database_without_a_part_is_refused_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.db");
-        assert_eq!(
-            RUNS.tables().collect::<Vec<_>>(),
-            ["runs", "heads", "journal", "kept_values", "inbox", "results"]
-        );
-        for table in RUNS.tables() {
+        let tables = ["runs", "heads", "journal", "kept_values", "inbox", "results"];
+        let dropped =
+            tables.map(|it| (format!("DROP TABLE {it}"), format!("it has no table `{it}`")));
+        let renamed = "ALTER TABLE heads RENAME COLUMN step TO steps".to_owned();
+        let renamed = (renamed, "it has no column `heads.step`".to_owned());
+        for (change, expected) in dropped.into_iter().chain([renamed]) {
             let database = RUNS.open(&path, |_| ()).unwrap();
-            database
-                .execute_batch(&format!("PRAGMA foreign_keys = OFF; DROP TABLE {table}"))
-                .unwrap();
+            database.execute_batch(&format!("PRAGMA foreign_keys = OFF; {change}")).unwrap();
             drop(database);
             let reason = RUNS.open(&path, |_| ()).unwrap_err().to_string();
-            assert!(reason.contains(&format!("it has no table `{table}`")), "{reason}");
+            assert!(reason.contains(&expected), "{reason}");
             assert!(reason.contains("move the file away and start a new run"), "{reason}");
             std::fs::remove_file(&path).unwrap();
         }
