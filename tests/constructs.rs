@@ -453,3 +453,88 @@ nodes:
         (json!(["first", "x", "first", "x"]), json!(2))
     );
 }
+
+#[tokio::test]
+async fn an_absent_output_of_a_used_workflow_leaves_a_field_that_takes_no_null() {
+    for nested in [false, true] {
+        let ran = run(
+            &format!(
+                r"
+state:
+  n: int?
+  number: {{ type: int, default: 7 }}
+  may: {{ type: int?, default: 7 }}
+  all: {{ type: [int], merge: append, default: [] }}
+  holes: {{ type: ['int?'], merge: append, default: [] }}
+input: n
+start: ask
+nodes:
+  ask:
+    use:
+      workflow: used/optional_output.yaml
+      nested: {nested}
+      in: {{ given: n }}
+      out: {{ number: found, may: found, all: found, holes: found }}
+    then: end
+"
+            ),
+            json!({}),
+        )
+        .await;
+        let found = ["number", "may", "all", "holes"].map(|it| ran.field(it));
+        assert_eq!(found, [json!(7), json!(null), json!([]), json!([null])], "nested: {nested}");
+    }
+}
+
+#[tokio::test]
+async fn the_fail_of_a_used_workflow_is_caught_as_another_failure() {
+    for (n, why) in [(1, "n is 1"), (2, "`use.spend` used up its 1 visit")] {
+        for (nested, catch) in
+            [(false, "{ other: note }"), (true, "{ other: note }"), (false, "{ any: note }")]
+        {
+            let ran = run(
+                &format!(
+                    r"
+state: {{ n: int, why: string?, found: string? }}
+input: n
+output: [why, found]
+start: use
+nodes:
+  use:
+    use: {{ workflow: used/failing.yaml, nested: {nested}, in: {{ n: n }}, out: {{ found: why }} }}
+    catch: {catch}
+    then: end
+  note: {{ set: {{ why: 'has(via.error) ? via.error.message : null' }}, then: end }}
+"
+                ),
+                json!({"n": n}),
+            )
+            .await;
+            assert_eq!(ran.end.status, Status::Done, "{nested} {catch}");
+            let found = ran.field("why").to_string();
+            assert!(
+                found.contains(&why.replace("use.", if nested { "" } else { "use." })),
+                "{found}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_whole_float_is_the_key_of_an_item() {
+    let ran = run(
+        r"
+state: { n: int, items: [Item], done: { type: [int], merge: append, default: [] } }
+types: { Item: { id: int, after: [float] } }
+input: n
+start: list
+nodes:
+  list: { set: { items: '[Item{ id: 2, after: [float(n)] }, Item{ id: n, after: [] }]' }, then: each }
+  each: { map: { over: items, as: it, key: it.id, after: it.after, do: note }, then: end }
+  note: { set: { done: it.id } }
+",
+        json!({"n": 1}),
+    )
+    .await;
+    assert_eq!((ran.end.status, ran.field("done")), (Status::Done, json!([2, 1])));
+}

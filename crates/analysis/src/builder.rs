@@ -506,11 +506,7 @@ impl Defaults {
             if self.catch.iter().any(handles) {
                 continue;
             }
-            for default in &self.catch {
-                if policies.catch.iter().all(|it| it.kind != default.kind) {
-                    policies.catch.push(default.clone());
-                }
-            }
+            Catch::complete(&mut policies.catch, &self.catch);
         }
     }
 }

@@ -239,7 +239,7 @@ fn check_items(graph: &Graph, diagnostics: &mut Diagnostics) {
                 Starts::State => without(&format!("{leader} `{from}`"), to, edge.span()),
                 _ if by_name(edge, to) => without(&format!("{leader} `{from}`"), to, edge.span()),
                 // The range of a Rust type is that of its size: an `i32` may well be a `u64`.
-                Starts::Item(given) if !given.fits(item) && given.out_of_range(item).is_none() => {
+                Starts::Item(given) if !given.fits_apart_from_ranges(item) => {
                     let message =
                         format!("`{from}` dispatches `{given}` to `{to}`, which takes `{item}`");
                     unfit

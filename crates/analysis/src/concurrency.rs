@@ -11,7 +11,7 @@ use std::{cell::LazyCell, collections::BTreeSet};
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, SourceSpan},
-    graph::{Edge, Graph, NodeSpec, Route},
+    graph::{Defer, Edge, Graph, NodeSpec, Route},
     id::{ChannelName, NodeName},
     state::Reducer,
 };
@@ -356,7 +356,7 @@ impl ConcurrencyCheck<'_> {
         if !self.model.reached().contains(*missing) {
             return None;
         }
-        let missing = self.names[*missing];
+        let missing = self.shown(*missing);
         let message = format!("`{name}` may wait for `{missing}` forever");
         let Some(by) = by else {
             // It is never reached; the check of reachability reports it if no edge leads to it.
@@ -368,9 +368,18 @@ impl ConcurrencyCheck<'_> {
         let diagnostic = Diagnostic::error("GR131", message)
             .at(self.specs[by.from].span.clone(), self.astray(by))
             .at(self.place_of_join(name), format!("waits for `{missing}`"));
-        let from = self.names[by.from];
+        let from = match self.names[by.from].strip_scope(missing.as_str()) {
+            Some(_) => missing,
+            None => self.shown(by.from),
+        };
+        let is_failure = matches!(by.ending, Ending::Caught | Ending::Exhausted);
         let help = if by.from == self.model.joins[*join].node {
             format!("let `{name}` lead to every node that it waits for")
+        } else if is_failure && by.to.contains(&Arrow::Node(self.model.joins[*join].node)) {
+            format!(
+                "this is no arrival at `{name}`: let it lead to a node for which `{name}` waits, or give `{name}` \
+                 `defer: true` in place of its `join`"
+            )
         } else {
             let to = if from == missing { name } else { missing };
             format!(
@@ -380,6 +389,14 @@ impl ConcurrencyCheck<'_> {
             )
         };
         Some(diagnostic.help(help))
+    }
+
+    /// Returns the name of a node in its file: the end of a used workflow has that of the node that uses it.
+    fn shown(&self, node: usize) -> &NodeName {
+        match &self.specs[node].policies.schedule.defer {
+            Some(Defer::Scope(name)) => name,
+            Some(Defer::Siblings) | None => self.names[node],
+        }
     }
 
     fn astray(&self, by: &WrongChoice) -> String {

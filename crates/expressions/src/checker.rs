@@ -326,7 +326,7 @@ impl ExpressionChecker<'_> {
             return ty.clone();
         }
         if name == "output" && self.scope.output {
-            let dir = Field { name: "dir".into(), ty: Type::String };
+            let dir = Field::new("dir", Type::String);
             return Type::Record(
                 Record { name: Some("output".into()), fields: vec![dir], is_closed: true }.into(),
             );

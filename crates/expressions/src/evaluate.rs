@@ -1,8 +1,13 @@
 //! Evaluates an expression in a state. Evaluation always terminates, with a value or an error.
 
-use std::{borrow::Cow, cmp::Ordering, collections::BTreeSet, sync::Arc};
+use std::{
+    borrow::Cow,
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use graphrun_core::state::Type;
+use graphrun_core::state::{Absence, Type};
 use serde_json::{Map, Value};
 
 use super::{
@@ -28,6 +33,8 @@ pub(super) struct TypedPlaces {
     whole: BTreeSet<(usize, usize)>,
     float: BTreeSet<(usize, usize)>,
     record: BTreeSet<(usize, usize)>,
+    /// The fields that are null without a value, instead of omitted.
+    nulls: BTreeMap<(usize, usize), Vec<String>>,
 }
 
 impl TypedPlaces {
@@ -40,6 +47,7 @@ impl TypedPlaces {
             whole: places(|it| matches!(it, Type::Int(_))),
             float: places(|it| matches!(it, Type::Float(_))),
             record: places(|it| matches!(it, Type::Record(_))),
+            nulls: types.iter().filter_map(|(place, ty)| Some((*place, nulls(ty)?))).collect(),
         }
     }
 
@@ -53,6 +61,14 @@ impl TypedPlaces {
     fn has_key(&self, of: &Node, key: &Value) -> bool {
         !(key.is_null() && self.record.contains(&of.key()))
     }
+}
+
+/// Returns the fields of a record that are null without a value, if there are any.
+fn nulls(ty: &Type) -> Option<Vec<String>> {
+    let Type::Record(record) = ty.required() else { return None };
+    let nulls = record.fields.iter().filter(|it| it.absence == Absence::Null);
+    let names: Vec<String> = nulls.map(|it| it.name.clone()).collect();
+    (!names.is_empty()).then_some(names)
 }
 
 /// What an expression reads besides the view, and how it is evaluated.
@@ -158,6 +174,9 @@ impl<'a> Evaluation<'a> {
                         self.meter.make_field(name)?;
                         made.insert(name.clone(), value);
                     }
+                }
+                for name in self.places.nulls.get(&node.key()).into_iter().flatten() {
+                    made.entry(name.clone()).or_insert(Value::Null);
                 }
                 Value::Object(made)
             }

@@ -155,7 +155,7 @@ fn via_type() -> Type {
 
 /// Returns the type of a record with these fields.
 pub fn record(name: &str, fields: impl IntoIterator<Item = (&'static str, Type)>) -> Type {
-    let fields = fields.into_iter().map(|(name, ty)| Field { name: name.to_owned(), ty });
+    let fields = fields.into_iter().map(|(name, ty)| Field::new(name, ty));
     let name = Some(name.to_owned());
     let fields = fields.collect();
     Type::Record(Record { name, fields, is_closed: true }.into())

@@ -296,17 +296,21 @@ pub fn joined(a: &Type, b: &Type) -> Option<Type> {
 
 /// Returns the record with the fields of both; a field that one of them lacks may be absent.
 fn joined_records(a: &Record, b: &Record) -> Option<Type> {
+    let only_one = |field: &Field, other: &Record| {
+        // An open record may have it with another type.
+        let ty = if other.is_closed { field.ty.clone().optional() } else { Type::Any };
+        field.joined(None, ty)
+    };
     let mut fields = Vec::new();
     for field in &a.fields {
         let other = b.fields.iter().find(|it| it.name == field.name);
-        let ty = match other {
-            Some(other) => joined(&field.ty, &other.ty)?,
-            None => field.ty.clone().optional(),
-        };
-        fields.push(Field { name: field.name.clone(), ty });
+        fields.push(match other {
+            Some(other) => field.joined(Some(other), joined(&field.ty, &other.ty)?),
+            None => only_one(field, b),
+        });
     }
     let only_b = b.fields.iter().filter(|it| !a.fields.iter().any(|field| field.name == it.name));
-    fields.extend(only_b.map(|it| Field { name: it.name.clone(), ty: it.ty.clone().optional() }));
+    fields.extend(only_b.map(|it| only_one(it, a)));
     let is_closed = a.is_closed && b.is_closed;
     Some(Type::Record(Arc::new(Record { name: None, fields, is_closed })))
 }

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use graphrun_core::state::{Field, Record, Type};
+use graphrun_core::state::{Absence, Field, Record, Type};
 
 use super::{
     checker::ExpressionChecker,
@@ -44,7 +44,8 @@ impl ExpressionChecker<'_> {
                 let is_unknown = declared == Some(Type::Any);
                 let fields = fields.iter().map(|it| {
                     let ty = self.maybe(&it.value, None);
-                    Field { name: it.name.clone(), ty }
+                    // A record has no field for a null value.
+                    Field::new(&*it.name, ty).absent_as(Absence::Omitted)
                 });
                 let fields = fields.collect();
                 if is_unknown && name.is_some() {
@@ -95,7 +96,9 @@ impl ExpressionChecker<'_> {
         }
         let is_given = |it: &&Field| fields.iter().any(|field| field.name == it.name);
         let missing = record.fields.iter().filter(|it| !is_given(it));
-        let missing = missing.filter(|it| !matches!(it.ty, Type::Optional(_) | Type::Any));
+        let missing = missing.filter(|it| !it.may_be_omitted());
+        // An optional one becomes null.
+        let missing = missing.filter(|it| !matches!(it.ty, Type::Optional(_)));
         let missing: Vec<String> = missing.map(|it| format!("`{}`", it.name)).collect();
         if !missing.is_empty() {
             let message = format!("{} needs {}", describe(&shown), missing.join(" and "));

@@ -25,12 +25,15 @@ use super::*;
 
 /// Returns a state of all kinds of types; `later` is not written.
 fn state() -> State {
-    let pair = json!({
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": ["integer", "null"]}},
-        "required": ["a"],
-        "additionalProperties": false,
-    });
+    let record = |b: &Value, required: &[&str]| {
+        json!({
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": b},
+            "required": required,
+            "additionalProperties": false,
+        })
+    };
+    let pair = record(&json!({"type": ["integer", "null"]}), &["a"]);
     let fields = [
         ("n", json!({"type": "integer"}), json!(7)),
         ("big", json!({"type": "integer"}), json!(i64::MAX)),
@@ -75,6 +78,12 @@ fn state() -> State {
         ("below", json!({"type": "integer", "minimum": -9, "maximum": -2}), json!(-3)),
         ("pair", pair.clone(), json!({"a": 1, "b": null})),
         ("pairs", json!({"type": "array", "items": pair}), json!([{"a": 1, "b": null}, {"a": 1}])),
+        (
+            "strict",
+            record(&json!({"type": ["integer", "null"]}), &["a", "b"]),
+            json!({"a": 1, "b": null}),
+        ),
+        ("loose", record(&json!({"type": "integer"}), &["a"]), json!({"a": 1})),
         ("large", json!({"type": "number"}), json!(5_000_000_000_000_000_000_i64)),
         (
             "larges",

@@ -1,6 +1,8 @@
 //! The compatibility of types, for expressions and prompts.
 
-use graphrun_core::state::{Field, NumberRange, OutOfRange, Record, ShownNumber, Type, is_date};
+use graphrun_core::state::{
+    Absence, Field, NumberRange, OutOfRange, Record, ShownNumber, Type, is_date,
+};
 
 use crate::problem::suggestion;
 
@@ -83,14 +85,11 @@ impl Misfit {
             let source = Some(source).filter(|it| ty.required().is_number() && !it.is_empty());
             return Self::of_range(&found, what, source);
         }
-        let help = ty.undeclared_field(declared).filter(|_| ty.fits_cut(declared)).map(|field| {
-            format!("it has the field `{field}`, which is not declared: write a record without it")
-        });
         Self {
             code: "GR022",
             message: format!("{what} is `{declared}`, and this is {}", describe(ty)),
             label: "another type",
-            help,
+            help: help(ty, declared),
         }
     }
 
@@ -122,6 +121,29 @@ impl Misfit {
         };
         Self { code: "GR120", message, label: "out of range", help: Some(help) }
     }
+}
+
+/// Returns the advice for a record that differs from the declared one in further or in absent fields.
+fn help(ty: &Type, declared: &Type) -> Option<String> {
+    if ty.closed().fits(declared) {
+        let help = "it may have further fields of any type: write a record of the declared fields";
+        return Some(help.to_owned());
+    }
+    if ty.fits_cut(declared) {
+        let field = ty.undeclared_field(declared)?;
+        return Some(format!(
+            "it has the field `{field}`, which is not declared: write a record without it"
+        ));
+    }
+    let (field, absence) = ty.absent_field(declared)?;
+    Some(match absence {
+        Absence::Omitted => format!("its `{field}` may be omitted: write a record that has it"),
+        Absence::Null | Absence::NullOrOmitted => {
+            format!(
+                "its `{field}` may be null: declare the type so, or write a record, which omits a null field"
+            )
+        }
+    })
 }
 
 fn worded(range: NumberRange) -> String {

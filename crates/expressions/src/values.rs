@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeSet, fmt, ops::Range, sync::Arc};
 
-use graphrun_core::state::{Field, NumberRange, Record, Type};
+use graphrun_core::state::{Absence, Field, NumberRange, Record, Type};
 use serde_json::{Map, Number, Value};
 
 use super::{
@@ -312,17 +312,19 @@ pub(super) fn merged_type(of: &Type, changes: &Type) -> Result<Type, TwoTypes> {
             let mut fields = record.fields.clone();
             for field in &mut fields {
                 match changes.fields.iter().find(|it| it.name == field.name) {
-                    Some(change) => field.ty = merged_field(&field.ty, &change.ty)?,
+                    Some(change) => {
+                        *field = field.joined(Some(field), merged_field(&field.ty, &change.ty)?)
+                    }
                     // An open record may have a field that its type does not name.
                     None if changes.is_closed => (),
-                    None => field.ty = Type::Any,
+                    None => *field = Field::new(&*field.name, Type::Any),
                 }
             }
             let is_new = |it: &&Field| !record.fields.iter().any(|field| field.name == it.name);
             fields.extend(changes.fields.iter().filter(is_new).map(|change| {
                 let may_stay = !record.is_closed && matches!(change.ty, Type::Optional(_));
                 let ty = if may_stay { Type::Any } else { change.ty.clone() };
-                Field { name: change.name.clone(), ty }
+                Field::new(&*change.name, ty).absent_as(Absence::Omitted)
             }));
             let is_closed = record.is_closed && changes.is_closed;
             let merged = Type::Record(Arc::new(Record { name: None, fields, is_closed }));
@@ -441,8 +443,7 @@ impl Pattern {
     /// Returns the type of its groups: a record if they have names, otherwise a list.
     pub(super) fn groups_type(&self) -> Type {
         let names = self.regex.capture_names().flatten();
-        let fields: Vec<Field> =
-            names.map(|it| Field { name: it.to_owned(), ty: Type::String }).collect();
+        let fields: Vec<Field> = names.map(|it| Field::new(it, Type::String)).collect();
         if fields.is_empty() {
             return Type::List(Box::new(Type::String));
         }

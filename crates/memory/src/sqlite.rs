@@ -157,10 +157,18 @@ impl Database {
     ) -> Result<T, StoreError> {
         // A panic while the lock was held rolled its transaction back, so the connection is usable.
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_write = matches!(behavior, TransactionBehavior::Immediate);
         let work = || -> Result<T, Fault> {
+            if is_write {
+                connection.check_files().map_err(StoreError::from)?;
+            }
             let transaction = connection.transaction_with_behavior(behavior)?;
             let made = work(&transaction)?;
             transaction.commit()?;
+            if is_write {
+                // What is in no file is not remembered.
+                connection.check_files().map_err(StoreError::from)?;
+            }
             Ok(made)
         };
         work().map_err(|fault| match fault {

@@ -577,6 +577,28 @@ async fn only_the_owner_reads_a_new_file_and_another_process_finds_it() {
     assert_eq!(other.search(&insights().query("kept")).await.unwrap().len(), 1);
 }
 
+#[tokio::test]
+async fn nothing_is_remembered_in_a_file_that_is_gone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("memory.db");
+    let moved = folder.path().join("moved.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let put = async |key: &str| {
+        let batch = Batch { key: key.into(), entries: vec![new(key)], now: at(0) };
+        store.put(&batch).await
+    };
+    put("before").await.unwrap();
+    fs::rename(&path, &moved).unwrap();
+    let error = put("lost").await.unwrap_err();
+    assert!(matches!(error, StoreError::Unusable { .. }), "{error:?}");
+    assert!(error.to_string().contains("it was removed or moved away"), "{error}");
+    drop(store);
+    fs::rename(&moved, &path).unwrap();
+    let store = SqliteStore::open_existing(&path).unwrap();
+    let found = store.search(&insights()).await.unwrap();
+    assert_eq!(found.iter().map(|it| &*it.text).collect::<Vec<_>>(), ["before"]);
+}
+
 #[test]
 fn a_file_of_others_is_refused_and_left_alone() {
     let folder = TempDir::new().unwrap();

@@ -9,12 +9,12 @@ use std::{
 };
 
 use graphrun_core::event::MessagePart;
-use graphrun_guard::redact::redact;
+use graphrun_guard::redact::{redact, settled};
 
 use super::chat::characters;
 
 /// The longest text that is held back because it may be a part of a key.
-const HELD_BYTES_MAX: usize = 4096;
+const HELD_BYTES_MAX: usize = 16 * 1024;
 
 /// Takes the pieces of one answer, without waiting.
 pub trait AnswerReader: fmt::Debug + Send + Sync {
@@ -97,10 +97,7 @@ impl AnswerSink {
         }
         let (_, waiting) = held.get_or_insert_with(|| (part, String::new()));
         waiting.push_str(text);
-        // The text up to the last character that no key has cannot be the beginning of a key.
-        let safe = waiting
-            .rfind(|it: char| !may_be_of_key(it))
-            .map_or(0, |at| at + waiting[at..].chars().next().map_or(0, char::len_utf8));
+        let safe = settled(waiting);
         let safe = if waiting.len() - safe > HELD_BYTES_MAX { waiting.len() } else { safe };
         if safe > 0 {
             let rest = waiting.split_off(safe);
@@ -141,10 +138,6 @@ impl DeltaBuffer {
             self.reader.take(part, &redact(&text));
         }
     }
-}
-
-fn may_be_of_key(it: char) -> bool {
-    it.is_ascii_alphanumeric() || "-_./+=~:@%\\&?#!$*^".contains(it)
 }
 
 #[cfg(test)]

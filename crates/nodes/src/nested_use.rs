@@ -43,7 +43,6 @@ async fn folders_of_task(
 
 #[async_trait]
 impl Node for NestedUseNode {
-    /// Fields that the nested run has not assigned are left unchanged.
     async fn run(&self, mut ctx: NodeContext) -> Result<Command, NodeError> {
         let own = &self.settings.worktrees;
         let folders = folders_of_task(&ctx, own).await?;
@@ -61,15 +60,7 @@ impl Node for NestedUseNode {
         if let Some(folders) = folders {
             folders.close(own).await.map_err(|it| failure(&it))?;
         }
-        let mut update = Update::default();
-        for (to, from) in &self.settings.takes {
-            if let Some(value) = state.get_shared(from.as_str()) {
-                let ty = || state.schema().channel(from.as_str()).map(|it| it.ty().clone());
-                let value = ctx.state.schema().write_of(to, value, ty);
-                update = update.write_shared(to.clone(), value);
-            }
-        }
-        Ok(update.into())
+        Ok(self.settings.outputs(&state, ctx.state.schema()).into())
     }
 
     fn describe(&self) -> NodeDescription {

@@ -175,7 +175,7 @@ fn dictionary(args: &[CallArg<'_>], types: &[Type]) -> Type {
         match (arg, ty.required()) {
             (CallArg::Kwarg(name, _), _) => {
                 fields.retain(|it| it.name != *name);
-                fields.push(Field { name: (*name).to_owned(), ty: ty.clone() });
+                fields.push(Field::new(*name, ty.clone()));
             }
             (_, Type::Record(record)) if !is_shape(ty) => {
                 let more =

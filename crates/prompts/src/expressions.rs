@@ -215,8 +215,8 @@ impl<'t> PromptChecker<'_, 't> {
         });
         match names.collect::<Option<Vec<&str>>>() {
             Some(names) => {
-                let fields = names.into_iter().map(str::to_owned).zip(values);
-                let fields = fields.map(|(name, ty)| Field { name, ty }).collect();
+                let fields = names.into_iter().zip(values);
+                let fields = fields.map(|(name, ty)| Field::new(name, ty)).collect();
                 Type::Record(Record { name: None, fields, is_closed: true }.into())
             }
             None if keys.contains(&Type::Any) => Type::Any,

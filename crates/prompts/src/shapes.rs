@@ -168,7 +168,7 @@ fn one_of(types: Vec<Type>) -> Type {
 }
 
 fn shape(name: String, types: Vec<Type>) -> Type {
-    let field = |(at, ty): (usize, Type)| Field { name: at.to_string(), ty };
+    let field = |(at, ty): (usize, Type)| Field::new(at.to_string(), ty);
     let fields = types.into_iter().enumerate().map(field).collect();
     Type::Record(Record { name: Some(name), fields, is_closed: true }.into())
 }

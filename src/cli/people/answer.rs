@@ -220,7 +220,7 @@ impl Form {
                 let mut needed =
                     record.fields.iter().filter(|it| !matches!(it.ty, Type::Optional(_)));
                 match (needed.next(), needed.next()) {
-                    (Some(Field { name, ty: Type::Enum(values) }), None) => {
+                    (Some(Field { name, ty: Type::Enum(values), .. }), None) => {
                         Self::Choice { field: Some(name.clone()), values: values.clone() }
                     }
                     _ => Self::Json,

@@ -226,6 +226,19 @@ impl Catch {
     pub fn takes(&self, failure: &Failure) -> bool {
         self.kind.map_or_else(|| failure.ends_its_task(), |it| it == failure.kind)
     }
+
+    /// Adds the routes of a default, or of a used workflow, for the failures that no own route takes. They come after the own
+    /// ones: the first that takes a failure leads on.
+    pub fn complete<'c>(own: &mut Vec<Self>, more: impl IntoIterator<Item = &'c Self>) {
+        for it in more {
+            // A route for any failure leaves out some failures of these kinds.
+            let is_left = it.kind.is_some_and(ErrorKind::is_from_outside);
+            let covers = |own: &Self| own.kind == it.kind || (own.kind.is_none() && !is_left);
+            if !own.iter().any(covers) {
+                own.push(it.clone());
+            }
+        }
+    }
 }
 
 /// The number and the delays of retries.
@@ -372,6 +385,39 @@ impl Default for Limits {
             exhausted: None,
             concurrency: 16,
             span: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::NodeName;
+
+    #[test]
+    fn a_default_route_takes_what_a_route_for_any_failure_leaves() {
+        let target = |name: &str| Target::Node(NodeName::parse(name).unwrap());
+        let leads = |kind, to: &str| Catch { kind, to: target(to) };
+        let mut catch = vec![leads(Some(ErrorKind::Tool), "own"), leads(None, "own")];
+        let defaults = [
+            leads(Some(ErrorKind::Tool), "default"),
+            leads(Some(ErrorKind::Timeout), "default"),
+            leads(Some(ErrorKind::Delivery), "default"),
+            leads(Some(ErrorKind::Provider), "default"),
+            leads(None, "default"),
+        ];
+        Catch::complete(&mut catch, &defaults);
+        let policies = Policies { catch, ..Policies::default() };
+        let outage = Failure { transient: true, ..Failure::new(ErrorKind::Provider, "") };
+        for (failure, to) in [
+            (Failure::new(ErrorKind::Tool, ""), "own"),
+            (Failure::new(ErrorKind::Timeout, ""), "own"),
+            (Failure::new(ErrorKind::Provider, ""), "own"),
+            (outage, "default"),
+            (Failure::new(ErrorKind::Delivery, ""), "default"),
+        ] {
+            let found = policies.catch_of(&failure).map(|it| &it.to);
+            assert_eq!(found, Some(&target(to)), "{failure:?}");
         }
     }
 }

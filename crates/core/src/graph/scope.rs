@@ -109,7 +109,7 @@ impl Scope {
                 Ok(name) => self.channel_name(&name).to_string(),
                 Err(_) => it.name.clone(),
             };
-            Field { name, ty: it.ty.clone() }
+            Field { name, ..it.clone() }
         };
         let fields = record.fields.iter().map(field).collect();
         Type::Record(Arc::new(Record { fields, ..Record::clone(record) }))

@@ -258,6 +258,11 @@ impl Channel {
         removes(found, message)
     }
 
+    /// Returns whether null can be a write.
+    pub fn takes_null(&self) -> bool {
+        self.update_types().iter().any(|it| matches!(it, Type::Optional(_) | Type::Any))
+    }
+
     /// Returns the path of a field that the value may lack after a write of a type that the channel [takes](Self::takes). A
     /// part of a record needs a complete value before it.
     pub fn missing_field(&self, ty: &Type, has_value: bool) -> Option<String> {
@@ -362,7 +367,7 @@ impl Channel {
 fn without_id(message: &Type) -> Type {
     let Type::Record(record) = message else { return message.clone() };
     let field = |it: &Field| match it.name.as_str() {
-        ID => Field { name: it.name.clone(), ty: it.ty.clone().optional() },
+        ID => Field { ty: it.ty.clone().optional(), ..it.clone() },
         _ => it.clone(),
     };
     let fields = record.fields.iter().map(field).collect();

@@ -45,7 +45,7 @@ pub use self::{
     sample::{complete, smallest},
     schema::{Schema, SchemaError, StateError},
     schema_size::{always_matches, pattern_size, schema_size},
-    types::{Field, OutOfRange, Record, Type},
+    types::{Absence, Field, OutOfRange, Record, Type},
     update::{Change, ChangeKind, NotFields, Update},
     value::{State, ViewError},
 };

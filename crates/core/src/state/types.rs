@@ -12,6 +12,8 @@ const DEPTH_MAX: usize = 16;
 /// The maximum number of parts of a type for each node of its schema, and the number that is always allowed.
 const PARTS_PER_NODE: u64 = 8;
 const PARTS_MIN: u64 = 64;
+/// Stands for a further field of an open record in a path.
+const FURTHER_FIELD: &str = "*";
 
 /// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +73,20 @@ pub struct Field {
     pub name: String,
     /// Its type; [`Type::Optional`] if it may be absent.
     pub ty: Type,
+    /// What the field looks like without a value.
+    pub absence: Absence,
+}
+
+/// What a field of an optional or unknown type looks like in a record without a value for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Absence {
+    /// It is null, or it is omitted.
+    #[default]
+    NullOrOmitted,
+    /// It is null: the key is always there.
+    Null,
+    /// It is omitted: the value is never null.
+    Omitted,
 }
 
 impl Type {
@@ -106,7 +122,12 @@ impl Type {
 
     /// Returns whether each value of this type can be assigned to a declared type.
     pub fn fits(&self, declared: &Self) -> bool {
-        self.fits_cut(declared) && self.undeclared_field(declared).is_none()
+        self.fits_apart_from_ranges(declared) && self.out_of_range(declared).is_none()
+    }
+
+    /// Returns the same, whatever ranges the numbers have.
+    pub fn fits_apart_from_ranges(&self, declared: &Self) -> bool {
+        self.has_form_of(declared) && self.undeclared_field(declared).is_none()
     }
 
     /// Returns whether each value of this type can be assigned to a declared type once it is [cut](Self::cut) to it.
@@ -135,19 +156,20 @@ impl Type {
             // An open record may have fields of any type.
             (Self::Record(value), Self::Map(declared)) => {
                 (value.is_closed || **declared == Self::Any)
-                    && value.fields.iter().all(|it| it.ty.required().has_form_of(declared))
+                    && value.fields.iter().all(|it| it.ty_of_key().has_form_of(declared))
             }
             (Self::Record(value), Self::Record(declared)) => declared.fields.iter().all(|field| {
-                let found = value.fields.iter().find(|it| it.name == field.name);
-                found.map_or(matches!(field.ty, Self::Optional(_)), |it| {
-                    it.ty.has_form_of(&field.ty)
-                })
+                match value.fields.iter().find(|it| it.name == field.name) {
+                    Some(it) => it.ty.has_form_of(&field.ty) && it.has_absence_of(field),
+                    // An open record may have it with any type.
+                    None => value.is_closed && field.may_be_omitted(),
+                }
             }),
             (value, declared) => value == declared,
         }
     }
 
-    /// Returns whether no value but null, an empty list or an empty map is of both types.
+    /// Returns whether no value is of both types, apart from values of which a part is null, omitted or empty.
     ///
     /// The ranges of numbers are not compared, and an integer may be a number with a fraction of zero. An open record may
     /// have fields that its type does not name, so only a closed one lacks a field. A type with an unknown part excludes
@@ -221,7 +243,7 @@ impl Type {
     }
 
     /// Returns the path of a field that values of this type may have and a closed record of the declared type has
-    /// not, such as `owner.age`.
+    /// not, such as `owner.age`; `*` stands for a further field of an open record.
     pub fn undeclared_field(&self, declared: &Self) -> Option<String> {
         match (self.required(), declared.required()) {
             (Self::List(value), Self::List(declared)) | (Self::Map(value), Self::Map(declared)) => {
@@ -230,11 +252,45 @@ impl Type {
             (Self::Record(value), Self::Map(declared)) => {
                 value.fields.iter().find_map(|it| it.below(it.ty.undeclared_field(declared)))
             }
+            (Self::Record(value), Self::Record(declared)) => {
+                let undeclared = value.fields.iter().find_map(|it| {
+                    match declared.fields.iter().find(|field| field.name == it.name) {
+                        Some(field) => it.below(it.ty.undeclared_field(&field.ty)),
+                        None => declared.is_closed.then(|| it.name.clone()),
+                    }
+                });
+                let is_open = declared.is_closed && !value.is_closed;
+                undeclared.or_else(|| is_open.then(|| FURTHER_FIELD.to_owned()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the path of an optional field that a declared type does not take without a value as this type has it, and
+    /// what that looks like in this type.
+    pub fn absent_field(&self, declared: &Self) -> Option<(String, Absence)> {
+        let below = |it: &Field, found: Option<(String, Absence)>| {
+            found.map(|(path, absence)| (format!("{}.{path}", it.name), absence))
+        };
+        match (self.required(), declared.required()) {
+            (Self::List(value), Self::List(declared)) | (Self::Map(value), Self::Map(declared)) => {
+                value.absent_field(declared)
+            }
+            (Self::Record(value), Self::Map(declared)) => value.fields.iter().find_map(|it| {
+                let is_null = matches!(it.ty_of_key(), Self::Optional(_))
+                    && !matches!(**declared, Self::Optional(_) | Self::Any);
+                let found = is_null.then(|| (it.name.clone(), Absence::Null));
+                found.or_else(|| below(it, it.ty.absent_field(declared)))
+            }),
             (Self::Record(value), Self::Record(declared)) => value.fields.iter().find_map(|it| {
-                match declared.fields.iter().find(|field| field.name == it.name) {
-                    Some(field) => it.below(it.ty.undeclared_field(&field.ty)),
-                    None => declared.is_closed.then(|| it.name.clone()),
-                }
+                let field = declared.fields.iter().find(|field| field.name == it.name)?;
+                let has_absence = !field.may_be_absent() || it.has_absence_of(field);
+                let absence = match field.absence {
+                    Absence::Null => Absence::Omitted,
+                    Absence::NullOrOmitted | Absence::Omitted => Absence::Null,
+                };
+                let found = (!has_absence).then(|| (it.name.clone(), absence));
+                found.or_else(|| below(it, it.ty.absent_field(&field.ty)))
             }),
             _ => None,
         }
@@ -262,6 +318,23 @@ impl Type {
         }
     }
 
+    /// Returns this type without further fields of its records.
+    #[must_use]
+    pub fn closed(&self) -> Self {
+        match self {
+            Self::Optional(inner) => inner.closed().optional(),
+            Self::List(item) => Self::List(Box::new(item.closed())),
+            Self::Map(value) => Self::Map(Box::new(value.closed())),
+            Self::Record(record) => {
+                let field = |it: &Field| Field { ty: it.ty.closed(), ..it.clone() };
+                let fields = record.fields.iter().map(field).collect();
+                let name = record.name.clone();
+                Self::Record(Arc::new(Record { name, fields, is_closed: true }))
+            }
+            other => other.clone(),
+        }
+    }
+
     /// Returns the type of a part of a value: any fields of its records may be absent.
     #[must_use]
     pub fn partial(&self) -> Self {
@@ -270,8 +343,12 @@ impl Type {
             Self::Map(value) => Self::Map(Box::new(value.partial().optional())),
             Self::Record(record) => {
                 let fields = record.fields.iter().map(|it| {
-                    let ty = it.ty.partial().optional();
-                    Field { name: it.name.clone(), ty }
+                    // Null removes a field.
+                    let absence = match it.may_be_omitted() {
+                        true => Absence::NullOrOmitted,
+                        false => Absence::Omitted,
+                    };
+                    Field::new(&*it.name, it.ty.partial().optional()).absent_as(absence)
                 });
                 let fields = fields.collect();
                 Self::Record(Arc::new(Record { fields, ..Record::clone(record) }))
@@ -285,7 +362,7 @@ impl Type {
     pub(super) fn missing_field(&self, declared: &Self, has_value: bool) -> Option<String> {
         match (self.required(), declared.required()) {
             (Self::Record(part), Self::Record(declared)) => declared.fields.iter().find_map(|it| {
-                let may_be_missing = matches!(it.ty, Self::Optional(_) | Self::Any);
+                let may_be_missing = it.may_be_omitted();
                 let found = part.fields.iter().find(|field| field.name == it.name);
                 let is_certain = found.is_some_and(|it| !matches!(it.ty, Self::Optional(_)));
                 if !(has_value || may_be_missing || is_certain) {
@@ -372,6 +449,59 @@ impl Record {
 }
 
 impl Field {
+    /// Returns a field that is null or omitted without a value, if its type allows that.
+    pub fn new(name: impl Into<String>, ty: Type) -> Self {
+        Self { name: name.into(), ty, absence: Absence::default() }
+    }
+
+    /// Sets what it looks like without a value. A field that always has one is left unchanged.
+    #[must_use]
+    pub fn absent_as(mut self, absence: Absence) -> Self {
+        if self.may_be_absent() {
+            self.absence = absence;
+        }
+        self
+    }
+
+    /// Returns a field with values of this one or of another one; `None` stands for a record that omits it.
+    #[must_use]
+    pub fn joined(&self, other: Option<&Self>, ty: Type) -> Self {
+        let mut absences = [Some(self), other].into_iter().filter_map(|it| match it {
+            Some(it) => it.may_be_absent().then_some(it.absence),
+            None => Some(Absence::Omitted),
+        });
+        let absence = match (absences.next(), absences.next()) {
+            (Some(one), Some(other)) if one != other => Absence::NullOrOmitted,
+            (one, _) => one.unwrap_or_default(),
+        };
+        Self::new(&*self.name, ty).absent_as(absence)
+    }
+
+    fn may_be_absent(&self) -> bool {
+        matches!(self.ty, Type::Optional(_) | Type::Any)
+    }
+
+    /// Returns whether a record may lack its key.
+    pub fn may_be_omitted(&self) -> bool {
+        self.may_be_absent() && self.absence != Absence::Null
+    }
+
+    /// Returns the type of its value where a record has its key.
+    fn ty_of_key(&self) -> &Type {
+        match self.absence {
+            Absence::Omitted => self.ty.required(),
+            Absence::Null | Absence::NullOrOmitted => &self.ty,
+        }
+    }
+
+    /// Returns whether a record without a value of this field fits a declared field.
+    fn has_absence_of(&self, declared: &Self) -> bool {
+        !matches!(self.ty, Type::Optional(_))
+            || (declared.ty == Type::Any && declared.absence != Absence::Null)
+            || declared.absence == Absence::NullOrOmitted
+            || declared.absence == self.absence
+    }
+
     /// Returns the path of a field below this one.
     fn below(&self, field: Option<String>) -> Option<String> {
         field.map(|it| format!("{}.{it}", self.name))
@@ -502,7 +632,12 @@ impl<'a> TypeReader<'a> {
             let ty = self.read(schema, depth + 1);
             let is_filled = self.fills && schema.get("default").is_some();
             let always = required.contains(name) || is_filled;
-            Field { name: name.clone(), ty: if always { ty } else { ty.optional() } }
+            let absence = match (always, &ty) {
+                (true, _) => Absence::Null,
+                (false, Type::Optional(_)) => Absence::NullOrOmitted,
+                (false, _) => Absence::Omitted,
+            };
+            Field::new(name, if always { ty } else { ty.optional() }).absent_as(absence)
         };
         let name = schema.get("title").and_then(Value::as_str).map(str::to_owned);
         let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
@@ -548,172 +683,4 @@ fn named(ty: Type, name: &str) -> Type {
 }
 
 #[cfg(test)]
-mod tests {
-    use schemars::{JsonSchema, schema_for};
-    use serde::Serialize;
-    use serde_json::json;
-
-    use super::*;
-
-    #[derive(Serialize, JsonSchema)]
-    #[serde(rename_all = "snake_case")]
-    #[expect(dead_code, reason = "only its schema is of interest")]
-    enum Verdict {
-        /// Documented, so that schemars writes `oneOf`.
-        Approved,
-        Rework,
-    }
-
-    #[derive(Serialize, JsonSchema)]
-    struct Review {
-        verdict: Verdict,
-        score: Option<f64>,
-        issues: Vec<String>,
-    }
-
-    fn closed(fields: &[(&str, Type)]) -> Type {
-        let field = |(name, ty): &(&str, Type)| Field { name: (*name).to_owned(), ty: ty.clone() };
-        let fields = fields.iter().map(field).collect();
-        Type::Record(Arc::new(Record { name: None, fields, is_closed: true }))
-    }
-
-    #[test]
-    fn a_value_with_undeclared_fields_fits_once_it_is_cut() {
-        let list = |it: Type| Type::List(Box::new(it));
-        let small =
-            list(closed(&[("a", Type::INT), ("b", closed(&[("x", Type::INT)]).optional())]));
-        let inner = closed(&[("x", Type::INT), ("y", Type::INT)]);
-        let big = list(closed(&[("a", Type::INT), ("b", inner), ("c", Type::Bool)]));
-        assert!(big.fits_cut(&small) && !big.fits(&small) && !small.fits_cut(&big));
-        assert_eq!(big.undeclared_field(&small).as_deref(), Some("b.y"));
-        let value = json!([{"a": 1, "b": {"x": 2, "y": 3}, "c": true}]);
-        assert_eq!(small.cut(value.clone()), json!([{"a": 1, "b": {"x": 2}}]));
-        assert_eq!(big.cut(value.clone()), value);
-
-        let open = Type::of::<Review>();
-        let more = json!({"verdict": "rework", "score": 1, "issues": [], "more": 1});
-        assert_eq!(open.cut(more.clone()), more, "an open record keeps all fields");
-    }
-
-    #[test]
-    fn types_exclude_each_other_if_no_value_is_of_both() {
-        let excludes = |one: &Type, another: &Type| {
-            assert_eq!(one.excludes(another), another.excludes(one), "{one} and {another}");
-            one.excludes(another)
-        };
-        let list = |it: Type| Type::List(Box::new(it));
-        let words =
-            |values: &[&str]| Type::Enum(values.iter().map(|it| (*it).to_owned()).collect());
-        let narrow = Type::of_schema(&json!({"type": "integer", "minimum": 7}));
-        let (point, far) =
-            (closed(&[("x", Type::INT)]), closed(&[("x", Type::INT), ("y", Type::INT)]));
-        let open = |fields: &[(&str, Type)]| match closed(fields) {
-            Type::Record(it) => {
-                Type::Record(Arc::new(Record { is_closed: false, ..Record::clone(&it) }))
-            }
-            other => other,
-        };
-
-        for (one, another) in [
-            (Type::INT, Type::String),
-            (Type::INT.optional(), Type::Bool),
-            (list(Type::INT), list(Type::String)),
-            (list(Type::INT), Type::INT),
-            (words(&["a", "b"]), words(&["c"])),
-            (words(&["a"]), Type::Date),
-            (point.clone(), far.clone()),
-            (open(&[("x", Type::String)]), point.clone()),
-            (Type::Map(Box::new(Type::Bool)), point.clone()),
-        ] {
-            assert!(excludes(&one, &another), "{one} and {another}");
-        }
-        for (one, another) in [
-            (Type::Any, Type::String),
-            (list(Type::Any), list(Type::String)),
-            (Type::INT.optional(), Type::FLOAT),
-            (narrow, Type::INT),
-            (words(&["a", "b"]), words(&["b"])),
-            (words(&["a"]), Type::String),
-            (words(&["2026-01-31"]), Type::Date),
-            (point.clone(), open(&[])),
-            (open(&[("y", Type::INT)]), open(&[("x", Type::INT)])),
-            (closed(&[("x", Type::INT), ("y", Type::INT.optional())]), point),
-        ] {
-            assert!(!excludes(&one, &another), "{one} and {another}");
-        }
-        assert!(!excludes(&open(&[("x", Type::INT)]), &far));
-    }
-
-    #[test]
-    fn a_number_fits_only_in_a_range_that_includes_its_own() {
-        let of = |schema| Type::of_schema(&schema);
-        let grade = of(json!({"type": "integer", "minimum": 1, "maximum": 6}));
-        let count = of(json!({"type": "integer", "minimum": 0}));
-        assert!(grade.fits(&count) && grade.fits(&Type::INT) && grade.fits(&Type::FLOAT));
-        assert!(!count.fits(&grade) && !Type::INT.fits(&count) && !Type::FLOAT.fits(&Type::INT));
-        assert!(!count.clone().optional().fits(&grade.clone().optional()));
-
-        let plan = |level: &Type| closed(&[("level", level.clone()), ("x", Type::Bool)]);
-        let plans = |level: &Type| closed(&[("all", Type::List(Box::new(plan(level))))]);
-        assert!(plans(&grade).fits(&plans(&count)) && !plans(&count).fits(&plans(&grade)));
-        let found = plans(&count).out_of_range(&plans(&grade)).unwrap();
-        assert_eq!(found.path, "all.level");
-        assert_eq!(found.declared, grade.range().unwrap());
-    }
-
-    #[test]
-    fn an_open_record_fits_only_a_map_of_anything() {
-        let map = |it: Type| Type::Map(Box::new(it));
-        let Type::Record(record) = closed(&[("a", Type::INT)]) else { panic!("a record") };
-        let open = Type::Record(Arc::new(Record { is_closed: false, ..Record::clone(&record) }));
-        assert!(Type::Record(record).fits(&map(Type::INT)) && open.fits(&map(Type::Any)));
-        assert!(!open.fits(&map(Type::INT)));
-    }
-
-    #[test]
-    fn a_part_may_lack_any_field_and_has_no_other() {
-        let whole = closed(&[("a", Type::INT), ("b", closed(&[("x", Type::INT)]))]);
-        assert!(closed(&[]).fits(&whole.partial()));
-        assert!(closed(&[("b", closed(&[]))]).fits(&whole.partial()));
-        assert!(!closed(&[("b", closed(&[("y", Type::INT)]))]).fits(&whole.partial()));
-        assert!(!closed(&[("a", Type::Bool)]).fits(&whole.partial()));
-    }
-
-    #[test]
-    fn types_are_read_from_the_schema_of_a_rust_type() {
-        let ty = Type::of_schema(schema_for!(Review).as_value());
-        assert_eq!(ty.to_string(), "Review");
-        assert_eq!(ty.field("verdict").unwrap().to_string(), "rework | approved");
-        assert_eq!(ty.field("score").unwrap().to_string(), "float?");
-        assert_eq!(ty.field("issues").unwrap().to_string(), "[string]");
-        assert_eq!(ty.field("nothing"), None);
-    }
-
-    #[derive(Serialize, JsonSchema)]
-    struct Tree {
-        children: Vec<Self>,
-    }
-
-    fn parts(ty: &Type) -> usize {
-        match ty.required() {
-            Type::Record(record) => 1 + record.fields.iter().map(|it| parts(&it.ty)).sum::<usize>(),
-            _ => 1,
-        }
-    }
-
-    #[test]
-    fn a_type_that_contains_itself_often_has_few_parts() {
-        let tree = serde_json::json!({"$ref": "#"});
-        let fields: Map<String, Value> =
-            (0..100).map(|at| (format!("f{at}"), tree.clone())).collect();
-        let schema = serde_json::json!({"type": "object", "properties": fields});
-        let size = parts(&Type::of_schema(&schema));
-        assert!((100..100_000).contains(&size), "{size} parts");
-    }
-
-    #[test]
-    fn a_recursive_type_ends() {
-        let ty = Type::of_schema(schema_for!(Tree).as_value());
-        assert!(matches!(ty.field("children"), Some(Type::List(_))));
-    }
-}
+mod tests;

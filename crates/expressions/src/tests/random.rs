@@ -1,6 +1,6 @@
 //! Random expressions: each one that is accepted has a value of its checked type.
 
-use graphrun_core::state::Type;
+use graphrun_core::state::{Absence, Type};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -89,6 +89,12 @@ fn sources() -> impl Strategy<Value = String> {
         "counts",
         "holes",
         "gaps.a",
+        "pair",
+        "pairs[1]",
+        "strict",
+        "loose",
+        "strict.b",
+        "loose.b",
     ];
     let operators =
         vec!["+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&&", "||", "in"];
@@ -160,10 +166,15 @@ fn is_of(value: &Value, ty: &Type) -> bool {
             value.as_object().is_some_and(|fields| fields.values().all(|it| is_of(it, item)))
         }
         Type::Record(record) => value.as_object().is_some_and(|fields| {
-            record.fields.iter().all(|field| match fields.get(&field.name) {
-                Some(value) => is_of(value, &field.ty),
-                None => matches!(field.ty, Type::Optional(_) | Type::Any),
-            })
+            let is_declared = |name: &String| record.fields.iter().any(|it| it.name == *name);
+            (!record.is_closed || fields.keys().all(is_declared))
+                && record.fields.iter().all(|field| match fields.get(&field.name) {
+                    Some(Value::Null) if field.ty != Type::Any => {
+                        matches!(field.ty, Type::Optional(_)) && field.absence != Absence::Omitted
+                    }
+                    Some(value) => is_of(value, &field.ty),
+                    None => field.may_be_omitted(),
+                })
         }),
         Type::Optional(inner) => value.is_null() || is_of(value, inner),
     }

@@ -58,6 +58,19 @@ static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
         .expect("the pattern is made of constants, compiled by the tests")
 });
 
+/// Beginnings, up to the end of a text, of the forms that have more than the characters of one word.
+const OPEN: [&str; 4] = [
+    r"(?:[Bb]earer|BEARER) [A-Za-z0-9._-]*",
+    r#"(?:aws_secret_access_key|AWS_SECRET_ACCESS_KEY|[Ss]ecretAccessKey)["']?\s{0,4}(?:[:=]\s{0,4}["']?[A-Za-z0-9/+]*)?"#,
+    r#"(?:https?|postgres(?:ql)?|mysql|mongodb(?:\+srv)?|rediss?|amqps?|ftps?)://[^\s/@"'`]*"#,
+    r"-----BEGIN [A-Z ]*(?:-{1,4}|PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*(?:-{1,5}|-----EN?|-----END[A-Z ]*-{0,4})?)?",
+];
+
+static OPEN_PATTERN: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(&format!("(?:{})$", OPEN.join("|")))
+        .expect("the pattern is made of constants, compiled by the tests")
+});
+
 /// The length of the shortest key, with its mark.
 const LENGTH_MIN: usize = 15;
 
@@ -93,6 +106,26 @@ pub(super) fn remove(text: &str) -> Cow<'_, str> {
         let before = &text[whole.start()..key.start()];
         format!("{before}{REDACTED}{}", &text[key.end()..whole.end()])
     })
+}
+
+/// Returns where the word at the end of a text begins. A word is a part that may be a key, or a part of one.
+pub(super) fn last_word(text: &str) -> usize {
+    let is_of_key = |it: char| it.is_ascii_alphanumeric() || "-_./+=~:@%\\&?#!$*^".contains(it);
+    text.trim_end_matches(is_of_key).len()
+}
+
+/// Returns where a form begins that may end behind the text, apart from the word at its end.
+pub(super) fn find_open(text: &str) -> Option<usize> {
+    OPEN_PATTERN.find(text).map(|it| it.start())
+}
+
+/// Returns where keys are, with the rest of their forms.
+pub(super) fn find_all(text: &str) -> Vec<Range<usize>> {
+    if !may_have_key(text) {
+        return Vec::new();
+    }
+    let found = PATTERN.captures_iter(text).filter(|it| is_private_key(it) || is_random(it));
+    found.map(|it| it.get_match().range()).collect()
 }
 
 /// Returns the range of the first key-like part of a text, and the kind of key.

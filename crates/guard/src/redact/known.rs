@@ -92,24 +92,38 @@ impl KnownSecrets {
         }
         if cut.end {
             let start = ceil_boundary(text, text.len() - size);
-            let begun = self.find_beginning(&text[start..]);
+            let begun = self.find_beginning(&text[start..], LENGTH_MIN);
             found.extend(begun.map(|it| start + it.start..text.len()));
         }
         without(text, merged(found))
     }
 
-    /// Returns where a secret begins at the end of a text.
-    fn find_beginning(&self, text: &str) -> Option<Range<usize>> {
+    /// Returns where secrets are, and where one may begin that ends behind the text.
+    pub(super) fn find_open(&self, text: &str) -> Vec<Range<usize>> {
+        let mut found = self.find(text);
+        let start = ceil_boundary(text, text.len() - text.len().min(OVERLAP_BYTES));
+        let begun = self.find_beginning(&text[start..], 1);
+        // It reaches over the end of the text.
+        found.extend(begun.map(|it| start + it.start..usize::MAX));
+        found
+    }
+
+    /// Returns where a secret begins at the end of a text, of which at least so many bytes are there.
+    fn find_beginning(&self, text: &str, least: usize) -> Option<Range<usize>> {
         let found = FoldedText::new(text.as_bytes()).layers().filter_map(|layer| {
             let length = layer.bytes.len();
             // Half of an escape may follow.
+            let may_be_last = |end: &usize| {
+                let behind = end.checked_sub(1).map(|it| layer.original(&(it..*end)).end);
+                let rest = behind.map_or(&[][..], |it| &text.as_bytes()[it..]);
+                *end == length || rest.first().is_none_or(|it| b"\\%&=\x1b".contains(it))
+            };
             let ends = (length.saturating_sub(ESCAPE_LENGTH_MAX)..=length).rev();
+            let ends = ends.filter(may_be_last);
             let start = |end: usize| {
                 let kept = |it: &Vec<u8>| {
                     let most = end.min(it.len() - 1);
-                    (LENGTH_MIN..=most)
-                        .rev()
-                        .find(|kept| layer.bytes[..end].ends_with(&it[..*kept]))
+                    (least..=most).rev().find(|kept| layer.bytes[..end].ends_with(&it[..*kept]))
                 };
                 self.needles.iter().filter_map(kept).max().map(|kept| end - kept)
             };

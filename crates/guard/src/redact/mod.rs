@@ -12,6 +12,8 @@ mod spellings;
 
 use std::{
     borrow::Cow,
+    cmp::Reverse,
+    ops::Range,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -147,6 +149,33 @@ pub fn redact_part(text: &str, cut: Cut) -> Cow<'_, str> {
     }
 }
 
+/// Returns the length of the beginning of a text that can be [redacted](redact) before the rest of the text is known: no key
+/// begins there and may end later.
+///
+/// ```
+/// use graphrun_guard::redact::settled;
+///
+/// assert_eq!(settled("send Authorization: Bea"), "send Authorization: ".len());
+/// assert_eq!(settled("send Authorization: Bearer abc"), "send Authorization: ".len());
+/// ```
+pub fn settled(text: &str) -> usize {
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut end = forms::last_word(text);
+    if let Some(start) = forms::find_open(text) {
+        end = end.min(start);
+    }
+    let mut found: Vec<Range<usize>> = forms::find_all(text);
+    found.extend(known.into_iter().flat_map(|it| it.find_open(text)));
+    // With a longer text ahead, one that ends earlier may be cut.
+    found.sort_by_key(|it| Reverse(it.end));
+    for range in found {
+        if range.contains(&end) {
+            end = range.start;
+        }
+    }
+    end
+}
+
 /// Removes keys from every text of a JSON value, names of fields included. Returns whether there was one.
 pub fn redact_value(value: &mut Value) -> bool {
     match value {
@@ -191,9 +220,66 @@ fn redact_fields(fields: &mut Map<String, Value>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+
+    const SECRET: &str = "canary (secret) 7f3a9c2b, täil";
+
+    /// Returns texts with keys, and texts that begin like a key.
+    fn parts() -> impl Strategy<Value = String> {
+        let escaped = SECRET.replace('c', "\\u0063").replace(' ', "%20");
+        let dump: Vec<String> = SECRET.bytes().map(|it| format!("{it:02x}")).collect();
+        let private =
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\nd1+/=\n-----END RSA PRIVATE KEY-----";
+        let begun: String = SECRET.chars().take(20).collect();
+        let texts = [
+            "a word",
+            "Bearer of news",
+            "https://example.com/a?b=c",
+            "-----BEGIN CERTIFICATE----- MIIE",
+            "-----BEGIN of the end",
+            "aws_secret_access_key = os.environ",
+            "Authorization: Bearer abcdef0123456789abcdef0123",
+            "sk-proj-a1B2a1B2a1B2a1B2a1B2",
+            "aws_secret_access_key = \"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY\"",
+            "postgres://me:Zk3(long),pa;ss@db:5432/app",
+            private,
+            SECRET,
+            &begun,
+            &escaped,
+            &dump.join(" "),
+        ];
+        let ends = prop::sample::select(vec![" ", "\n", ", "]);
+        let part = (prop::sample::select(texts.map(str::to_owned).to_vec()), ends);
+        part.prop_map(|(text, end)| text + end)
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_in_pieces_is_redacted_as_the_whole(
+            parts in prop::collection::vec(parts(), 1..5),
+            sizes in prop::collection::vec(1_usize..30, 1..20),
+        ) {
+            learn(SECRET);
+            let whole = parts.concat();
+            let mut left = whole.chars();
+            let mut held = String::new();
+            let mut shown = String::new();
+            for size in sizes.iter().cycle() {
+                let piece: String = left.by_ref().take(*size).collect();
+                if piece.is_empty() {
+                    break;
+                }
+                held += &piece;
+                let rest = held.split_off(settled(&held));
+                shown += &redact(&std::mem::replace(&mut held, rest));
+            }
+            shown += &redact(&held);
+            prop_assert_eq!(shown, redact(&whole));
+        }
+    }
 
     #[test]
     fn every_text_of_a_value_is_redacted() {

@@ -242,7 +242,7 @@ fn check_no_output(
 /// Returns the type of an output, for tests of an artifact of a type in an attempt with a number of a type.
 fn type_of(output: TestOutput, artifact: &Type, attempt: Type) -> Type {
     let result = || Type::of::<TestResult>();
-    let field = |(name, ty): (&str, Type)| Field { name: name.to_owned(), ty };
+    let field = |(name, ty): (&str, Type)| Field::new(name, ty);
     match output {
         TestOutput::Status => Type::of::<TestStatus>(),
         TestOutput::Attempts => attempt,

@@ -8,13 +8,12 @@ use std::{
 };
 
 use graphrun_engine::checkpoint::{CheckpointError, LeaseToken};
-use rusqlite::{Connection, OptionalExtension, config::DbConfig};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::{
     fault::{Fault, is_failed_write},
     group::GroupedWrite,
     head_cache::HeadCache,
-    identity::Identity,
     lone_run::LoneRun,
     open::{BUSY_TIMEOUT, FileConnection},
     reserve,
@@ -35,7 +34,6 @@ pub(super) struct Database {
 
 struct Session {
     connection: FileConnection,
-    identity: Identity,
     tools: Tools,
     /// A write failed, or went to a file that is gone. After a failed write, the page cache of the kernel may differ from the
     /// disk, so that a second attempt may succeed and save nothing.
@@ -70,8 +68,7 @@ impl Database {
             source: error.into(),
         })?;
         let tools = Tools { codec, heads: HeadCache::default(), open_steps: OpenSteps::default() };
-        let identity = Identity::of(path);
-        let session = Mutex::new(Session { connection, identity, tools, failed: false });
+        let session = Mutex::new(Session { connection, tools, failed: false });
         let path = path.to_owned();
         Ok(Self { path, session, group: Group::default(), lone_run: LoneRun::default() })
     }
@@ -201,7 +198,7 @@ impl Database {
     /// Moves the pages of the log into the database, and returns whether the log is empty now.
     fn empty_log(&self) -> bool {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        if session.check_identity().is_err() {
+        if session.check_files().is_err() {
             return false;
         }
         let is_blocked =
@@ -270,7 +267,7 @@ impl Session {
     ) -> Result<T, Fault> {
         let is_write = mode != Mode::Read;
         if is_write {
-            self.check_identity()?;
+            self.check_files()?;
             if self.failed {
                 return Err(Fault::Failed);
             }
@@ -284,7 +281,7 @@ impl Session {
         let made = done?;
         if is_write {
             // No event reports a step that is in no file.
-            self.check_identity()?;
+            self.check_files()?;
         }
         Ok(made)
     }
@@ -303,16 +300,14 @@ impl Session {
     }
 
     /// Fails, now and later, if a file of the database is no longer at its path.
-    fn check_identity(&mut self) -> Result<(), CheckpointError> {
-        self.identity.check().inspect_err(|_| self.fail())
+    fn check_files(&mut self) -> Result<(), CheckpointError> {
+        self.connection.check_files().inspect_err(|_| self.failed = true)
     }
 
-    /// Ends all writes of this connection, to the database and at its close: a log must not get into another file, nor take the
-    /// log of another file away. The next process that opens the database reads the log.
+    /// Ends all writes of this connection, to the database and at its close.
     fn fail(&mut self) {
         self.failed = true;
-        let no_tidying = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-        drop(self.connection.set_db_config(no_tidying, true));
+        self.connection.keep_log();
     }
 }
 

@@ -43,15 +43,15 @@ impl Identity {
         Self(files.collect())
     }
 
-    /// Fails if the file at one of the paths is another one or missing.
-    pub(super) fn check(&self) -> Result<(), CheckpointError> {
-        self.0.iter().try_for_each(OpenFile::check)
+    /// Fails if the file at one of the paths is another one or missing. `anew` is what to do in place of using it.
+    pub(super) fn check(&self, anew: &str) -> Result<(), CheckpointError> {
+        self.0.iter().try_for_each(|it| it.check(anew))
     }
 }
 
 impl OpenFile {
     /// Fails if the file at the path is another one or missing. An inaccessible path proves nothing.
-    fn check(&self) -> Result<(), CheckpointError> {
+    fn check(&self, anew: &str) -> Result<(), CheckpointError> {
         let what = match fs::metadata(&self.path) {
             Ok(found) if found.dev() == self.device && found.ino() == self.inode => return Ok(()),
             Ok(_) => "another file replaced it",
@@ -59,8 +59,8 @@ impl OpenFile {
             Err(_) => return Ok(()),
         };
         let reason = format!(
-            "{what} while a run was writing to it, so later steps are lost; put the file back and \
-             resume the run, or start a new run"
+            "{what} while this program was writing to it, so what it wrote later is lost; put the file back and \
+             resume the run, or {anew}"
         );
         Err(unusable(&self.path, &reason))
     }

@@ -17,12 +17,13 @@ use std::{
 };
 
 use graphrun_engine::checkpoint::CheckpointError;
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
 
 use super::{
     create::{create, has_other_names},
     fault::Fault,
     held_file::HeldFile,
+    identity::Identity,
     migrate::{MIGRATIONS, migrate},
     no_access::{inaccessible, not_writable, out_of_descriptors, unusable, unwritable},
 };
@@ -63,6 +64,8 @@ pub struct FileConnection {
     // Closed before the file.
     connection: Connection,
     _file: HeldFile,
+    identity: Identity,
+    anew: &'static str,
 }
 
 /// Databases of runs.
@@ -107,7 +110,7 @@ impl FileKind {
     pub fn open_existing(self, path: &Path) -> Result<FileConnection, CheckpointError> {
         let file = check_header(path, self)?;
         let connection = make_ready(path, connect(path)?, self)?;
-        Ok(FileConnection { connection, _file: file })
+        Ok(self.connection(path, connection, file))
     }
 
     /// Opens a database to look at it; returns none if there is none. A log without its database is an error: the
@@ -147,7 +150,12 @@ impl FileKind {
         }
         configure(&connection).map_err(|error| unopened(path, error.into()))?;
         self.require_tables(path, &connection)?;
-        Ok(FileConnection { connection, _file: file })
+        Ok(self.connection(path, connection, file))
+    }
+
+    fn connection(self, path: &Path, connection: Connection, file: HeldFile) -> FileConnection {
+        let identity = Identity::of(path);
+        FileConnection { connection, _file: file, identity, anew: self.anew }
     }
 
     /// Fails if the database lacks a table or a column.
@@ -195,6 +203,24 @@ impl FileKind {
 
     fn mark(self) -> u32 {
         u32::from_be_bytes(self.application_id)
+    }
+}
+
+impl FileConnection {
+    /// Fails if a file of the database is no longer at its path: then other processes do not see what this one writes.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`CheckpointError::Unusable`].
+    pub fn check_files(&self) -> Result<(), CheckpointError> {
+        self.identity.check(self.anew).inspect_err(|_| self.keep_log())
+    }
+
+    /// Leaves the log as it is when the connection is closed: it must not get into another file, nor take the log of another
+    /// file away. The next process that opens the database reads the log.
+    pub(super) fn keep_log(&self) {
+        let no_tidying = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        drop(self.connection.set_db_config(no_tidying, true));
     }
 }
 
@@ -292,11 +318,13 @@ fn connect(path: &Path) -> Result<Connection, CheckpointError> {
 
 /// Connects to a database that this user may not write.
 ///
-/// SQLite reads a database with a log only if it can create the log. Without a log there is no process that writes, so the
-/// file is declared immutable then, and SQLite needs no other file.
+/// SQLite reads a database with a log only if it can create the log. Without a log and its index there is no process that
+/// writes, so the file is declared immutable then, and SQLite needs no other file. A process that writes may have an empty
+/// log.
 fn connect_to_read(path: &Path) -> Result<Connection, CheckpointError> {
     let absolute = path::absolute(path).map_err(|error| inaccessible(path, &error))?;
-    let has_log = LOGS.iter().any(|it| beside(path, it).metadata().is_ok_and(|it| it.len() > 0));
+    let is_in_use = LOGS.iter().any(|it| beside(path, it).metadata().is_ok_and(|it| it.len() > 0))
+        || ["-wal", "-shm"].iter().all(|it| beside(path, it).exists());
     let mut uri = "file:".to_owned();
     for &byte in absolute.as_os_str().as_encoded_bytes() {
         match byte {
@@ -305,7 +333,7 @@ fn connect_to_read(path: &Path) -> Result<Connection, CheckpointError> {
             _ => write!(uri, "%{byte:02X}").expect("a text takes more text"),
         }
     }
-    uri.push_str(if has_log { "?mode=ro" } else { "?mode=ro&immutable=1" });
+    uri.push_str(if is_in_use { "?mode=ro" } else { "?mode=ro&immutable=1" });
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -471,6 +499,28 @@ mod tests {
         let database = kind.open(&folder.path().join("other.db"), |_| ()).unwrap();
         assert_eq!(marks(&database).unwrap().version, 3);
         assert_eq!(RUNS.migrations.format(), FORMAT_VERSION);
+    }
+
+    #[test]
+    fn a_reader_sees_what_is_written_after_an_empty_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.db");
+        let database = RUNS.open(&path, |_| ()).unwrap();
+        database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        assert_eq!(beside(&path, "-wal").metadata().unwrap().len(), 0);
+        let reader = connect_to_read(&path).unwrap();
+        let own = "INSERT INTO runs VALUES (1, 'R1', 'calm-otter', x'', x'')";
+        database.execute_batch(own).unwrap();
+        let count = "SELECT count(*) FROM runs";
+        assert_eq!(reader.query_row(count, [], |it| it.get::<_, i64>(0)).unwrap(), 1);
+
+        drop((database, reader));
+        for ending in LOGS.into_iter().chain(["-shm"]) {
+            assert!(!beside(&path, ending).exists(), "{ending} is still there");
+        }
+        let reader = connect_to_read(&path).unwrap();
+        assert_eq!(reader.query_row(count, [], |it| it.get::<_, i64>(0)).unwrap(), 1);
+        assert!(!beside(&path, "-shm").exists(), "a reader creates no files");
     }
 
     #[test]

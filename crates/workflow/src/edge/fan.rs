@@ -235,7 +235,9 @@ impl<'y, 'd> Edges<'y, 'd> {
             // The missing edge may be a misspelt one.
             return;
         }
-        for (name, awaited) in &self.declarations.joins {
+        // A join of the node of a map is reported already.
+        let is_of_map = |name: &NodeName| self.declarations.maps.values().any(|it| it == name);
+        for (name, awaited) in self.declarations.joins.iter().filter(|it| !is_of_map(it.0)) {
             for from in &awaited.nodes {
                 let is_routed = self.drafts.iter().any(|it| it.may_lead(from, name));
                 if is_routed || self.arrivals.contains(&(from.clone(), name.clone())) {

@@ -378,7 +378,7 @@ impl NodeReader<'_> {
     ) {
         let Some(field) = self.schema().channel(channel.as_str()) else { return };
         if field.takes(ty) {
-            return self.expect_whole_value(yaml, channel, ty);
+            return self.expect_whole_value(&yaml.range, channel, ty);
         }
         let types = field.update_types();
         let declared = meant(&types, ty);
@@ -395,7 +395,7 @@ impl NodeReader<'_> {
     }
 
     /// Reports a part of a record that is merged into a field without a certain value, and leaves some of its fields missing.
-    fn expect_whole_value(&mut self, yaml: &Yaml, field: &ChannelName, ty: &Type) {
+    fn expect_whole_value(&mut self, range: &Range<usize>, field: &ChannelName, ty: &Type) {
         let NodeScope { env, name, known, .. } = self.scope;
         let before = env.flow.before(name).presence_given(field.as_str(), known);
         let channel = env.schema.channel(field.as_str());
@@ -404,7 +404,7 @@ impl NodeReader<'_> {
         let message = format!("this may leave `{field}` without its `{missing}`");
         let report = self.report();
         let diagnostic =
-            Diagnostic::error("GR022", message).at(report.span(&yaml.range), "only a part of it");
+            Diagnostic::error("GR022", message).at(report.span(range), "only a part of it");
         report.push(diagnostic.help(format!(
             "write `{missing}`, too, or make it optional in its type; a part needs a complete value before it, such as a \
              default of `{field}`"
@@ -430,7 +430,7 @@ impl NodeReader<'_> {
         let Some(declared) = self.schema().channel(channel.as_str()) else { return };
         let types = declared.update_types();
         if declared.takes(ty) || types.iter().any(|it| ty.fits_cut(it)) {
-            return;
+            return self.expect_whole_value(&field.range, channel, ty);
         }
         let declared = meant(&types, ty);
         if ty.out_of_range(declared).is_some() {
@@ -640,16 +640,24 @@ fn misfit_of_files(files: &Type) -> Option<(String, &'static str)> {
 
 /// Returns why a value of this type is no file with a path and a content.
 fn misfit_of_file(item: &Type) -> Option<String> {
-    let Type::Record(record) = item.required() else {
-        let is_open = matches!(item.required(), Type::Any | Type::Map(_));
+    let Type::Record(record) = item else {
+        let is_open = matches!(item, Type::Any | Type::Map(_));
         return (!is_open)
             .then(|| format!("`files` is a list of files, and an item is {}", describe(item)));
     };
-    let is_text = |it: &Type| matches!(it.required(), Type::String | Type::Enum(_) | Type::Any);
+    let is_text = |it: &Type| matches!(it, Type::String | Type::Enum(_) | Type::Any);
     let lacks = |names: &[&str]| {
-        let field = names.iter().find_map(|it| item.required().field(it));
+        let field = names.iter().find_map(|it| item.field(it));
         field.map_or(record.is_closed, |it| !is_text(it))
     };
     let lacking = [&["path", "file_path"][..], &["content"]].into_iter().find(|it| lacks(it))?;
-    Some(format!("an item of `files` has no text `{}`: it is {}", lacking[0], describe(item)))
+    let optional = lacking.iter().find(|it| matches!(item.field(it), Some(Type::Optional(_))));
+    Some(match optional {
+        Some(name) => {
+            format!("the `{name}` of an item of `files` may be absent: it is {}", describe(item))
+        }
+        None => {
+            format!("an item of `files` has no text `{}`: it is {}", lacking[0], describe(item))
+        }
+    })
 }

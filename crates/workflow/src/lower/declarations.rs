@@ -407,15 +407,20 @@ impl Declarations {
 
     /// Returns every node of each `parallel`, for drawings.
     pub(crate) fn members(&self) -> BTreeMap<NodeName, Vec<NodeName>> {
-        self.groups.keys().map(|it| (it.clone(), self.members_of(it))).collect()
+        let members = |name: &NodeName| {
+            let mut members = Vec::new();
+            self.add_members(name, &mut members);
+            (name.clone(), members)
+        };
+        self.groups.keys().map(members).collect()
     }
 
-    fn members_of(&self, name: &NodeName) -> Vec<NodeName> {
+    fn add_members(&self, name: &NodeName, members: &mut Vec<NodeName>) {
         match self.groups.get(name) {
             Some(branches) => {
-                branches.iter().flatten().flat_map(|it| self.members_of(it)).collect()
+                branches.iter().flatten().for_each(|it| self.add_members(it, members));
             }
-            None => [name].into_iter().chain(self.maps.get(name)).cloned().collect(),
+            None => members.extend([name].into_iter().chain(self.maps.get(name)).cloned()),
         }
     }
 

@@ -116,17 +116,29 @@ pub(super) fn lower(
         file: Arc::clone(&report.file),
         folder: env.prompts.folder().path().to_owned(),
         facts: std::mem::take(&mut report.references.facts),
-        settled: match chain.is_used() {
-            false => BTreeSet::new(),
-            true if chain.ignores_limits() => env.flow.at_end_of_part(),
-            true => env.flow.at_end(),
-        },
+        settled: settled(chain, &env),
         schema: env.schema,
         reports,
         defaults: env.defaults,
     };
     take_used(&mut workflow, env.loaded);
     Some(workflow)
+}
+
+/// Returns the fields that have a value whenever a used workflow is done. One that may be null has none for a field that takes
+/// no null.
+fn settled(chain: &Chain<'_>, env: &Environment) -> BTreeSet<ChannelName> {
+    if !chain.is_used() {
+        return BTreeSet::new();
+    }
+    let ignores_limits = chain.ignores_limits();
+    let mut settled = if ignores_limits { env.flow.at_end_of_part() } else { env.flow.at_end() };
+    let may_be_null = |it: &ChannelName| {
+        let channel = env.schema.channel(it.as_str());
+        channel.is_some_and(|it| matches!(it.ty(), Type::Optional(_)))
+    };
+    settled.retain(|it| !may_be_null(it));
+    settled
 }
 
 /// Reports too many nodes, also of all workflows that are used so far.

@@ -17,7 +17,7 @@ use std::{
 
 use graphrun_core::{
     diagnostic::{Diagnostic, SourceFile},
-    graph::{Defer, Edge, OnFinish, Policies, Schedule, Scope, Target},
+    graph::{Defer, Edge, ErrorKind, OnFinish, Policies, Schedule, Scope, Target},
     id::{NodeName, SCOPE_DEPTH_MAX},
     state::{Channel, Schema},
 };
@@ -313,7 +313,7 @@ impl Workflow {
         let settings: &dyn Any = &*user.settings;
         let Some(EnterNode { takes, .. }) = settings.downcast_ref() else { return };
         let outside = user.policies.catch.clone();
-        let fail = outside.iter().find(|it| it.kind.is_none());
+        let fail = outside.iter().find(|it| it.kind.is_none_or(|it| it == ErrorKind::Other));
         let fail = fail.map_or(Target::Fail, |it| it.to.clone());
         let scope = Scope::new(name.clone(), used.schema.clone(), fail);
 

@@ -99,11 +99,16 @@ pub(crate) fn read_policies(
     let mut catch = catch.unwrap_or_default();
     let map = declarations.maps.iter().find(|(_, node)| *node == name).map(|it| it.0);
     let collects = section.get(MAP).is_some_and(|it| it.get(FAILED).is_some());
-    if let (Some(map), Some(key)) = (map, section.key("catch")) {
-        let message = format!("`{map}` decides what follows a failure of `{name}`");
-        let diagnostic =
-            Diagnostic::error("GR039", message).at(report.span(&key.range), "not here");
-        report.push(diagnostic.help(format!("move it to `{map}`")));
+    if let Some(map) = map {
+        for key in ["catch", "join", "defer"].into_iter().filter_map(|it| section.key(it)) {
+            let message = match key.text.as_str() {
+                "catch" => format!("`{map}` decides what follows a failure of `{name}`"),
+                _ => format!("`{map}` decides when `{name}` runs"),
+            };
+            let diagnostic =
+                Diagnostic::error("GR039", message).at(report.span(&key.range), "not here");
+            report.push(diagnostic.help(format!("move it to `{map}`")));
+        }
         catch.clear();
     }
     if collects && catch.iter().any(|it| it.kind.is_none()) {
@@ -222,12 +227,7 @@ fn with_defaults(mut catch: Vec<Catch>, defaults: &[Catch], name: &NodeName) -> 
     if defaults.iter().any(|it| it.to.node() == Some(name)) {
         return catch;
     }
-    for default in defaults {
-        let covered = catch.iter().any(|it| it.kind == default.kind || it.kind.is_none());
-        if !covered {
-            catch.push(default.clone());
-        }
-    }
+    Catch::complete(&mut catch, defaults);
     catch
 }
 

@@ -249,7 +249,7 @@ pub fn embedding_models(tiers: &Tiers, writes: bool) -> BTreeSet<&str> {
 impl Tier {
     /// Returns the type of an entry in expressions, and of the items that a recall writes.
     pub fn entry_type(&self) -> Type {
-        let field = |name: &str, ty| Field { name: name.into(), ty };
+        let field = |name, ty| Field::new(name, ty);
         let text = || Type::String;
         let fields = vec![
             field("id", text()),

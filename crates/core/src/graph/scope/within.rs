@@ -50,12 +50,7 @@ impl Scope {
             it.to = self.target(&it.to);
         }
         let collects = schedule.items.as_ref().is_some_and(|it| it.failed.is_some());
-        for it in outside.iter().filter(|_| !collects) {
-            if !catch.iter().any(|inner| inner.kind == it.kind || inner.kind.is_none()) {
-                catch.push(it.clone());
-            }
-        }
-        catch.sort_by_key(|it| it.kind.is_none());
+        Catch::complete(&mut catch, outside.iter().filter(|_| !collects));
         let is_bounded = bounds.is_bounded();
         let exhausted = is_bounded.then(|| bounds.exhausted.unwrap_or(Target::Fail));
         let failed = |policy: ItemPolicy| ItemPolicy {

@@ -29,6 +29,7 @@ use crate::{
         draft::WorkflowDraft,
         environment::{Environment, NodeScope},
     },
+    sections::types::is_reserved,
     source::{
         reader::{Entry, SpannedText, Yaml},
         references::References,
@@ -180,7 +181,7 @@ fn check_failed(reader: &mut NodeReader<'_>, word: &SpannedText, item: &Type) {
         ("kind", Type::Enum(kinds)),
         ("message", Type::String),
     ];
-    let fields = fields.map(|(name, ty)| Field { name: name.to_owned(), ty });
+    let fields = fields.map(|(name, ty)| Field::new(name, ty));
     let record = Type::Record(Record { name: None, fields: fields.into(), is_closed: true }.into());
     let channel = reader.schema().channel(name.as_str());
     let grows = channel.is_some_and(|it| it.reducer().grows_list());
@@ -358,9 +359,12 @@ fn item_name(report: &mut Report, env: &Environment, map: &Yaml) -> (String, boo
     let name = &word.text;
     let taken = if env.schema.channel(name).is_some() {
         Some(format!("`{name}` is already a field of the state"))
-    } else {
+    } else if Fact::find(name).is_some() {
         // The guarantees about a fact would hold for the item, too.
-        Fact::find(name).map(|_| format!("`{name}` stands for facts of the run"))
+        Some(format!("`{name}` stands for facts of the run"))
+    } else {
+        let is_other = name != ITEM && is_reserved(name);
+        is_other.then(|| format!("`{name}` means something else in expressions and prompts"))
     };
     if let Some(message) = taken {
         report.bad_value(&word, message, "choose another name for the item");

@@ -81,7 +81,16 @@ impl KeyedOrder {
     }
 
     fn key_of(&self, view: &RouteView<'_>, item: &Value) -> Result<String, RouteError> {
-        Ok(self.key.evaluate_for_item(view, item)?.to_string())
+        let key = self.key.evaluate_for_item(view, item)?;
+        Ok(key_text(&key))
+    }
+}
+
+/// Returns the text by which keys are compared: `1.0` is the key `1`.
+fn key_text(key: &Value) -> String {
+    match key.as_f64().filter(|_| key.is_f64()) {
+        Some(float) => float.to_string(),
+        None => key.to_string(),
     }
 }
 
@@ -130,7 +139,7 @@ impl ItemOrder for KeyedOrder {
             })?;
             let mut of_item = Vec::with_capacity(after.len());
             for needed in after {
-                let needed = needed.to_string();
+                let needed = key_text(needed);
                 match numbers.get(needed.as_str()) {
                     Some(&at) => of_item.push(at),
                     None if missing.is_none() => {

@@ -16,7 +16,7 @@ use graphrun_core::{
         SideEffects,
     },
     id::ChannelName,
-    state::{Channel, Update},
+    state::{Channel, Schema, State, Update},
 };
 use graphrun_expressions::problem::suggestion;
 use schemars::JsonSchema;
@@ -303,6 +303,13 @@ fn check_nested(reader: &mut NodeReader<'_>, used: &Workflow, nesting: Nesting) 
     reader.report().push(Diagnostic::error("GR074", message).at(span, label).help(help));
 }
 
+impl NestedUse {
+    /// Returns the update that writes the outputs of a nested run in this state.
+    pub fn outputs(&self, used: &State, schema: &Schema) -> Update {
+        outputs(&self.takes, used, schema)
+    }
+}
+
 impl NodeSettings for LeaveNode {
     fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(self.clone()))
@@ -343,17 +350,8 @@ impl Node for EnterNode {
 
 #[async_trait]
 impl Node for LeaveNode {
-    /// Fields that the used workflow has not assigned are left unchanged.
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let mut update = Update::default();
-        for (to, from) in &self.takes {
-            if let Some(value) = ctx.state.get_shared(from.as_str()) {
-                let schema = ctx.state.schema();
-                let ty = || schema.channel(from.as_str()).map(|it| it.ty().clone());
-                update = update.write_shared(to.clone(), schema.write_of(to, value, ty));
-            }
-        }
-        Ok(update.into())
+        Ok(outputs(&self.takes, &ctx.state, ctx.state.schema()).into())
     }
 
     fn describe(&self) -> NodeDescription {
@@ -444,6 +442,20 @@ impl NodeReader<'_> {
         let diagnostic = Diagnostic::error("GR072", message).at(span, "not known there");
         self.report().push(Diagnostic { help, ..diagnostic });
     }
+}
+
+/// Returns the update that writes the outputs of a used workflow. Fields that it has not assigned are left unchanged, and so is
+/// a field that takes no null if the output is null.
+fn outputs(takes: &[(ChannelName, ChannelName)], used: &State, schema: &Schema) -> Update {
+    let mut update = Update::default();
+    for (to, from) in takes {
+        let takes_null = || schema.channel(to.as_str()).is_some_and(Channel::takes_null);
+        let value = used.get_shared(from.as_str()).filter(|it| !it.is_null() || takes_null());
+        let Some(value) = value else { continue };
+        let ty = || used.schema().channel(from.as_str()).map(|it| it.ty().clone());
+        update = update.write_shared(to.clone(), schema.write_of(to, value, ty));
+    }
+    update
 }
 
 fn input_of<'a>(used: &'a Workflow, name: &str) -> Option<&'a Channel> {

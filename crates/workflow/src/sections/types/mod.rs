@@ -348,7 +348,7 @@ pub(crate) fn refuse_private(report: &mut Report, yaml: &Yaml, what: &str, schem
 /// Fails with the reason.
 pub fn check_field_name(name: &str) -> Result<(), String> {
     let parsed = ChannelName::parse(name).map_err(|error| error.to_string())?;
-    if RESERVED.contains(&name) {
+    if is_reserved(name) {
         return Err(format!("`{parsed}` means something else in expressions and prompts"));
     }
     if name.contains('-') {
@@ -377,9 +377,14 @@ pub fn check_type_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns whether a word has another meaning in expressions and prompts than a field or an item of that name.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 /// Returns whether a field has a reserved name; reported if so.
 fn refuse_reserved(report: &mut Report, field: &str, at: &SpannedText) -> bool {
-    let reserved = RESERVED.contains(&field);
+    let reserved = is_reserved(field);
     if reserved {
         let message = format!("`{field}` means something else in expressions and prompts");
         let span = report.span(&at.range);

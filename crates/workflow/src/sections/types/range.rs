@@ -86,10 +86,11 @@ pub(super) fn is_endless(text: &str) -> bool {
     )
 }
 
-/// Returns the part of the schema of a number, or of an optional one, that describes the number.
+/// Returns the part of the schema of a number, or of an optional one, that describes the number. A name may stand for an optional
+/// type already.
 fn number_part(schema: &mut Value) -> Option<&mut serde_json::Map<String, Value>> {
     if schema.get("anyOf").is_none() {
         return schema.as_object_mut();
     }
-    schema.get_mut("anyOf")?.get_mut(0)?.as_object_mut()
+    number_part(schema.get_mut("anyOf")?.get_mut(0)?)
 }
