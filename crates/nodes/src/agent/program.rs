@@ -432,7 +432,9 @@ impl ProgramModel {
                 let message = format!("the files were not accepted: {refused}");
                 Err(Failure::new(ErrorKind::Command, message).into())
             }
-            Err(error @ SandboxError::HomeTooLarge { .. }) => {
+            Err(
+                error @ (SandboxError::HomeTooLarge { .. } | SandboxError::HomeUnmeasured { .. }),
+            ) => {
                 let message = format!("`{}` was stopped: {error}", self.command());
                 Err(Failure::new(ErrorKind::Command, message).into())
             }
