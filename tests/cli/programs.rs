@@ -4,6 +4,7 @@ use std::{
     fs,
     os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use graphrun::id::unique_id;
@@ -518,14 +519,52 @@ fn doctor_names_the_homes_of_removed_runs() {
 
 #[test]
 fn a_home_without_end_stops_its_program() {
-    let run = format!("hoard-{}", unique_id().to_lowercase());
+    // The second one hides its files below folders that are nested too deeply for a path.
+    for quirk in ["hoards", "buries"] {
+        let run = format!("{quirk}-{}", unique_id().to_lowercase());
+        let place = Place::new();
+        write_boxed_session(&place, "json", quirk);
+        let failed = execute(&place, &["--run-id", &run]);
+        let reason = failed.json()["reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains("was stopped: the home of the program had more than"), "{reason}");
+        let [home] = &homes(&run)[..] else { panic!("{failed}") };
+        assert_eq!(fs::read_dir(home).unwrap().count(), 0);
+        assert_eq!(place.run(["runs", "rm", &run]).code, 0);
+        assert!(homes(&run).is_empty());
+    }
+}
+
+#[test]
+fn a_home_with_deep_folders_is_removed_with_its_run() {
+    let run = format!("nests-{}", unique_id().to_lowercase());
     let place = Place::new();
-    write_boxed_session(&place, "json", "hoards");
+    write_boxed_session(&place, "json", "nests");
+    let done = execute(&place, &["--run-id", &run]);
+    assert_eq!((done.code, homes(&run).len()), (0, 1), "{done}");
+    let remove = place.command(["runs", "rm", &run]);
+    let mut with_few_files = Command::new("bash");
+    with_few_files.args(["-c", r#"ulimit -n 128; exec "$@""#, "few"]);
+    with_few_files.arg(remove.get_program()).args(remove.get_args());
+    with_few_files.current_dir(place.path("")).envs(place.own_folders());
+    let removed = Ended::of(&mut with_few_files);
+    assert_eq!((removed.code, homes(&run).len()), (0, 0), "{removed}");
+    assert!(!removed.stderr.contains("stay"), "{removed}");
+}
+
+/// Root may list every folder.
+#[test]
+fn a_home_with_a_hidden_folder_stops_its_program() {
+    if geteuid().is_root() {
+        return;
+    }
+    let run = format!("hides-{}", unique_id().to_lowercase());
+    let place = Place::new();
+    write_boxed_session(&place, "json", "hides");
     let failed = execute(&place, &["--run-id", &run]);
     let reason = failed.json()["reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains("was stopped: the home of the program had more than"), "{reason}");
+    let expected = "was stopped: the home of the program had a folder without permissions";
+    assert!(reason.contains(expected), "{reason}");
     let [home] = &homes(&run)[..] else { panic!("{failed}") };
     assert_eq!(fs::read_dir(home).unwrap().count(), 0);
     assert_eq!(place.run(["runs", "rm", &run]).code, 0);
-    assert!(homes(&run).is_empty());
 }

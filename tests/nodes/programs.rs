@@ -381,24 +381,34 @@ async fn a_missing_program_is_named_with_a_remedy() {
 
 #[tokio::test]
 async fn a_program_that_writes_its_secret_into_a_file_fails() {
-    let home = Home::new(&[("made.txt", "a\n")]);
-    let coder = Coder {
-        agent: "secrets: CODER_KEY,",
-        node: "changes: made.txt,",
-        ..Coder::new("leaks, CODER_KEY")
-    };
-    let place = "sandboxes: { box: { time: 20s, network: [api.example.com] } }";
-    let text = coder.text(place, "programs/fake.py");
-    let text = text.replace("system:", "in: box, scripts: programs/fake.py, system:");
-    let host = "api.example.com".parse().unwrap();
-    let network = Arc::new(NetworkAccess::default().allow(host));
-    let hosts =
-        Arc::new(HostAccess::default().with_variable("CODER_KEY", "a value of some length"));
-    let ended = coder.run(&home, &text, Services { hosts, network, ..services() }).await;
-    let expected =
-        "`python3` wrote the secret `CODER_KEY` into `made.txt`; no file was written back";
-    assert!(ended.reason().contains(expected), "{}", ended.reason());
-    assert_eq!(home.read("made.txt").unwrap(), "a\n");
+    // The name of the last file is not acceptable.
+    for (arguments, place) in [
+        ("leaks, CODER_KEY", "`made.txt`"),
+        ("leaks, CODER_KEY, \"src/{}.txt\"", "the name of a file"),
+        ("leaks, CODER_KEY, \"src/{}:b\"", "the name of a file"),
+    ] {
+        let home = Home::new(&[("made.txt", "a\n")]);
+        let coder = Coder {
+            agent: "secrets: CODER_KEY,",
+            node: "changes: [made.txt, src],",
+            ..Coder::new(arguments)
+        };
+        let boxes = "sandboxes: { box: { time: 20s, network: [api.example.com] } }";
+        let text = coder.text(boxes, "programs/fake.py");
+        let text = text.replace("system:", "in: box, scripts: programs/fake.py, system:");
+        let host = "api.example.com".parse().unwrap();
+        let network = Arc::new(NetworkAccess::default().allow(host));
+        let secret = "a-value-of-some-length";
+        let hosts = Arc::new(HostAccess::default().with_variable("CODER_KEY", secret));
+        let ended = coder.run(&home, &text, Services { hosts, network, ..services() }).await;
+        let expected = format!(
+            "`python3` wrote the secret `CODER_KEY` into {place}; no file was written back"
+        );
+        assert!(ended.reason().contains(&expected), "{}", ended.reason());
+        assert!(!ended.reason().contains(secret), "{}", ended.reason());
+        assert_eq!(home.read("made.txt").unwrap(), "a\n");
+        assert!(!home.0.path().join("run/repo/src").exists(), "{arguments}");
+    }
 }
 
 /// A program has no model that could summarise, and takes the conversation as it is.

@@ -219,3 +219,28 @@ async fn files_are_removed_only_at_a_whole_end() {
         }
     }
 }
+
+/// The program is at fault, and not the operator.
+#[tokio::test]
+async fn a_home_that_is_too_large_and_stays_is_the_fault_of_its_program() {
+    let sandbox = Sandbox::probe().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let set = |mode| fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+    let home = folder.path().join("home");
+    let run = async |script: &str| {
+        let job = Job {
+            argv: ["bash", "-c", script].map(str::to_owned).into(),
+            home: Some(home.clone()),
+            limits: Limits { work_bytes: 1 << 20, ..Limits::default() },
+            ..Job::default()
+        };
+        sandbox.run(&job, &CancellationToken::new()).await
+    };
+    set(0o755);
+    run("true").await.unwrap();
+    // An ordinary user cannot remove the home any more.
+    set(0o555);
+    let failed = run("head -c 4M /dev/urandom > ~/large").await;
+    set(0o755);
+    assert!(matches!(failed, Err(SandboxError::HomeTooLarge { .. })), "{failed:?}");
+}

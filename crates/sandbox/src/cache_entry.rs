@@ -13,6 +13,8 @@ use std::{
 
 use nix::unistd::syncfs;
 
+use super::remove::remove_folder;
+
 /// The folder in the cache with the packages of lock files.
 pub(super) const PACKAGES: &str = "packages";
 /// The length of a key.
@@ -81,7 +83,7 @@ impl CacheEntry {
         let removed = self.cache.join(format!("{}.tmp-{}", self.key, std::process::id()));
         fs::rename(&folder, &removed)?;
         let bytes = bytes_of(&removed);
-        fs::remove_dir_all(&removed)?;
+        remove_folder(&removed)?;
         Ok(Some(bytes))
     }
 
@@ -106,11 +108,11 @@ impl CacheEntry {
             Ok(complete) => {
                 put_in_place(&complete, &folder).map_err(fault("put the entry into the cache"))?;
                 // What a build leaves beside its entry is not needed.
-                let _ = fs::remove_dir_all(&unfinished);
+                let _ = remove_folder(&unfinished);
                 Ok(folder)
             }
             Err(error) => {
-                let _ = fs::remove_dir_all(&unfinished);
+                let _ = remove_folder(&unfinished);
                 Err(error)
             }
         }
@@ -123,7 +125,7 @@ impl CacheEntry {
             for entry in fs::read_dir(&self.cache)? {
                 let entry = entry?;
                 if entry.file_name().to_string_lossy().starts_with(&prefix) {
-                    fs::remove_dir_all(entry.path())?;
+                    remove_folder(&entry.path())?;
                 }
             }
             Ok(())

@@ -67,6 +67,14 @@ pub enum SandboxError {
         /// The limit of its files.
         entries: u64,
     },
+    /// A part of the home of the program could not be measured. The program was stopped, and the home is removed.
+    #[error(
+        "the home of the program had a folder without permissions, or one that moved, which could not be measured"
+    )]
+    HomeUnmeasured {
+        /// The error of the system.
+        source: io::Error,
+    },
     /// The home of the program cannot be used by the user inside.
     #[error("the folder `{}` cannot be used from inside the sandbox", path.display())]
     Home {
@@ -121,6 +129,7 @@ impl SandboxError {
             }
             Self::Home { .. } => Some("let all users enter the folders above it".to_owned()),
             Self::HomeTooLarge { .. }
+            | Self::HomeUnmeasured { .. }
             | Self::Filter(_)
             | Self::Refused(_)
             | Self::Setup { .. }

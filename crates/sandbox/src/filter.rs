@@ -51,8 +51,10 @@ const DENIED: &[i64] = &[
     libc::SYS_request_key,
     libc::SYS_fanotify_init,
     libc::SYS_vmsplice,
-    // Queues of messages that the kernel keeps.
+    // Queues of messages and sets of semaphores, which the kernel keeps. A single semaphore in a set is no limit: each process
+    // can make the kernel note what it has to undo in each of 32,000 sets. POSIX semaphores are memory of the process.
     libc::SYS_msgget,
+    libc::SYS_semget,
     // Namespaces and mounts.
     libc::SYS_unshare,
     libc::SYS_setns,

@@ -11,6 +11,7 @@ use std::{
     pin::pin,
 };
 
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -18,7 +19,8 @@ use super::{
     interpreter::is_readable_inside,
     job::{Job, JobResult},
     probe::Sandbox,
-    room::RoomLimit,
+    remove::remove_folder,
+    room::{RoomError, RoomLimit},
 };
 
 /// The most files and folders of a home.
@@ -44,17 +46,28 @@ impl Sandbox {
         let mut running = pin!(self.run_watched(job, &stop));
         let finished = tokio::select! {
             finished = &mut running => finished,
-            () = limit.exceeded(home) => {
+            error = limit.exceeded(home) => {
                 stop.cancel();
                 let _ = running.await;
-                Err(too_large(limit))
+                Err(refuse(limit, error))
             }
         };
         // It may have grown since it was measured.
-        let finished =
-            finished.and_then(|job| limit.check(home).map(|()| job).map_err(|_| too_large(limit)));
-        if let Err(SandboxError::HomeTooLarge { .. }) = &finished {
-            fs::remove_dir_all(home).map_err(SandboxError::io("remove the home"))?;
+        let finished = match finished {
+            Ok(result) => {
+                limit.check_beside(home).await.map(|()| result).map_err(|it| refuse(limit, it))
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(SandboxError::HomeTooLarge { .. } | SandboxError::HomeUnmeasured { .. }) =
+            &finished
+        {
+            let folder = home.to_owned();
+            let removed = spawn_blocking(move || remove_folder(&folder)).await;
+            if let Err(error) = removed.unwrap_or_else(|error| Err(error.into())) {
+                // The program is at fault all the same. The next one there is stopped, too.
+                tracing::warn!(home = %home.display(), %error, "a home cannot be removed");
+            }
         }
         finished
     }
@@ -72,6 +85,18 @@ impl Sandbox {
     }
 }
 
-fn too_large(limit: RoomLimit) -> SandboxError {
-    SandboxError::HomeTooLarge { bytes: limit.bytes, entries: limit.entries }
+/// Returns the error of a home that is not within its limit. Folders without permissions, and those that move, are the work
+/// of the program; other errors are those of the host.
+fn refuse(limit: RoomLimit, error: RoomError) -> SandboxError {
+    match error {
+        RoomError::TooLarge => {
+            SandboxError::HomeTooLarge { bytes: limit.bytes, entries: limit.entries }
+        }
+        RoomError::Unmeasured(source) => match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ResourceBusy => {
+                SandboxError::HomeUnmeasured { source }
+            }
+            _ => SandboxError::io("measure the home")(source),
+        },
+    }
 }

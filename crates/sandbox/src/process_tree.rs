@@ -22,6 +22,9 @@ const FILES_MAX: u64 = 50_000;
 const OOM_SCORE_MORE: i32 = 500;
 const OOM_SCORE_MAX: i32 = 1000;
 
+/// The field of the page tables of a process in its status.
+const PAGE_TABLES: &str = "VmPTE:";
+
 /// Folders the program may write to, as the sandbox sees them.
 const WRITABLE: [&str; 3] = ["/box", "/tmp", "/dev/shm"];
 
@@ -140,21 +143,26 @@ pub(super) fn children(process: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Returns the touched memory of a process that no file on disk backs.
+/// Returns the touched memory of a process that no file on disk backs, and its page tables, which also grow where a process
+/// only reads memory that it has never written.
 fn resident_bytes(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    sum_of_fields(&status, &["RssAnon:", "RssShmem:"])
+    sum_of_fields(&status_of(process), &["RssAnon:", "RssShmem:", PAGE_TABLES])
 }
 
 /// Returns the same, with shared pages divided among their users. If the kernel lacks or hides this figure, the coarse
-/// one is used.
+/// one is used. Processes share no page tables.
 fn proportional_bytes(process: u32) -> u64 {
     match fs::read_to_string(format!("/proc/{process}/smaps_rollup")) {
         Ok(rollup) if rollup.contains("Pss_Anon:") => {
-            sum_of_fields(&rollup, &["Pss_Anon:", "Pss_Shmem:"])
+            let pages = sum_of_fields(&rollup, &["Pss_Anon:", "Pss_Shmem:"]);
+            pages + sum_of_fields(&status_of(process), &[PAGE_TABLES])
         }
         _ => resident_bytes(process),
     }
+}
+
+fn status_of(process: u32) -> String {
+    fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default()
 }
 
 /// Adds up fields of the form `Name:   123 kB`.

@@ -39,18 +39,28 @@ pub(super) fn read(report: &[u8]) -> Result<Tally, ReportError> {
 
 /// Adds the test of ` 3 - its name # SKIP`.
 fn add(tally: &mut Tally, rest: &str, is_ok: bool) {
-    let (described, directive) = rest.rsplit_once(" # ").unwrap_or((rest, ""));
-    let directive = directive.to_ascii_lowercase();
-    let is_skipped = directive.starts_with("skip") || directive.starts_with("todo");
-    let described = if is_skipped { described } else { rest };
+    let directive = directive_start(rest);
+    let described = directive.map_or(rest, |start| &rest[..start]);
     let name = described.trim_start().trim_start_matches(|it: char| it.is_ascii_digit());
     let name = name.trim_start().strip_prefix("- ").unwrap_or(name).trim();
-    let outcome = match (is_skipped, is_ok) {
-        (true, _) => ItemOutcome::Skipped,
-        (false, true) => ItemOutcome::Passed,
-        (false, false) => ItemOutcome::Failed,
+    let outcome = match (directive, is_ok) {
+        (Some(_), _) => ItemOutcome::Skipped,
+        (None, true) => ItemOutcome::Passed,
+        (None, false) => ItemOutcome::Failed,
     };
     tally.add("", name, outcome);
+}
+
+/// Returns where the directive begins that ends a name. A `#` after a backslash is a part of the name, and so is one without
+/// the word of a directive. The reason after that word can have a `#`, too.
+fn directive_start(described: &str) -> Option<usize> {
+    described.match_indices('#').map(|(start, _)| start).find(|start| {
+        let (before, after) = (&described[..*start], described[start + 1..].trim_start());
+        let is_word = |word: &str| {
+            after.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+        };
+        before.ends_with(char::is_whitespace) && (is_word("skip") || is_word("todo"))
+    })
 }
 
 fn is_end_of_word(rest: &str) -> bool {
@@ -72,6 +82,23 @@ mod tests {
             items.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(),
             ["a", "b", "c", "d"]
         );
+    }
+
+    #[test]
+    fn a_directive_begins_at_the_first_sign_with_its_word() {
+        use ItemOutcome::{Failed, Passed, Skipped};
+        for (line, name, outcome) in [
+            ("ok 2 - b # SKIP broken, see ticket # 12", "b", Skipped),
+            ("not ok 3 - x # TODO see # 5", "x", Skipped),
+            ("ok 4 - see # 5 # skip", "see # 5", Skipped),
+            ("ok 5 #Todo", "", Skipped),
+            ("ok 6 - counts \\# skip", "counts \\# skip", Passed),
+            ("not ok 7 - a#skip # 8", "a#skip # 8", Failed),
+            ("ok 8 - a # é", "a # é", Passed),
+        ] {
+            let Tally { items, .. } = read(format!("{line}\n1..1\n").as_bytes()).unwrap();
+            assert_eq!((items[0].name.as_str(), items[0].outcome), (name, outcome), "{line}");
+        }
     }
 
     #[test]

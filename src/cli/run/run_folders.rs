@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs, io,
+    fs,
     path::{self, PathBuf},
 };
 
@@ -22,6 +22,7 @@ use crate::{
     graph::{ErrorKind, Failure},
     id::RunId,
     nodes::RunHomes,
+    sandbox::remove_folder,
     state::Update,
     workflow::{FolderRequest, Workflow},
 };
@@ -140,12 +141,9 @@ fn key_of(database: &Database) -> String {
 /// message: the run is gone. Returns the names of the folders whose branches stay.
 pub(crate) async fn remove(info: &RunInfo, database: &Database) -> BTreeSet<String> {
     let homes = homes(database, &info.id);
-    match fs::remove_dir_all(homes.folder()) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            let path = homes.folder().display();
-            print_message(&format!("the homes `{path}` of {} stay: {error}", info.name));
-        }
-        _ => {}
+    if let Err(error) = remove_folder(homes.folder()) {
+        let path = homes.folder().display();
+        print_message(&format!("the homes `{path}` of {} stay: {error}", info.name));
     }
     let mut with_branch = BTreeSet::new();
     let Ok(origin) = Origin::of(info) else { return with_branch };

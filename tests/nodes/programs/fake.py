@@ -108,10 +108,20 @@ def in_session(prompt):
     os.makedirs(sessions, exist_ok=True)
     session = given or f"session-{len(os.listdir(sessions)) + 1}"
     path = os.path.join(sessions, session)
+    if quirk in ("buries", "nests"):
+        # No path reaches the innermost folder.
+        os.chdir(os.environ["HOME"])
+        for _ in range(30 if quirk == "buries" else 1500):
+            os.makedirs("n" * 200, exist_ok=True)
+            os.chdir("n" * 200)
+        for number in range(200 if quirk == "buries" else 0):
+            write_bytes(str(number))
+        os.chdir("/box")
+    if quirk == "hides":
+        os.mkdir(f"{path}.hidden", 0o300)
     if quirk == "hoards":
         for number in itertools.count():
-            with open(f"{path}.{number}", "wb") as file:
-                file.write(os.urandom(1 << 20))
+            write_bytes(f"{path}.{number}")
     if given and (quirk == "forgets" or not os.path.exists(path)):
         print(f"no conversation {given}", file=sys.stderr)
         sys.exit(1)
@@ -129,6 +139,11 @@ def in_session(prompt):
     {"claude": claude, "codex": codex, "gemini": gemini, "json": any_command}[protocol](session)
 
 
+def write_bytes(path):
+    with open(path, "wb") as file:
+        file.write(os.urandom(1 << 20))
+
+
 def seeks(name):
     """Looks for the value of a variable in the own environment, and in all that other processes show."""
     value = os.environ.get(name, "").encode()
@@ -143,9 +158,12 @@ def seeks(name):
     print(json.dumps({"has": bool(value), "elsewhere": any(value and value in it for it in shown), "seen": len(shown)}))
 
 
-def leaks(name):
-    with open("made.txt", "w") as file:
-        file.write(os.environ[name])
+def leaks(name, path="made.txt"):
+    """Writes a secret into a file, or into its name."""
+    secret = os.environ[name]
+    os.makedirs("src", exist_ok=True)
+    with open(path.format(secret), "w") as file:
+        file.write(secret if path == "made.txt" else "")
     print(DONE)
 
 
@@ -209,7 +227,7 @@ def main():
     elif mode == "session":
         in_session(prompt)
     elif mode in ("seeks", "leaks"):
-        {"seeks": seeks, "leaks": leaks}[mode](sys.argv[2])
+        {"seeks": seeks, "leaks": leaks}[mode](*sys.argv[2:])
     elif mode == "mend":
         mend(prompt, *map(int, sys.argv[2:]))
     elif mode == "refactor":

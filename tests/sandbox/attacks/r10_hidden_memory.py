@@ -21,7 +21,17 @@ def queue():
     return result
 
 
+def semaphores(number):
+    result = libc.semget(0, number, 0o1600)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "semget")
+    libc.semctl(result, 0, REMOVE)
+    return result
+
+
 denied("a file in memory", lambda: os.memfd_create("x"), "ENOSYS")
 denied("a large segment", lambda: segment(100 << 20), "EPERM")
 denied("a queue of messages", queue, "EPERM")
+denied("many semaphores", lambda: semaphores(32000), "EPERM")
+denied("one semaphore", lambda: semaphores(1), "EPERM")
 held(f"a small segment, {segment(4096)}, is allowed")

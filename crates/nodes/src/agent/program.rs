@@ -13,6 +13,7 @@ mod output;
 
 use std::{
     collections::BTreeMap,
+    os::unix::ffi::OsStrExt as _,
     path::{self, Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -29,8 +30,8 @@ use graphrun_models::{
     answer_instruction, answer_schema,
 };
 use graphrun_sandbox::{
-    Channel, Collect, HostCommand, HostCommandError, Job, JobError, Limits, OutputReader,
-    ProgramEnd, SHELL, SandboxError,
+    Channel, Collect, HostCommand, HostCommandError, Job, JobError, JobResult, Limits,
+    OutputReader, ProgramEnd, SHELL, SandboxError,
 };
 use graphrun_workflow::{
     HostSettings, HostUse, Program, ProgramPlace, ProgramProtocol, ProgramSandbox, SandboxSettings,
@@ -418,7 +419,7 @@ impl ProgramModel {
         let folder = self.runner.folder.as_ref();
         match prepared.run_in_folder(&self.ctx, folder, in_folder).await?.result {
             Ok(finished) => {
-                let leak = find_secret(&finished.collected, &secrets);
+                let leak = find_secret(&finished, &secrets);
                 Ok(ProgramRun {
                     end: finished.end,
                     stderr: finished.output.clone().into_bytes(),
@@ -432,7 +433,9 @@ impl ProgramModel {
                 let message = format!("the files were not accepted: {refused}");
                 Err(Failure::new(ErrorKind::Command, message).into())
             }
-            Err(error @ SandboxError::HomeTooLarge { .. }) => {
+            Err(
+                error @ (SandboxError::HomeTooLarge { .. } | SandboxError::HomeUnmeasured { .. }),
+            ) => {
                 let message = format!("`{}` was stopped: {error}", self.command());
                 Err(Failure::new(ErrorKind::Command, message).into())
             }
@@ -628,17 +631,23 @@ fn channel_of(secrets: &BTreeMap<&str, &str>) -> Vec<u8> {
     secrets.iter().flat_map(|(name, value)| format!("{name}={value}\0").into_bytes()).collect()
 }
 
-/// Finds a secret in changed files, and returns where it is. One that is hidden, such as by an encoding, is not found.
-fn find_secret(
-    changes: &BTreeMap<String, Vec<u8>>,
-    secrets: &BTreeMap<&str, &str>,
-) -> Option<String> {
-    let has = |content: &[u8], value: &str| {
-        !value.is_empty() && content.windows(value.len()).any(|it| it == value.as_bytes())
+/// Finds a secret in changed files or their paths, and returns where it is, without the secret. One that is hidden, such as
+/// by an encoding, is not found.
+fn find_secret(finished: &JobResult, secrets: &BTreeMap<&str, &str>) -> Option<String> {
+    let secret_in = |text: &[u8]| {
+        let has = |value: &str| {
+            !value.is_empty() && text.windows(value.len()).any(|it| it == value.as_bytes())
+        };
+        secrets.iter().find(|(_, value)| has(value)).map(|(name, _)| *name)
     };
-    changes.iter().find_map(|(path, content)| {
-        let (name, _) = secrets.iter().find(|(_, value)| has(content, value))?;
-        Some(format!("the secret `{name}` into `{path}`"))
+    // The paths come first: one with a secret must not be named because of its content.
+    let collected = finished.collected.keys().map(String::as_bytes);
+    let refused = finished.refused.keys().map(|it| it.as_os_str().as_bytes());
+    if let Some(name) = collected.chain(refused).find_map(secret_in) {
+        return Some(format!("the secret `{name}` into the name of a file"));
+    }
+    finished.collected.iter().find_map(|(path, content)| {
+        Some(format!("the secret `{}` into `{path}`", secret_in(content)?))
     })
 }
 

@@ -21,7 +21,7 @@ use super::{
     launch::SHELL,
     probe::Sandbox,
     test_item::TestItem,
-    test_run::{Allowed, Counts, Proof, TestOutcome, TestReport, TestSettings, Verdict, judge},
+    test_run::{Counts, Proof, TestOutcome, TestReport, TestSettings, Verdict, judge},
 };
 
 /// The program of the sandbox that runs the tests.
@@ -162,16 +162,21 @@ impl Run {
         self.items.extend(items);
         self.output.push_str(&finished.output);
         self.reasons.extend(reasons.into_iter().map(|it| format!("{path}: {it}")));
-        let is_all_skipped = (counts.skipped > 0 && settings.allows(Allowed::Skip))
-            || (counts.expected_to_fail > 0 && settings.allows(Allowed::Xfail));
         let code = finished.end.exit_code();
-        if let (TestOutcome::NoTests, Some(code @ 1..)) = (outcome, code) {
-            self.reasons.push(format!("{path}: the process ended with {code}"));
-            self.outcomes.insert(TestOutcome::Failed);
-        } else if outcome == TestOutcome::NoTests && !is_all_skipped && is_named_as_test(path) {
-            self.reasons.push(format!("{path}: no test ran"));
-            self.outcomes.insert(TestOutcome::Failed);
-        } else if outcome != TestOutcome::NoTests {
+        if outcome == TestOutcome::NoTests {
+            // The rest of the files can pass, so the reasons of this one count by themselves.
+            let mut reasons = counts.refusals(settings);
+            let is_all_skipped = counts.skipped > 0 || counts.expected_to_fail > 0;
+            if let Some(code @ 1..) = code {
+                reasons.push(format!("the process ended with {code}"));
+            } else if !is_all_skipped && is_named_as_test(path) {
+                reasons.push("no test ran".to_owned());
+            }
+            if !reasons.is_empty() {
+                self.outcomes.insert(TestOutcome::Failed);
+            }
+            self.reasons.extend(reasons.into_iter().map(|it| format!("{path}: {it}")));
+        } else {
             self.outcomes.insert(outcome);
         }
         let Counts { passed, failed, skipped, expected_to_fail } = counts;
@@ -202,6 +207,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 
     use super::*;
+    use crate::test_run::Allowed;
 
     /// Runs the start script next to a fake `node`. Returns its exit code and its output.
     fn started(version: &str) -> (Option<i32>, String) {
@@ -278,6 +284,47 @@ mod tests {
         assert_eq!(failed.reasons, ["/box/test/a.js: the process ended with 7"]);
         assert_eq!(failed.outcomes, [TestOutcome::Failed].into());
         assert!(of(0).outcomes.is_empty());
+    }
+
+    /// It counts like any other, although its name is that of a helper.
+    #[test]
+    fn a_file_of_skipped_tests_passes_only_if_each_kind_is_allowed() {
+        let of = |skipped, expected_to_fail, allow: &[Allowed]| {
+            let allow = allow.iter().copied().collect();
+            let settings = TestSettings { allow, ..TestSettings::default() };
+            let (items, reasons) = (Vec::new(), Vec::new());
+            let counts = Counts { skipped, expected_to_fail, ..Counts::default() };
+            let (outcome, proof) = (TestOutcome::NoTests, Proof::InProcess);
+            let verdict = Verdict { outcome, counts, items, proof, reasons };
+            let mut run = Run::default();
+            let finished = JobResult::of(ProgramEnd::Exited(0));
+            run.add("/box/test/a.js", &finished, verdict, &settings);
+            // Another file has a test that passes.
+            run.outcomes.insert(TestOutcome::Passed);
+            run.counts.passed += 1;
+            run.into_report(Duration::ZERO)
+        };
+        for (skipped, expected_to_fail, allow) in [
+            (1, 0, &[][..]),
+            (1, 0, &[Allowed::Xfail]),
+            (0, 1, &[]),
+            (0, 1, &[Allowed::Skip]),
+            (1, 1, &[Allowed::Skip]),
+            (1, 1, &[Allowed::Xfail]),
+        ] {
+            let report = of(skipped, expected_to_fail, allow);
+            assert!(!report.is_passed(), "{skipped} {expected_to_fail} {allow:?}");
+            assert!(report.output.contains("/box/test/a.js: 1 tests are "), "{}", report.output);
+        }
+        for (skipped, expected_to_fail, allow) in [
+            (0, 0, &[][..]),
+            (1, 0, &[Allowed::Skip]),
+            (0, 1, &[Allowed::Xfail]),
+            (1, 1, &[Allowed::Skip, Allowed::Xfail]),
+        ] {
+            let report = of(skipped, expected_to_fail, allow);
+            assert!(report.is_passed(), "{skipped} {expected_to_fail} {allow:?}");
+        }
     }
 
     #[test]

@@ -36,7 +36,7 @@ use crate::{
     network::{Answer, Connections, Network},
     probe::Sandbox,
     python_error::PythonError,
-    room::{RoomLimit, TooLarge},
+    room::{RoomError, RoomLimit},
 };
 
 /// The version of the installation; a part of the key of an entry. Raise it when the installation changes.
@@ -183,7 +183,7 @@ impl PackageCache {
                     InstallFailure::Sandbox(source) => {
                         PackagesError::Sandbox { installer: lock.installer, source }
                     }
-                    InstallFailure::TooLarge => PackagesError::TooLarge,
+                    InstallFailure::Room(error) => of_room(error),
                 })?;
                 check(lock.installer, &finished, &network)?;
                 let tree = tree_of(lock.installer, unfinished)?;
@@ -312,7 +312,7 @@ print(next(path for folder in folders for path in sorted(glob.glob(folder + '/pi
 /// Why an installer has no result.
 enum InstallFailure {
     Sandbox(crate::SandboxError),
-    TooLarge,
+    Room(RoomError),
 }
 
 /// Runs an installer, and stops it when its folder becomes too large.
@@ -326,11 +326,18 @@ async fn run(
     let mut running = pin!(sandbox.run(job, &stop));
     tokio::select! {
         finished = &mut running => finished.map_err(InstallFailure::Sandbox),
-        () = ROOM.exceeded(folder) => {
+        error = ROOM.exceeded(folder) => {
             stop.cancel();
             let _ = running.await;
-            Err(InstallFailure::TooLarge)
+            Err(InstallFailure::Room(error))
         }
+    }
+}
+
+fn of_room(error: RoomError) -> PackagesError {
+    match error {
+        RoomError::TooLarge => PackagesError::TooLarge,
+        RoomError::Unmeasured(source) => fault("measure the packages")(source).into(),
     }
 }
 
@@ -387,7 +394,7 @@ fn tree_of(installer: PackageInstaller, unfinished: &Path) -> Result<PathBuf, Pa
 
 /// Takes the packages from the user of the sandbox, checks them and lets everyone read them.
 fn take_over(tree: &Path, is_of_other: bool) -> Result<(), PackagesError> {
-    ROOM.check(tree).map_err(|TooLarge| PackagesError::TooLarge)?;
+    ROOM.check(tree).map_err(of_room)?;
     take(tree, is_of_other)?;
     make_readable(tree).map_err(fault("make the packages readable")).map_err(Into::into)
 }

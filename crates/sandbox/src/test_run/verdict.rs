@@ -16,13 +16,32 @@ use super::{
 const REASONS_MAX: usize = 10;
 
 /// What came of the tests.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u32,
     /// Failures and errors, files that could not be loaded, and tests that are declared and did not run.
     pub(crate) failed: u32,
     pub(crate) skipped: u32,
     pub(crate) expected_to_fail: u32,
+}
+
+impl Counts {
+    /// Returns why the tests without a result are not accepted. Without a reason, they are accepted.
+    pub(crate) fn refusals(self, settings: &TestSettings) -> Vec<String> {
+        [
+            (self.skipped, "skipped", Allowed::Skip),
+            (self.expected_to_fail, "expected to fail", Allowed::Xfail),
+        ]
+        .into_iter()
+        .filter(|(count, _, allowed)| *count > 0 && !settings.allows(*allowed))
+        .map(|(count, what, allowed)| {
+            let name = allowed.as_str();
+            format!(
+                "{count} tests are {what}; a run passes with them only if the workflow has `allow: [{name}]`"
+            )
+        })
+        .collect()
+    }
 }
 
 /// The decision about a run.
@@ -172,7 +191,7 @@ impl Verdict {
         unrun: Unrun,
         settings: &TestSettings,
     ) -> TestOutcome {
-        let Counts { passed, failed, skipped, expected_to_fail } = self.counts;
+        let Counts { passed, failed, .. } = self.counts;
         let unloaded = facts.uncollected.iter().filter(|(_, is_skipped)| !**is_skipped);
         let unloaded: Vec<&String> = unloaded.map(|(path, _)| path).collect();
         if !unloaded.is_empty() || code == Some(4) {
@@ -190,17 +209,7 @@ impl Verdict {
             let what = "is declared in a block that did not run, or is gone, and counts as skipped";
             self.explain_all(unrun.conditional, what);
         }
-        for (count, what, allowed) in [
-            (skipped, "skipped", Allowed::Skip),
-            (expected_to_fail, "expected to fail", Allowed::Xfail),
-        ] {
-            if count > 0 && !settings.allows(allowed) {
-                let name = allowed.as_str();
-                self.explain(&format!(
-                    "{count} tests are {what}; a run passes with them only if the workflow has `allow: [{name}]`"
-                ));
-            }
-        }
+        self.reasons.extend(self.counts.refusals(settings));
         if self.proof < settings.proof {
             let proof = self.proof.as_str();
             let wanted = settings.proof.as_str();
