@@ -66,10 +66,16 @@ fn clock() -> Clock {
     Clock::new(move || Timestamp::UNIX_EPOCH + elapsed())
 }
 
-/// Returns the names of the open questions, and when the run continues without an answer.
-async fn waits(storage: &InMemoryStorage, end: &RunEnd) -> (Vec<String>, Option<Timestamp>) {
+/// Returns a clock that stands still: waits end by the timers of the runtime only.
+fn stopped() -> Clock {
+    Clock::new(|| Timestamp::UNIX_EPOCH)
+}
+
+/// Returns the names of the open questions, and the second in which the run continues without an answer.
+async fn waits(storage: &InMemoryStorage, end: &RunEnd) -> (Vec<String>, Option<i64>) {
     let names = end.questions.iter().map(|it| it.name.clone()).collect();
-    (names, next_due(&storage.load(&end.run).await.unwrap().records))
+    let due = next_due(&storage.load(&end.run).await.unwrap().records);
+    (names, due.map(Timestamp::as_second))
 }
 
 /// The innermost run fails the first time, after it has sent the draft, and the run around it after the second draft.
@@ -168,11 +174,11 @@ async fn a_nested_question_keeps_neither_deadlines_nor_waits_from_passing() {
         let engine = Engine::new(graph).with_storage(storage.clone()).with_clock(clock);
         let engine = engine.with_wait_max(Duration::from_secs(1));
         let end = engine.run(&Log::default()).await.unwrap();
-        assert_eq!(waits(&storage, &end).await, (vec!["second".to_owned()], Some(second(3))));
+        assert_eq!(waits(&storage, &end).await, (vec!["second".to_owned()], Some(3)));
         let first = || vec!["first".to_owned()];
         *now.lock().unwrap() = second(3);
         let end = engine.resume(&end.run).await.unwrap();
-        assert_eq!(waits(&storage, &end).await, (first(), Some(second(8))));
+        assert_eq!(waits(&storage, &end).await, (first(), Some(8)));
         *now.lock().unwrap() = second(8);
         let end = engine.resume(&end.run).await.unwrap();
         assert_eq!(waits(&storage, &end).await, (first(), None));
@@ -191,9 +197,9 @@ async fn the_questions_of_a_nested_run_follow_each_other() {
         let engine = engine.with_wait_max(Duration::from_secs(1));
         let end = engine.run(&Log::default()).await.unwrap();
         let end = engine.resume(&end.run).answer("second", "two").await.unwrap();
-        assert_eq!(waits(&storage, &end).await, (vec!["first".to_owned()], Some(second(8))));
+        assert_eq!(waits(&storage, &end).await, (vec!["first".to_owned()], Some(8)));
         let end = engine.resume(&end.run).answer("first", "one").await.unwrap();
-        assert_eq!(waits(&storage, &end).await, (Vec::new(), Some(second(8))));
+        assert_eq!(waits(&storage, &end).await, (Vec::new(), Some(8)));
         tokio::time::advance(Duration::from_secs(8)).await;
         let end = engine.resume(&end.run).await.unwrap();
         assert_eq!(end.status, Status::Done, "{:?}", end.reason);
@@ -215,19 +221,22 @@ async fn a_process_that_stays_for_a_wait_stays_beside_a_nested_question() {
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_works_elsewhere_continues_a_nested_run_on_time() {
-    let node =
-        subgraph(questions_and_a_wait(), |(): ()| Log::default(), |it: Log| Noted { log: it.log });
-    let works = || async {
-        sleep(Duration::from_secs(20)).await;
-        noted("worked")
-    };
-    let graph = GraphBuilder::new::<Log>("outer").node("inner", node).node("works", works);
-    let graph = graph.edge(START, "inner").edge(START, "works").compile().unwrap();
-    let storage = Arc::new(InMemoryStorage::default());
-    let engine = Engine::new(graph).with_storage(storage.clone()).with_clock(clock());
-    let end = engine.with_wait_max(Duration::from_secs(1)).run(&Log::default()).await.unwrap();
-    assert_eq!(end.status, Status::Paused, "{:?}", end.reason);
-    assert_eq!(waits(&storage, &end).await, (vec!["first".to_owned()], None));
+    for clock in [clock as fn() -> Clock, stopped] {
+        let inner = questions_and_a_wait();
+        let node = subgraph(inner, |(): ()| Log::default(), |it: Log| Noted { log: it.log });
+        let works = || async {
+            sleep(Duration::from_secs(20)).await;
+            noted("worked")
+        };
+        let graph = GraphBuilder::new::<Log>("outer").node("inner", node).node("works", works);
+        let graph = graph.edge(START, "inner").edge(START, "works").compile().unwrap();
+        let storage = Arc::new(InMemoryStorage::default());
+        let engine = Engine::new(graph).with_storage(storage.clone()).with_clock(clock());
+        let engine = engine.with_wait_max(Duration::from_secs(1));
+        let end = engine.run(&Log::default()).await.unwrap();
+        assert_eq!(end.status, Status::Paused, "{:?}", end.reason);
+        assert_eq!(waits(&storage, &end).await, (vec!["first".to_owned()], None));
+    }
 }
 
 /// A stopped clock must not let the run wait for ever.
@@ -241,7 +250,6 @@ async fn a_wait_of_a_nested_run_is_no_work() {
         let graph = GraphBuilder::new::<Log>("waits").node("waits", waits);
         graph.edge(START, "waits").edge("waits", END).compile().unwrap()
     };
-    let stopped = || Clock::new(|| Timestamp::UNIX_EPOCH);
     let three = Some(Duration::from_secs(3));
     for clock in [clock as fn() -> Clock, stopped] {
         for wait_max in [None, Some(Duration::from_mins(2))] {
