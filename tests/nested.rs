@@ -2,6 +2,7 @@
 //! those of the whole run.
 
 mod items;
+mod people;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

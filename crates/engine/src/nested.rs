@@ -18,6 +18,7 @@ use graphrun_core::{
     id::{NodeName, RunId},
     state::{State, Update},
 };
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
@@ -28,7 +29,7 @@ use super::{
 };
 use crate::checkpoint::{
     CheckpointError, Entry, OpenQuestion, Outcome, RunInfo, RunJournal, SavedRun, full_name,
-    next_due,
+    next_due, next_wake,
 };
 
 /// A graph that runs as a part of a task.
@@ -81,10 +82,13 @@ impl NestedGraph {
             (journal, saved) = (journal.next_run(), None);
         }
         let is_begun = saved.is_some();
-        let run = nested_id(ctx, journal.number());
+        let number = journal.number();
+        // An earlier version may have given it another id.
+        let begun = saved.as_ref().map(|it| it.info.id.clone());
+        let run = begun.unwrap_or_else(|| nested_id(ctx, number));
         let storage =
             InMemoryStorage::of_task(journal, saved).map_err(|it| node_error(&it.into()))?;
-        let nested = NestedRun { ctx, run, storage: Arc::new(storage) };
+        let nested = NestedRun { ctx, run, number, storage: Arc::new(storage) };
         nested.drive(&self.graph, input, is_begun).await
     }
 }
@@ -100,6 +104,8 @@ pub(super) struct OuterAttempt {
     pub(super) grants: SavedValues,
     /// The stream of the outer run, if it has the updates of tasks.
     pub(super) stream: Option<StreamSender>,
+    /// The longest wait for which the outermost run keeps its process.
+    pub(super) wait_max: Option<Duration>,
 }
 
 impl OuterAttempt {
@@ -119,6 +125,7 @@ impl OuterAttempt {
 /// What nested runs take over from their outer run, besides the context of their task.
 #[derive(Clone, Debug)]
 struct OuterSettings {
+    /// The longest wait for which the outermost run keeps its process.
     wait_max: Option<Duration>,
     grace: Duration,
     stream: Option<StreamSender>,
@@ -136,7 +143,7 @@ pub(super) fn provided(
     if engine.graph.has_nested_runs() {
         let stream = journal.updates_stream().cloned();
         provided.insert(OuterSettings {
-            wait_max: engine.wait_max,
+            wait_max: engine.outer.as_ref().map_or(engine.wait_max, |it| it.wait_max),
             grace: engine.grace,
             stream,
             shutdown: shutdown.clone(),
@@ -156,6 +163,8 @@ fn is_failed_for_good(entries: &[Entry]) -> bool {
 struct NestedRun<'a> {
     ctx: &'a NodeContext,
     run: RunId,
+    /// The number of the run among those of the task.
+    number: u64,
     storage: Arc<InMemoryStorage>,
 }
 
@@ -168,6 +177,7 @@ impl NestedRun<'_> {
     ) -> Result<State, NodeError> {
         let inherited = self.ctx.provided.get::<OuterSettings>();
         let engine = self.engine(graph, inherited.as_deref());
+        let wait_max = inherited.as_ref().and_then(|it| it.wait_max);
         // Dropping the task stops a nested run at once. A drain lets its running nodes finish, too.
         let shutdown = inherited.map_or_else(ShutdownHandle::default, |it| it.shutdown.clone());
         let mut end = if is_begun {
@@ -185,12 +195,14 @@ impl NestedRun<'_> {
         };
         loop {
             let stopped = end.map_err(|it| node_error(&it))?;
-            let is_paused = stopped.status == Status::Paused;
-            let Some(open) = stopped.questions.first().filter(|_| is_paused) else {
+            if stopped.status != Status::Paused || stopped.questions.is_empty() {
                 return self.outcome(stopped).await;
+            }
+            let is_answered = |it: &&OpenQuestion| self.answer_to(&it.name).is_some();
+            let Some(open) = stopped.questions.iter().find(is_answered) else {
+                return Err(self.suspended(stopped, wait_max, engine.clock.now()).await?);
             };
-            // Without an answer, the task ends here with the question.
-            let answer: Value = self.ctx.ask(self.question(open))?;
+            let answer: Value = self.ctx.ask(self.question(open, None))?;
             let resumed = engine.resume(&self.run).answer(&open.name, answer);
             end = resumed.with_shutdown(&shutdown).await;
         }
@@ -201,10 +213,14 @@ impl NestedRun<'_> {
         if let Some(clock) = self.ctx.provided.get::<Clock>() {
             engine.clock = Clock::clone(&clock);
         }
+        // The task runs again when a wait of the nested run is over, which may be a little before the clock says so.
+        let (clock, began) = (engine.clock.clone(), self.ctx.began);
+        engine.clock = Clock::new(move || clock.now().max(began));
         engine.provided = self.ctx.provided.clone();
         engine.provided.insert(OuterNode(self.ctx.full_name()));
         let NodeContext { reporter, node, task, .. } = self.ctx;
-        engine.wait_max = inherited.and_then(|it| it.wait_max);
+        // The outer run waits: a wait inside the attempt would be work, and would count towards its limits of time.
+        engine.wait_max = Some(Duration::ZERO);
         engine.grace = inherited.map_or(engine.grace, |it| it.grace);
         let stream =
             inherited.and_then(|it| Some(it.stream.as_ref()?.of_nested_run(*task, node, graph)));
@@ -212,7 +228,8 @@ impl NestedRun<'_> {
         grants.retain(|name| name.starts_with(GRANT_MEMO));
         let reporter = reporter.clone();
         let node = node.clone();
-        engine.outer = Some(OuterAttempt { reporter, node, grants, stream });
+        let wait_max = inherited.and_then(|it| it.wait_max);
+        engine.outer = Some(OuterAttempt { reporter, node, grants, stream, wait_max });
         engine
     }
 
@@ -230,9 +247,9 @@ impl NestedRun<'_> {
                 // The task got the answer by the name that the question had: its key, unless that was in use.
                 let by_key = || {
                     let is_known = position.people.question_keys.contains(key);
-                    self.ctx.answers.get(key).filter(|_| !is_known)
+                    self.answer_to(key).filter(|_| !is_known)
                 };
-                let given = self.ctx.answers.get(&full_name).or_else(by_key);
+                let given = self.answer_to(&full_name).or_else(by_key);
                 match given.filter(|it| *it != answer) {
                     Some(given) => drop(by_name.insert(full_name, given.clone())),
                     None => drop(by_name.remove(&full_name)),
@@ -242,18 +259,51 @@ impl NestedRun<'_> {
         Answers { by_name, by: None }
     }
 
+    /// Returns the end of an attempt whose nested run waits for people, and maybe for a time.
+    async fn suspended(
+        &self,
+        stopped: RunEnd,
+        wait_max: Option<Duration>,
+        now: Timestamp,
+    ) -> Result<NodeError, NodeError> {
+        let records = self.saved().await?.records;
+        let due = next_due(&records);
+        let is_short = |wake: &Timestamp| {
+            let left = Duration::try_from(wake.duration_since(now)).unwrap_or_default();
+            wait_max.is_none_or(|max| left <= max)
+        };
+        // A process that stays for a wait does so here, too. It asks when none is left.
+        if let Some(due) = due.filter(|_| next_wake(&records).as_ref().is_some_and(is_short)) {
+            return Ok(wait(TimerEnd::At(due), stopped.reason.unwrap_or_default()));
+        }
+        let urgency = |it: &&OpenQuestion| it.question.deadline.unwrap_or(Timestamp::MAX);
+        match stopped.questions.iter().min_by_key(urgency) {
+            Some(first) => Ok(NodeError::Ask(Box::new(self.question(first, due)))),
+            None => Ok(stopped_failure(&stopped.reason.unwrap_or_default()).into()),
+        }
+    }
+
     /// Returns a question of the nested run as one of the task.
-    fn question(&self, open: &OpenQuestion) -> Question {
+    fn question(&self, open: &OpenQuestion, due: Option<Timestamp>) -> Question {
         let nested = match &open.question.nested {
-            Some(asker) => NestedAsker { node: asker.node.within(&self.ctx.node), ..asker.clone() },
+            Some(NestedAsker { run, task, node, .. }) => {
+                let node = node.within(&self.ctx.node);
+                NestedAsker { run: run.clone(), task: *task, node, due }
+            }
             None => NestedAsker {
                 run: self.run.clone(),
                 task: open.task,
                 node: open.node.within(&self.ctx.node),
+                due,
             },
         };
-        // Within the task, the name of a question identifies it.
-        Question { key: open.name.clone(), nested: Some(nested), ..open.question.clone() }
+        let key = question_key(&open.name, self.number);
+        Question { key, nested: Some(nested), ..open.question.clone() }
+    }
+
+    /// Returns the answer that the task has to a question of the nested run.
+    fn answer_to(&self, name: &str) -> Option<&Value> {
+        self.ctx.answers.get(&question_key(name, self.number))
     }
 
     async fn outcome(&self, end: RunEnd) -> Result<State, NodeError> {
@@ -283,6 +333,13 @@ impl NestedRun<'_> {
     }
 }
 
+/// Returns the key, within the task, of a question with this name of one of its nested runs. An answer to a question of an
+/// earlier run must not reach that of a later one, so the key has the number of the run. The first run adds none, unless the
+/// name has a `~`: otherwise it might be the key of a later run.
+fn question_key(name: &str, number: u64) -> String {
+    if number > 0 || name.contains('~') { format!("{name}~{number}") } else { name.to_owned() }
+}
+
 /// Returns the wait of a task for its nested run. The task finds the end of the wait in the nested run, and not by the key.
 fn wait(end: TimerEnd, reason: String) -> NodeError {
     let key = "nested run".to_owned();
@@ -300,7 +357,8 @@ fn nested_id(ctx: &NodeContext, number: u64) -> RunId {
     let task = ctx.original.as_ref().map_or(ctx.task, |it| it.task);
     let mut id = format!("{}-{}-{}", ctx.run, task.step, task.index);
     if number > 0 {
-        id = format!("{id}-{number}");
+        // No task has step 0, so this is not the id of a run within the first one.
+        id = format!("{id}-0-{number}");
     }
     // A run within several others has a long id.
     RunId::parse(&id).unwrap_or_else(|_| {

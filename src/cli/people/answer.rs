@@ -122,15 +122,17 @@ pub(crate) async fn ask(
     paint: Paint,
 ) -> io::Result<AskOutcome> {
     let mut answers = BTreeMap::new();
-    let deadline = open.iter().filter_map(|it| it.question.deadline).min();
+    let due = open.iter().filter_map(|it| it.question.due()).min();
     for OpenQuestion { node, name, question, .. } in open {
         print_message(&show(node, question, paint));
         loop {
             let line = tokio::select! {
                 line = lines.next() => line,
                 signal = signals.next() => return Ok(AskOutcome::Stopped(signal)),
-                () = until(deadline) => {
-                    print_message(&paint.faint("  too late: the deadline has passed"));
+                () = until(due) => {
+                    let is_late = open.iter().any(|it| late(&it.question).is_some());
+                    let why = if is_late { "too late: the deadline has passed" } else { "the run continues" };
+                    print_message(&paint.faint(&format!("  {why}")));
                     return Ok(AskOutcome::Answers(answers));
                 }
             };
@@ -145,7 +147,7 @@ pub(crate) async fn ask(
             match read_answer(name, question, &choice(question, &line)) {
                 Ok(answer) => {
                     answers.insert(name.clone(), answer);
-                    if question.deadline.is_some() {
+                    if question.due().is_some() {
                         // The answers are used before the next deadline.
                         return Ok(AskOutcome::Answers(answers));
                     }

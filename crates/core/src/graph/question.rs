@@ -40,6 +40,9 @@ pub struct NestedAsker {
     pub task: TaskId,
     /// The node, with the name of the node that runs its graph before it: `review.approve`.
     pub node: NodeName,
+    /// When the nested run continues without an answer: a wait of it ends, or a deadline of another question passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Timestamp>,
 }
 
 impl Question {
@@ -60,6 +63,12 @@ impl Question {
     pub fn with_deadline(mut self, deadline: Timestamp) -> Self {
         self.deadline = Some(deadline);
         self
+    }
+
+    /// Returns when its task continues without an answer.
+    pub fn due(&self) -> Option<Timestamp> {
+        let nested = self.nested.as_ref().and_then(|it| it.due);
+        self.deadline.into_iter().chain(nested).min()
     }
 
     /// Sets the JSON Schema of an answer.

@@ -41,6 +41,7 @@ pub use self::{
 pub(crate) use self::{
     migration::Fate,
     questions::{QuestionNames, full_name, unanswered},
+    record::next_wake,
 };
 
 /// The version of the storage format of runs.

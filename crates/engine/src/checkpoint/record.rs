@@ -214,6 +214,14 @@ impl Outcome {
         }
     }
 
+    /// Returns when the wait of its task ends, if the task waits for a time.
+    fn wake(&self) -> Option<Timestamp> {
+        match self {
+            Self::Retrying { wake, .. } | Self::TimerSet { wake, .. } => Some(*wake),
+            _ => None,
+        }
+    }
+
     /// Returns whether the task never runs again.
     pub fn is_final(&self) -> bool {
         match self {
@@ -233,13 +241,22 @@ impl Outcome {
 /// Returns when a suspended run can continue by itself: the first end of a wait, or the first deadline of a
 /// question. `records` are those of the step after its position, oldest first.
 pub fn next_due(records: &[TaskRecord]) -> Option<Timestamp> {
-    let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
-    let due = last.into_values().filter_map(|record| match &record.outcome {
-        Outcome::Retrying { wake, .. } | Outcome::TimerSet { wake, .. } => Some(*wake),
-        Outcome::Asked { question } => question.deadline,
-        _ => None,
+    let due = last_outcomes(records).filter_map(|outcome| match outcome {
+        Outcome::Asked { question } => question.due(),
+        _ => outcome.wake(),
     });
     due.min()
+}
+
+/// Returns the first end of a wait of the step. Deadlines of questions do not matter.
+pub(crate) fn next_wake(records: &[TaskRecord]) -> Option<Timestamp> {
+    last_outcomes(records).filter_map(Outcome::wake).min()
+}
+
+/// Returns the last outcome of each task.
+fn last_outcomes(records: &[TaskRecord]) -> impl Iterator<Item = &Outcome> {
+    let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
+    last.into_values().map(|it| &it.outcome)
 }
 
 /// Returns whether a dispatched task's transitions are followed. In a map, if one item decides for all, only that item's

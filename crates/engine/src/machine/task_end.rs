@@ -176,11 +176,13 @@ impl Machine {
     }
 
     /// Fails a task whose question was not answered in time. If a nested run asked, the task runs again, so that the nested
-    /// run can fail its own task.
+    /// run can fail its own task, or continue after a wait.
     pub(super) fn expire(&mut self, index: usize) {
         let task = &self.open_step.tasks()[index];
         let Some(deadline) = task.deadline() else { return };
         if task.question().is_some_and(|it| it.nested.is_some()) {
+            // The nested run must not find the time a little before it, which an early alarm may do.
+            self.now = self.now.max(deadline);
             self.open_step.run_again(index);
             return self.actions.push(self.run_action(index));
         }

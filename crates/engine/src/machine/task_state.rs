@@ -226,9 +226,9 @@ impl TaskState {
         }
     }
 
-    /// Returns the deadline of the open question, if the task has one with a deadline.
+    /// Returns when the task continues without an answer to its open question, if it has one that does not wait for ever.
     pub(super) fn deadline(&self) -> Option<Timestamp> {
-        self.question().and_then(|it| it.deadline)
+        self.question().and_then(Question::due)
     }
 
     pub(super) fn make_record(&self, task: TaskId, outcome: Outcome) -> TaskRecord {
