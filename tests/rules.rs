@@ -3,6 +3,7 @@
 mod emissions;
 mod items;
 mod limits;
+mod messages;
 mod partial;
 mod undecided;
 mod waiting;
