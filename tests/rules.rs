@@ -4,6 +4,7 @@ mod emissions;
 mod items;
 mod limits;
 mod messages;
+mod misfits;
 mod partial;
 mod undecided;
 mod waiting;

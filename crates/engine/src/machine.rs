@@ -271,11 +271,10 @@ impl Machine {
     /// `reached` is the limit that ended the step early, if one did.
     fn commit(&mut self, reached: Option<&str>) -> bool {
         self.summarize_last_step();
-        let changes = match self.fold_step() {
+        let changes = match self.fold_fitting() {
             Ok(changes) => changes,
-            Err(error) => {
-                let reason = Failure::of(ErrorKind::Other, &error).message;
-                self.actions.push(Action::stop(Status::Failed, Some(reason)));
+            Err(status) => {
+                self.actions.push(Action::Stop(status));
                 return false;
             }
         };
@@ -307,6 +306,25 @@ impl Machine {
         };
         let (step, next) = (self.position.step, self.next_nodes());
         self.actions[last] = Action::EndStep(Some(Box::new(StepSummary { step, next })));
+    }
+
+    /// Folds the updates of the step into the state. Tasks whose updates do not fit beside the others fail. Returns the status
+    /// with which the run stops if such a failure is not caught.
+    fn fold_fitting(&mut self) -> Result<Vec<Change>, RunStatus> {
+        loop {
+            let error = match self.fold_step() {
+                Ok(changes) => return Ok(changes),
+                Err(error) => error,
+            };
+            // A list of failed items takes room, too, so the updates are folded again. Each task fails at most twice.
+            if !self.fail_misfits() {
+                let reason = Some(Failure::of(ErrorKind::Other, &error).message);
+                return Err(RunStatus { status: Status::Failed, reason });
+            }
+            if self.open_step.failure().is_some() {
+                return Err(self.open_status());
+            }
+        }
     }
 
     /// Folds the updates of the step into the state, in task order. If they conflict, nothing changes.

@@ -388,6 +388,14 @@ impl OpenStep {
         self.keep_record(index, Outcome::Aborted)
     }
 
+    /// Takes the result of a settled task, whose update does not fit beside the others of the step.
+    pub(super) fn take_result(&mut self, index: usize) -> Option<Arc<TaskRecord>> {
+        let result = self.tasks[index].record.take()?;
+        let size = result.outcome.update().map_or(0, Update::size);
+        self.result_bytes = self.result_bytes.saturating_sub(size);
+        Some(result)
+    }
+
     /// Fails a task for good.
     pub(super) fn fail(&mut self, index: usize, failure: Failure) -> TaskRecord {
         self.record_failure(index, Outcome::Failed { failure })
@@ -492,6 +500,8 @@ impl OpenStep {
         if let Outcome::MemoSaved { name, value } = &record.outcome {
             self.keep_memo(index, name, value);
         }
+        // A failure that follows a result replaces it.
+        self.take_result(index);
         let (phase, result_bytes) = self.tasks[index].restore(record, only);
         self.result_bytes = self.result_bytes.saturating_add(result_bytes);
         let is_settled = phase == Phase::Settled;
@@ -504,6 +514,12 @@ impl OpenStep {
     /// Returns the final records and those of aborted tasks, in task order.
     pub(super) fn records(&self) -> impl Iterator<Item = &TaskRecord> + Clone {
         self.tasks.iter().filter_map(|it| it.record.as_deref())
+    }
+
+    /// Returns the updates of the settled tasks with their indexes, in task order.
+    pub(super) fn settled_updates(&self) -> impl Iterator<Item = (usize, &Update)> {
+        let tasks = self.tasks.iter().enumerate();
+        tasks.filter_map(|(index, task)| Some((index, task.record.as_deref()?.outcome.update()?)))
     }
 
     /// Returns the updates of the tasks that have finished, in task order, decided or not.

@@ -44,7 +44,7 @@ impl Machine {
     /// Returns the state of the run with the results of the finished tasks of the open step, unless they conflict.
     pub fn state_so_far(&self) -> State {
         let mut state = State::clone(&self.state);
-        // What cannot be folded now fails the run at the end of the step, and then has its message.
+        // Updates that do not fit together now fail their tasks at the end of the step.
         self.graph.schema().fold(&mut state, self.open_step.updates()).ok();
         state
     }

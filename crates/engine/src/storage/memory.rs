@@ -19,7 +19,7 @@ use super::{
     SavedNestedRun, TaskJournal,
     rules::{
         Head, ID_PREFIX_LENGTH_MIN, Refusal, apply, beginning, check_fence, check_post,
-        finished_by, misfit, stops_run,
+        finished_after, misfit, stops_run,
     },
 };
 use crate::checkpoint::{
@@ -102,7 +102,7 @@ impl InMemoryStorage {
                 updated: now.to_string(),
                 turns: Turns::at(&last.position),
             },
-            finished: finished_by(&end).collect(),
+            finished: finished_after(BTreeSet::new(), &end),
             entries: vec![last.into(), end],
             kept: Default::default(),
             fence: 0,
@@ -402,10 +402,7 @@ impl StoredRun {
 
     fn follow(&mut self, entry: &Entry) -> Result<(), Refusal> {
         self.head = self.head.after(entry, |task| self.finished.contains(&task))?;
-        if entry.commit.is_some() {
-            self.finished.clear();
-        }
-        self.finished.extend(finished_by(entry));
+        self.finished = finished_after(std::mem::take(&mut self.finished), entry);
         if let Some(migration) = &entry.migration {
             self.info = self.info.clone().on(migration.to.clone());
         }
