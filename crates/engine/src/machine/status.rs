@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     event::{Status, Usage},
-    graph::{ErrorKind, Failure},
+    graph::{ErrorKind, Failure, Limits},
     id::{NodeName, RunId, Step, TaskId},
     state::State,
 };
@@ -98,7 +98,12 @@ impl Machine {
 
     /// Returns whether the run admits a model call with at least this usage, given the usage of its running attempts.
     pub fn admits_call(&self, running: &Usage, next_call: Usage) -> bool {
-        let mut budget = self.budget().with_next_call(next_call);
+        let Limits { calls, tokens, usd, .. } = &self.limits;
+        if calls.is_none() && tokens.is_none() && usd.is_none() {
+            return true;
+        }
+        let mut budget = self.committed_budget().with_next_call(next_call);
+        budget.usage.add(self.open_step.counted_usage());
         budget.usage.add(running);
         budget.reached_model_limit().is_none()
     }
