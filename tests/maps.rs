@@ -15,6 +15,7 @@ use graphrun::{
         Catch, ItemNeeds, ItemOrder, ItemPolicy, ItemReads, Policies, RouteError, RouteView,
         Schedule, Target,
     },
+    id::ChannelName,
     prelude::*,
     state::{Type, Update},
 };
@@ -29,6 +30,9 @@ struct Sums {
     #[serde(default)]
     #[schemars(extend("x-merge" = "append"))]
     log: Vec<String>,
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "append"))]
+    lost: Vec<Value>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -132,6 +136,46 @@ impl ItemOrder for AfterHalf {
 
     fn reads(&self) -> ItemReads {
         ItemReads { item: Type::INT, key: vec![Vec::new()], after: vec![Vec::new()] }
+    }
+}
+
+/// In the next step the rest of the items is a list of its own, without the numbers and the results of the others.
+#[tokio::test]
+async fn a_change_is_refused_amid_a_map_whose_items_depend_on_the_others() {
+    let order = Some(Arc::new(AfterHalf) as Arc<dyn ItemOrder>);
+    let failed = Some(ChannelName::parse("lost").unwrap());
+    let ordered = ItemPolicy { order, failed: None };
+    let collecting = ItemPolicy { order: None, failed };
+    for policy in [ordered, collecting] {
+        let work = |Item(number): Item<u64>| async move {
+            // No `failed` takes a failure of this kind.
+            let failure = Failure::new(ErrorKind::Credentials, "no key");
+            if number == 2 {
+                Err(NodeError::from(failure))
+            } else {
+                Ok(Log { log: vec![number.to_string()] })
+            }
+        };
+        let schedule = Schedule { items: Some(policy), ..Schedule::default() };
+        let graph = GraphBuilder::new::<Sums>("map")
+            .node("work", work.with_policies(Policies::from(schedule)))
+            .route(START, ["work"], |_: &Sums| [0, 1, 2, 3].map(|it| dispatch("work", &it)))
+            .edge("work", END)
+            .compile()
+            .unwrap_or_else(|it| panic!("{it}"));
+        let engine = Engine::new(graph).with_storage(Arc::new(InMemoryStorage::default()));
+        let end = engine.run(&Sums::default()).await.unwrap();
+        assert_eq!(end.status, Status::Failed, "{:?}", end.reason);
+        let refused = engine.update(&end.run, hint(), None).await.unwrap_err();
+        let RunError::Revise(ReviseError::PartlyDone { node }) = &refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(node.as_str(), "work");
+        // In place of the last item that has not ended, the map ends.
+        let update = Update::of(&json!({"log": ["by hand"]})).unwrap();
+        let work = NodeName::parse("work").unwrap();
+        let position = engine.update(&end.run, update, Some(&work)).await.unwrap();
+        assert!(position.frontier.is_empty());
     }
 }
 

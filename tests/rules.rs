@@ -3,6 +3,8 @@
 mod emissions;
 mod items;
 mod limits;
+mod messages;
+mod misfits;
 mod partial;
 mod undecided;
 mod waiting;

@@ -209,6 +209,9 @@ impl From<ReviseError> for CliError {
                 "set values on which they can be evaluated; with `--as`, only the routes of that node \
                  read them",
             ),
+            ReviseError::PartlyDone { .. } => {
+                Some("resume or retry the run until the map has ended, or fork the step before it")
+            }
             _ => None,
         };
         let message = error.to_string();

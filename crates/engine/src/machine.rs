@@ -271,11 +271,10 @@ impl Machine {
     /// `reached` is the limit that ended the step early, if one did.
     fn commit(&mut self, reached: Option<&str>) -> bool {
         self.summarize_last_step();
-        let changes = match self.fold_step() {
+        let changes = match self.fold_fitting() {
             Ok(changes) => changes,
-            Err(error) => {
-                let reason = Failure::of(ErrorKind::Other, &error).message;
-                self.actions.push(Action::stop(Status::Failed, Some(reason)));
+            Err(status) => {
+                self.actions.push(Action::Stop(status));
                 return false;
             }
         };
@@ -307,6 +306,25 @@ impl Machine {
         };
         let (step, next) = (self.position.step, self.next_nodes());
         self.actions[last] = Action::EndStep(Some(Box::new(StepSummary { step, next })));
+    }
+
+    /// Folds the updates of the step into the state. Tasks whose updates do not fit beside the others fail. Returns the status
+    /// with which the run stops if such a failure is not caught.
+    fn fold_fitting(&mut self) -> Result<Vec<Change>, RunStatus> {
+        loop {
+            let error = match self.fold_step() {
+                Ok(changes) => return Ok(changes),
+                Err(error) => error,
+            };
+            // A list of failed items takes room, too, so the updates are folded again. Each task fails at most twice.
+            if !self.fail_misfits() {
+                let reason = Some(Failure::of(ErrorKind::Other, &error).message);
+                return Err(RunStatus { status: Status::Failed, reason });
+            }
+            if self.open_step.failure().is_some() {
+                return Err(self.open_status());
+            }
+        }
     }
 
     /// Folds the updates of the step into the state, in task order. If they conflict, nothing changes.
@@ -389,7 +407,7 @@ impl Machine {
     /// Processes the waiting messages in a separate step without tasks, if the frontier has a node that can
     /// read them. Returns whether it made the step.
     fn process_inbox(&mut self) -> bool {
-        if self.inbox.is_empty() || self.position.frontier.is_empty() {
+        if !self.has_messages_to_process() {
             return false;
         }
         self.summarize_last_step();
@@ -405,20 +423,38 @@ impl Machine {
         true
     }
 
+    /// Returns whether messages wait and the frontier has a node that can read them.
+    fn has_messages_to_process(&self) -> bool {
+        !self.inbox.is_empty() && !self.position.frontier.is_empty()
+    }
+
     /// Processes the messages that came after the last commit, which has reported the next nodes. Reports those that run only
     /// because of a message.
     fn process_inbox_anew(&mut self) {
+        if !self.has_messages_to_process() {
+            return;
+        }
         let was_routed = self.position.used.limit.is_some();
         let mut reported: BTreeSet<usize> =
             (0..self.position.frontier.len()).filter(|it| self.will_run(*it)).collect();
-        if !self.process_inbox() {
-            return;
-        }
+        self.keep_original_tasks();
+        self.process_inbox();
         // The step has reached a limit, so other nodes are next.
         if !was_routed && self.position.used.limit.is_some() {
             reported.clear();
         }
         self.emit_but(&reported);
+    }
+
+    /// Keeps the names of the tasks of the frontier, which the step of the messages renumbers: without a record, a task may
+    /// have begun under its name in a process that was killed.
+    fn keep_original_tasks(&mut self) {
+        for (index, active) in self.position.frontier.iter().enumerate() {
+            let task = self.open_step.id(index);
+            let node = self.graph.name_at(active.node).clone();
+            let original = OriginalTask { task, node };
+            self.position.original_tasks.entry(task.index).or_insert(original);
+        }
     }
 
     /// Queues messages, to be processed when the current step is done. Messages that were queued or processed
@@ -440,7 +476,7 @@ impl Machine {
         Budget::after(&self.limits, self.position.steps_of_turn(), &self.position.used)
     }
 
-    /// Returns the original names of a task of the step if it began before a migration.
+    /// Returns the original names of a task of the step if it may have begun under them.
     fn original_task(&self, index: usize) -> Option<&OriginalTask> {
         self.position.original_tasks.get(&u32::try_from(index).ok()?)
     }

@@ -1,16 +1,9 @@
 //! Which failures of a run can be retried.
 
-use std::collections::BTreeMap;
-
-use graphrun_core::{
-    event::Status,
-    graph::Failure,
-    id::{NodeName, TaskId},
-    words::quoted_list,
-};
+use graphrun_core::{event::Status, graph::Failure, id::NodeName, words::quoted_list};
 
 use super::RunError;
-use crate::checkpoint::{SavedRun, TaskRecord};
+use crate::checkpoint::{SavedRun, TaskRecord, last_records};
 
 /// Checks whether a run has anything to [retry](super::Engine::retry).
 ///
@@ -22,7 +15,9 @@ pub fn check_retry(saved: &SavedRun, node: Option<&NodeName>) -> Result<(), RunE
         return Err(RunError::NotFailed(saved.summary.status));
     }
     let failed: Vec<NodeName> = failures(&saved.records).into_iter().map(|it| it.0).collect();
-    let is_among = node.map_or(!failed.is_empty(), |it| failed.contains(it));
+    // With tasks left and none that failed, the step itself could not be committed; that is tried again.
+    let has_any = !failed.is_empty() || !saved.position.frontier.is_empty();
+    let is_among = node.map_or(has_any, |it| failed.contains(it));
     if is_among { Ok(()) } else { Err(RunError::NothingFailed { node: node.cloned(), failed }) }
 }
 
@@ -35,8 +30,7 @@ pub fn failures(records: &[TaskRecord]) -> Vec<(NodeName, Failure)> {
 
 /// Returns the last records of the failed tasks of an open step, in task order.
 pub(super) fn failed_records(records: &[TaskRecord]) -> Vec<&TaskRecord> {
-    let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
-    last.into_values().filter(|it| it.final_failure().is_some()).collect()
+    last_records(records).filter(|it| it.final_failure().is_some()).collect()
 }
 
 pub(super) fn nothing_failed(node: Option<&NodeName>, failed: &[NodeName]) -> String {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use graphrun_core::id::{RunId, TaskId};
 use graphrun_engine::checkpoint::{Entry, EntryHash};
 
-use graphrun_engine::storage::rules::finished_by;
+use graphrun_engine::storage::rules::finished_after;
 
 /// The content of the entries since the last commit of some runs.
 ///
@@ -37,20 +37,16 @@ impl OpenSteps {
         run: &RunId,
         hash: EntryHash,
         entry: &Entry,
-        mut finished: BTreeSet<TaskId>,
+        finished: BTreeSet<TaskId>,
     ) {
-        if entry.commit.is_some() {
-            // These belong to the step before.
-            finished.clear();
-            if entry.carried().is_empty() {
-                self.0.remove(run);
-                return;
-            }
+        if entry.commit.is_some() && entry.carried().is_empty() {
+            self.0.remove(run);
+            return;
         }
         if self.0.len() >= RUNS_MAX && !self.0.contains_key(run) {
             self.0.pop_first();
         }
-        finished.extend(finished_by(entry));
+        let finished = finished_after(finished, entry);
         self.0.insert(run.clone(), OpenStep { hash, finished });
     }
 }

@@ -9,7 +9,7 @@ use graphrun_engine::checkpoint::{
 use serde_json::Value;
 use thiserror::Error;
 
-use graphrun_engine::storage::rules::{Head, apply, finished_by, misfit};
+use graphrun_engine::storage::rules::{Head, apply, finished_after, misfit};
 
 /// How many entries are read at once.
 const ENTRIES_AT_ONCE: usize = 256;
@@ -94,10 +94,7 @@ impl Reading<'_> {
             Some(head) => head.after(entry, |task| self.finished.contains(&task)),
         };
         let head = next.map_err(|refusal| self.damaged(format!("entry {number}"), refusal))?;
-        if entry.commit.is_some() {
-            self.finished.clear();
-        }
-        self.finished.extend(finished_by(entry));
+        self.finished = finished_after(std::mem::take(&mut self.finished), entry);
         for change in entry.commit.iter().flat_map(|it| &it.changes) {
             apply(&mut self.values, change.clone())
                 .map_err(|error| misfit(self.run, &change.channel, head.step, error))?;

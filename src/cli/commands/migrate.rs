@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::{
-    checkpoint::{GraphOutline, Mapping, RunInfo},
+    checkpoint::{GraphOutline, Mapping, RunInfo, last_records},
     cli::{
         arguments::{
             globals::{Globals, Output},
@@ -125,7 +125,7 @@ impl Args {
         database: &Database,
     ) -> MigrationReport {
         let MigrationResult { position, differences, records, questions } = migrated;
-        let finished = records.iter().filter(|it| it.outcome.is_final());
+        let finished = last_records(&records).filter(|it| it.outcome.is_final());
         let database = database.clone().with_permissions_of(&info);
         // The next turn of a thread needs no command first.
         let resume = database.command("resume", &info.name);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Between, SavedEdgeKind};
 use crate::{
-    checkpoint::{Outcome, SavedRun, TaskRecord, is_followed},
+    checkpoint::{Outcome, SavedRun, TaskRecord, is_followed, last_records},
     draw::{Arrow, Drawing, Reason},
     graph::{Target, Transition, Trigger},
     id::{NodeName, Step, TaskId},
@@ -98,8 +98,9 @@ impl<'a> Replay<'a> {
 
     /// Follows the transitions of the tasks of a step; returns the nodes that may run next.
     fn step(&mut self, records: &[&TaskRecord], next: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
-        let settled = records.iter().filter(|it| it.outcome.is_final());
-        for record in settled.clone() {
+        let settled = last_records(records.iter().copied()).filter(|it| it.outcome.is_final());
+        let settled: Vec<&TaskRecord> = settled.collect();
+        for record in &settled {
             if matches!(record.outcome, Outcome::Finished { .. }) {
                 let node = self.drawing.nodes.iter().find(|it| it.name == record.node);
                 for reset in node.into_iter().flat_map(|it| &it.resets) {
@@ -117,7 +118,9 @@ impl<'a> Replay<'a> {
         let aborted = records.iter().filter(|it| matches!(it.outcome, Outcome::Aborted));
         by_edge
             .extend(aborted.filter(|it| !dispatched.contains(&it.task)).map(|it| it.node.clone()));
-        for record in settled.filter(|it| !dispatched.contains(&it.task) || is_followed(it)) {
+        for record in
+            settled.into_iter().filter(|it| !dispatched.contains(&it.task) || is_followed(it))
+        {
             let (transitions, kind) = match &record.outcome {
                 Outcome::Caught { transitions, .. } if record.outcome.is_collected() => {
                     (transitions, SavedEdgeKind::Onward)

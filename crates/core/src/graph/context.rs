@@ -63,7 +63,7 @@ pub struct NodeContext {
     pub task: TaskId,
     /// The node.
     pub node: NodeName,
-    /// The names of both when the task began, if the run was migrated to another workflow since.
+    /// The names of both when the task began, if a migration of the run or messages to it have renamed them since.
     pub original: Option<OriginalTask>,
     /// The attempt, from one. A failure begins another one; a crash, an answer and the end of a
     /// [wait](NodeContext::wait_for) do not.

@@ -17,6 +17,7 @@ mod lazy_validator;
 mod lenient;
 mod measure;
 mod messages;
+mod misfits;
 mod part;
 mod range;
 mod reducer;

@@ -35,7 +35,7 @@ pub use self::{
         AskedQuestion, AskedQuestions, OpenQuestion, QuestionOutcome, asked_questions,
         open_questions, replaceable_questions,
     },
-    record::{Outcome, TaskRecord, is_followed, next_due},
+    record::{Outcome, TaskRecord, is_followed, last_records, next_due},
     run::{ForkSource, RunInfo, RunListItem, RunSummary, SavedCheckpoint, SavedRun, Turns},
 };
 pub(crate) use self::{

@@ -42,8 +42,8 @@ pub struct Position {
     /// The last failure, in words, of each node with a bound whose failure was caught and that has not finished since.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub caught: BTreeMap<NodeName, String>,
-    /// The tasks of the next step that had begun before the run was migrated, by their index in the
-    /// frontier.
+    /// The tasks of the next step that may have begun under other names, before a migration or a step of messages, by their
+    /// index in the frontier.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub original_tasks: BTreeMap<u32, OriginalTask>,
     /// Why the run will fail, if a route led to failure.
@@ -152,7 +152,7 @@ impl Position {
         usage
     }
 
-    /// Returns the id that a task of the next step had when it began, before a migration of the run.
+    /// Returns the id that a task of the next step had when it began, before a migration of the run or a step of messages.
     pub fn original_task(&self, task: TaskId) -> TaskId {
         self.original_tasks.get(&task.index).map_or(task, |it| it.task)
     }

@@ -145,7 +145,7 @@ pub fn asked_questions(journal: &[JournalEntry]) -> Vec<AskedQuestion> {
 pub struct AskedQuestions {
     /// All of them so far, oldest first.
     pub questions: Vec<AskedQuestion>,
-    /// The original ids of tasks that were migrated.
+    /// The original ids of the tasks of the open step, if they have others since a migration or a step of messages.
     original_ids: BTreeMap<TaskId, TaskId>,
 }
 
@@ -193,14 +193,16 @@ impl AskedQuestions {
                 (_, None) => (),
             }
         }
-        if entry.migration.is_some() {
+        if entry.commit.is_some() {
             self.original_ids = names_after(entry);
+        }
+        if entry.migration.is_some() {
             reassign_open_questions(&mut self.questions, entry, &self.original_ids);
         }
     }
 }
 
-/// Returns the original ids of the tasks in the step that is open after a migration.
+/// Returns the original ids of the tasks in the step that is open after a commit.
 fn names_after(entry: &Entry) -> BTreeMap<TaskId, TaskId> {
     let Some(position) = entry.commit.as_ref().map(|it| &it.position) else {
         return BTreeMap::new();

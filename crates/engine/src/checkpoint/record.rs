@@ -37,7 +37,7 @@ pub struct TaskRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
-    /// It finished. This is final.
+    /// It finished. This is final, unless its update does not fit beside the others of the step: then a failure follows.
     Finished {
         /// The update.
         update: Update,
@@ -238,25 +238,28 @@ impl Outcome {
     }
 }
 
+/// Returns the last record of each task, in task order. One with a final outcome settles its task: a final record that is
+/// not the last one had an update that did not fit beside the others of its step.
+pub fn last_records<'r>(
+    records: impl IntoIterator<Item = &'r TaskRecord>,
+) -> impl DoubleEndedIterator<Item = &'r TaskRecord> {
+    let last: BTreeMap<TaskId, &TaskRecord> = records.into_iter().map(|it| (it.task, it)).collect();
+    last.into_values()
+}
+
 /// Returns when a suspended run can continue by itself: the first end of a wait, or the first deadline of a
 /// question. `records` are those of the step after its position, oldest first.
 pub fn next_due(records: &[TaskRecord]) -> Option<Timestamp> {
-    let due = last_outcomes(records).filter_map(|outcome| match outcome {
+    let due = last_records(records).filter_map(|record| match &record.outcome {
         Outcome::Asked { question } => question.due(),
-        _ => outcome.wake(),
+        outcome => outcome.wake(),
     });
     due.min()
 }
 
 /// Returns the first end of a wait of the step. Deadlines of questions do not matter.
 pub(crate) fn next_wake(records: &[TaskRecord]) -> Option<Timestamp> {
-    last_outcomes(records).filter_map(Outcome::wake).min()
-}
-
-/// Returns the last outcome of each task.
-fn last_outcomes(records: &[TaskRecord]) -> impl Iterator<Item = &Outcome> {
-    let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
-    last.into_values().map(|it| &it.outcome)
+    last_records(records).filter_map(|it| it.outcome.wake()).min()
 }
 
 /// Returns whether a dispatched task's transitions are followed. In a map, if one item decides for all, only that item's

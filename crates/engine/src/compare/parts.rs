@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{Comparison, Names};
 use crate::{
-    checkpoint::{NodeOutline, Outcome, SavedRun, TaskRecord, open_questions},
+    checkpoint::{NodeOutline, Outcome, SavedRun, TaskRecord, last_records, open_questions},
     machine::migrate_position,
 };
 
@@ -29,7 +29,7 @@ impl Parts<'_> {
         if self.asks(name) {
             return Some("it waits for an answer".to_owned());
         }
-        if records.iter().any(|it| it.node == *name && it.outcome.is_final()) {
+        if last_records(records).any(|it| it.node == *name && it.outcome.is_final()) {
             return Some("it has finished in an incomplete step".to_owned());
         }
         if position.frontier.iter().any(|it| it.node == *name) {
@@ -109,8 +109,9 @@ impl Parts<'_> {
         let writes = |record: &&TaskRecord| {
             record.outcome.update().is_some_and(|it| it.writes.iter().any(|(it, _)| it == name))
         };
-        let mut records = self.names.compared.saved.records.iter();
-        records.find(|it| writes(it) && self.is_kept(it)).map(|it| &it.node)
+        last_records(&self.names.compared.saved.records)
+            .find(|it| writes(it) && self.is_kept(it))
+            .map(|it| &it.node)
     }
 
     /// Returns whether the result of a task is kept.
@@ -124,8 +125,9 @@ impl Parts<'_> {
         let migrated = migrate_position(graph, self.names.mapping, saved, messages);
         let position = &migrated.position;
         let mut midway = Midway { arrived: position.joins.clone(), ..Midway::default() };
-        let finals = migrated.records.iter().filter(|it| it.outcome.is_final());
-        let settled: BTreeSet<u32> = finals.clone().map(|it| it.task.index).collect();
+        let finals = last_records(&migrated.records).filter(|it| it.outcome.is_final());
+        let finals: Vec<&TaskRecord> = finals.collect();
+        let settled: BTreeSet<u32> = finals.iter().map(|it| it.task.index).collect();
         let open = (0..).zip(&position.frontier).filter(|(at, _)| !settled.contains(at));
         midway.next.extend(open.map(|(_, it)| it.node.clone()));
         midway.next.extend(position.deferred.keys().cloned());
@@ -156,7 +158,8 @@ impl Parts<'_> {
 
     /// Returns the updates to a field by tasks of the open step.
     pub(super) fn written(&self, name: &ChannelName) -> Vec<(NodeName, Arc<Value>)> {
-        let records = self.names.compared.saved.records.iter().filter(|it| self.is_kept(it));
+        let records = last_records(&self.names.compared.saved.records);
+        let records = records.filter(|it| self.is_kept(it));
         let written = records.flat_map(|record| {
             let writes = record.outcome.update().into_iter().flat_map(|it| &it.writes);
             let of_it = writes.filter(|(it, _)| it == name);

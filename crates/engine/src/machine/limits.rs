@@ -100,7 +100,7 @@ fn route_to_exhausted(
     let reason = with_cause(reason, cause.map(shortened).as_deref());
     position.used.exhaust(limits, reason.clone());
     position.deferred.clear();
-    // The names of dropped tasks that began before a migration.
+    // The names of dropped tasks that may have begun under others.
     position.original_tasks.clear();
     // The nodes they wait for are dropped with the frontier.
     position.joins.clear();

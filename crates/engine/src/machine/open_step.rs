@@ -7,6 +7,7 @@ use std::{
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
+    event::Usage,
     graph::{
         ErrorKind, Failure, GRANT_MEMO, Goto, ItemNeeds, Question, SavedValues, Timer, Transition,
     },
@@ -45,6 +46,11 @@ pub(super) struct OpenStep {
     grants: BTreeSet<String>,
     /// The nodes that run fewer tasks at once than they have.
     narrow_nodes: Vec<NarrowNode>,
+    /// The usage of all tasks. Sums are kept, because each start of a task and each call of a model needs them, and a step may
+    /// have ten thousand tasks.
+    counted_usage: Usage,
+    /// The end of its last task so far.
+    last_end_ms: u64,
     /// The usage of this step by the nodes that have limits.
     limited_usage: BTreeMap<NodeName, TaskUsage>,
 }
@@ -54,12 +60,17 @@ pub(super) struct OpenStep {
 struct NarrowNode {
     width: u64,
     tasks: Vec<usize>,
+    /// The elapsed time of its tasks together.
+    worked_ms: u64,
 }
 
 impl NarrowNode {
-    fn elapsed_ms(&self, tasks: &[TaskState]) -> u64 {
-        let all = self.tasks.iter().map(|it| tasks[*it].used.elapsed_ms);
-        all.fold(0, u64::saturating_add) / self.width
+    fn has(&self, task: usize) -> bool {
+        self.tasks.binary_search(&task).is_ok()
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        self.worked_ms / self.width
     }
 }
 
@@ -68,7 +79,8 @@ fn narrow_nodes(graph: &CompiledGraph, position: &IndexedPosition) -> Vec<Narrow
     let mut found: BTreeMap<NodeIndex, NarrowNode> = BTreeMap::new();
     for (index, active) in position.frontier.iter().enumerate() {
         if let Some(width) = graph.policies_at(active.node).schedule.width_max {
-            let new = || NarrowNode { width: width.max(1) as u64, tasks: Vec::new() };
+            let width = width.max(1) as u64;
+            let new = || NarrowNode { width, tasks: Vec::new(), worked_ms: 0 };
             found.entry(active.node).or_insert_with(new).tasks.push(index);
         }
     }
@@ -92,6 +104,8 @@ impl OpenStep {
             ready,
             grants: BTreeSet::new(),
             narrow_nodes: Vec::new(),
+            counted_usage: Usage::default(),
+            last_end_ms: 0,
             limited_usage: BTreeMap::new(),
         };
         step.reset(graph, position);
@@ -115,6 +129,7 @@ impl OpenStep {
         (self.unsettled, self.busy) = (self.tasks.len(), self.tasks.len());
         (self.number, self.result_bytes) = (position.step.next(), 0);
         self.narrow_nodes = narrow_nodes(graph, position);
+        (self.counted_usage, self.last_end_ms) = (Usage::default(), 0);
         let nodes = position.frontier.iter().map(|it| graph.at(it.node));
         let limited = nodes.filter(|(_, spec)| spec.policies.bounds.limits.is_some());
         self.limited_usage =
@@ -158,24 +173,29 @@ impl OpenStep {
     /// Returns the elapsed time of the step: the end of its last task, counting the items that it waited for. A node with
     /// fewer slots than tasks takes at least the sum of its tasks, divided by its slots.
     pub(super) fn elapsed_ms(&self) -> u64 {
-        let longest = self.tasks.iter().map(TaskState::end_ms).max().unwrap_or(0);
-        self.narrow_nodes.iter().map(|it| it.elapsed_ms(&self.tasks)).fold(longest, u64::max)
+        self.narrow_nodes.iter().map(NarrowNode::elapsed_ms).fold(self.last_end_ms, u64::max)
     }
 
     /// Returns the usage of all tasks, and the elapsed time of the step.
     pub(super) fn usage(&self) -> TaskUsage {
         let mut all = TaskUsage { elapsed_ms: self.elapsed_ms(), ..TaskUsage::default() };
+        // In task order: a sum of costs depends on the order a little.
         for TaskState { used, .. } in &self.tasks {
             all.usage.add(&used.usage);
         }
         all
     }
 
+    /// Returns the usage of all tasks, added up as their attempts ended. It costs no walk over the tasks.
+    pub(super) fn counted_usage(&self) -> &Usage {
+        &self.counted_usage
+    }
+
     /// Returns the elapsed time of the step before the running attempt of a task.
     pub(super) fn elapsed_ms_before_attempt(&self, task: TaskId) -> u64 {
         let Some(index) = self.index(task) else { return 0 };
-        let narrow = self.narrow_nodes.iter().find(|it| it.tasks.binary_search(&index).is_ok());
-        self.tasks[index].end_ms().max(narrow.map_or(0, |it| it.elapsed_ms(&self.tasks)))
+        let narrow = self.narrow_nodes.iter().find(|it| it.has(index));
+        self.tasks[index].end_ms().max(narrow.map_or(0, NarrowNode::elapsed_ms))
     }
 
     /// Returns the reason of the first task that failed for good.
@@ -251,19 +271,27 @@ impl OpenStep {
 
     /// Adds the usage of an attempt that ended.
     pub(super) fn add_attempt(&mut self, index: usize, attempt: &AttemptStats) {
-        let task = &mut self.tasks[index];
-        task.used.add(attempt.used());
-        if let Some(used) = self.limited_usage.get_mut(&task.node) {
-            used.add(attempt.used());
+        self.tasks[index].used.add(attempt.used());
+        self.count_usage(index, attempt.used());
+    }
+
+    /// Counts the usage of restored tasks.
+    pub(super) fn count_restored_usage(&mut self) {
+        for index in 0..self.tasks.len() {
+            self.count_usage(index, self.tasks[index].used);
         }
     }
 
-    /// Counts the usage of restored tasks towards the limits of their nodes.
-    pub(super) fn count_limited_usage(&mut self) {
-        for task in &self.tasks {
-            if let Some(used) = self.limited_usage.get_mut(&task.node) {
-                used.add(task.used);
-            }
+    /// Adds usage of a task to the sums of the step.
+    fn count_usage(&mut self, index: usize, used: TaskUsage) {
+        let task = &self.tasks[index];
+        self.counted_usage.add(&used.usage);
+        self.last_end_ms = self.last_end_ms.max(task.end_ms());
+        if let Some(node) = self.narrow_nodes.iter_mut().find(|it| it.has(index)) {
+            node.worked_ms = node.worked_ms.saturating_add(used.elapsed_ms);
+        }
+        if let Some(of_node) = self.limited_usage.get_mut(&task.node) {
+            of_node.add(used);
         }
     }
 
@@ -388,6 +416,14 @@ impl OpenStep {
         self.keep_record(index, Outcome::Aborted)
     }
 
+    /// Takes the result of a settled task, whose update does not fit beside the others of the step.
+    pub(super) fn take_result(&mut self, index: usize) -> Option<Arc<TaskRecord>> {
+        let result = self.tasks[index].record.take()?;
+        let size = result.outcome.update().map_or(0, Update::size);
+        self.result_bytes = self.result_bytes.saturating_sub(size);
+        Some(result)
+    }
+
     /// Fails a task for good.
     pub(super) fn fail(&mut self, index: usize, failure: Failure) -> TaskRecord {
         self.record_failure(index, Outcome::Failed { failure })
@@ -492,6 +528,8 @@ impl OpenStep {
         if let Outcome::MemoSaved { name, value } = &record.outcome {
             self.keep_memo(index, name, value);
         }
+        // A failure that follows a result replaces it.
+        self.take_result(index);
         let (phase, result_bytes) = self.tasks[index].restore(record, only);
         self.result_bytes = self.result_bytes.saturating_add(result_bytes);
         let is_settled = phase == Phase::Settled;
@@ -504,6 +542,12 @@ impl OpenStep {
     /// Returns the final records and those of aborted tasks, in task order.
     pub(super) fn records(&self) -> impl Iterator<Item = &TaskRecord> + Clone {
         self.tasks.iter().filter_map(|it| it.record.as_deref())
+    }
+
+    /// Returns the updates of the settled tasks with their indexes, in task order.
+    pub(super) fn settled_updates(&self) -> impl Iterator<Item = (usize, &Update)> {
+        let tasks = self.tasks.iter().enumerate();
+        tasks.filter_map(|(index, task)| Some((index, task.record.as_deref()?.outcome.update()?)))
     }
 
     /// Returns the updates of the tasks that have finished, in task order, decided or not.

@@ -189,7 +189,7 @@ pub struct Task {
     pub node: NodeName,
     /// The index of the node in its graph.
     pub node_index: NodeIndex,
-    /// The original names of both, if the run was migrated since the task began.
+    /// The original names of both, if a migration or messages have renamed them since the task may have begun.
     pub original: Option<OriginalTask>,
     /// The attempt, from one. A failure begins another one; a crash, an answer and the end of a wait do not.
     pub attempt: u32,

@@ -1,10 +1,11 @@
 //! A step without tasks: a person changes the state of a stopped run.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
+use graphrun_analysis::NodeIndex;
 use graphrun_core::{
     diagnostic::did_you_mean,
-    graph::{Failure, Goto, Transition, Trigger},
+    graph::{Failure, Goto, ItemPolicy, Transition, Trigger},
     id::NodeName,
     state::{State, StateError, Update},
     words::quoted_list,
@@ -66,6 +67,14 @@ pub enum ReviseError {
         "an item of `{node}` led the run elsewhere, and other items of it have not ended; retry these first"
     )]
     OpenMap {
+        /// The node of the items.
+        node: NodeName,
+    },
+    /// Some items of a map have ended and others have not, and these depend on those.
+    #[error(
+        "some items of `{node}` have ended and others have not, and these depend on the whole list (`index`, `after` or `failed`); end these first"
+    )]
+    PartlyDone {
         /// The node of the items.
         node: NodeName,
     },
@@ -158,22 +167,38 @@ fn finish_tasks(
     Ok(finished)
 }
 
-/// Checks that no item of a map stays whose other item has led all of them elsewhere.
+/// Checks that no item of a map stays without those that it depends on. The rest of the items is a list of its own in the
+/// next step: it has other numbers, and the items before it are gone.
 fn check_open_maps(machine: &Machine, finished: &[FinishedTask]) -> Result<(), ReviseError> {
-    let is_open_item =
-        |node| unfinished(machine, finished).any(|it| it.1.node == node && it.1.is_dispatched());
-    let leads_all =
-        |record: &TaskRecord| matches!(record.outcome, Outcome::Caught { for_all_items: true, .. });
-    let leading = finished.iter().find(|it| leads_all(&it.record) && is_open_item(it.active.node));
-    leading.map_or(Ok(()), |it| Err(ReviseError::OpenMap { node: it.record.node.clone() }))
+    let open = unfinished(machine, finished).filter(|it| it.1.is_dispatched());
+    let open: BTreeSet<NodeIndex> = open.map(|it| it.1.node).collect();
+    let partly_done = |it: &&FinishedTask| open.contains(&it.active.node);
+    let node_of = |it: &FinishedTask| it.record.node.clone();
+    // Such an item has led all of them elsewhere.
+    let leads_all = |it: &&FinishedTask| {
+        matches!(it.record.outcome, Outcome::Caught { for_all_items: true, .. })
+    };
+    if let Some(leading) = finished.iter().filter(partly_done).find(leads_all) {
+        return Err(ReviseError::OpenMap { node: node_of(leading) });
+    }
+    let reads_index = machine.graph.definition().facts.item_index;
+    let depends = |it: &&FinishedTask| {
+        let items = machine.graph.policies_at(it.active.node).schedule.items.as_ref();
+        let has_numbers =
+            |it: &ItemPolicy| it.order.is_some() || it.failed.is_some() || reads_index;
+        it.active.is_dispatched() && items.is_some_and(has_numbers)
+    };
+    let dependent = finished.iter().filter(partly_done).find(depends);
+    dependent.map_or(Ok(()), |it| Err(ReviseError::PartlyDone { node: node_of(it) }))
 }
 
 /// Returns the tasks of the frontier that stay, with their indexes.
 fn unfinished<'a>(
     machine: &'a Machine,
     finished: &[FinishedTask],
-) -> impl Iterator<Item = (usize, &'a IndexedActivation)> {
-    let stays = |index: &usize| !finished.iter().any(|it| it.index == *index);
+) -> impl Iterator<Item = (usize, &'a IndexedActivation)> + use<'a> {
+    let finished: BTreeSet<usize> = finished.iter().map(|it| it.index).collect();
+    let stays = move |index: &usize| !finished.contains(index);
     machine.position.frontier.iter().enumerate().filter(move |it| stays(&it.0))
 }
 

@@ -66,8 +66,8 @@ impl Routing<'_> {
     /// Checks an update.
     ///
     /// This folds the updates that a reducer may refuse, and checks the size of the state for the rest. A
-    /// refusal here is a failure of this node, which can be caught or retried. A refusal at the commit of the
-    /// step would leave a run that can never continue.
+    /// refusal here is a failure of this node, which can be caught or retried. Several updates of a step that do not fit
+    /// together are found at its end ([`Machine::fail_misfits`](super::Machine::fail_misfits)).
     pub(super) fn check_update(&self, update: &Update) -> Result<(), Failure> {
         self.try_update(update).map_err(|error| update_failure(&error))
     }
@@ -238,6 +238,14 @@ fn route_failure(error: &RouteError) -> Failure {
 }
 
 /// Returns the failure of a node whose update the state refused.
+/// Returns the failure of a task whose update does not fit beside those of other tasks of its step.
+pub(super) fn misfit_failure(error: &StateError) -> Failure {
+    let failure = update_failure(error);
+    let message =
+        format!("it does not fit beside the other results of the step: {}", failure.message);
+    Failure { message, ..failure }
+}
+
 fn update_failure(error: &StateError) -> Failure {
     let kind = match error {
         StateError::Reduce { source: ReduceError::Panicked { .. }, .. } => ErrorKind::Panic,

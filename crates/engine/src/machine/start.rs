@@ -187,7 +187,7 @@ impl Machine {
             let index = index.ok_or(RestoreError::Record(record.task))?;
             machine.open_step.restore_task(index, record, retry_only.as_ref());
         }
-        machine.open_step.count_limited_usage();
+        machine.open_step.count_restored_usage();
         Ok(machine)
     }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     event::{Status, Usage},
-    graph::{ErrorKind, Failure},
+    graph::{ErrorKind, Failure, Limits},
     id::{NodeName, RunId, Step, TaskId},
     state::State,
 };
@@ -44,7 +44,7 @@ impl Machine {
     /// Returns the state of the run with the results of the finished tasks of the open step, unless they conflict.
     pub fn state_so_far(&self) -> State {
         let mut state = State::clone(&self.state);
-        // What cannot be folded now fails the run at the end of the step, and then has its message.
+        // Updates that do not fit together now fail their tasks at the end of the step.
         self.graph.schema().fold(&mut state, self.open_step.updates()).ok();
         state
     }
@@ -98,7 +98,12 @@ impl Machine {
 
     /// Returns whether the run admits a model call with at least this usage, given the usage of its running attempts.
     pub fn admits_call(&self, running: &Usage, next_call: Usage) -> bool {
-        let mut budget = self.budget().with_next_call(next_call);
+        let Limits { calls, tokens, usd, .. } = &self.limits;
+        if calls.is_none() && tokens.is_none() && usd.is_none() {
+            return true;
+        }
+        let mut budget = self.committed_budget().with_next_call(next_call);
+        budget.usage.add(self.open_step.counted_usage());
         budget.usage.add(running);
         budget.reached_model_limit().is_none()
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     Action, Machine, Wait, backoff, frontier::is_node_limit, open_step::check_question,
-    task_state::is_uncounted,
+    routing::misfit_failure, task_state::is_uncounted,
 };
 use crate::{budget, checkpoint::Outcome};
 
@@ -152,6 +152,26 @@ impl Machine {
             "message": failure.message,
         });
         self.graph.schema().cut(list, record)
+    }
+
+    /// Fails the tasks whose updates do not fit beside those of the tasks before them. Returns whether there is one.
+    ///
+    /// Each update fits alone, and was recorded: only all together show it. Another record of the task follows, and it fails
+    /// like a task whose own update does not fit.
+    pub(super) fn fail_misfits(&mut self) -> bool {
+        let updates = self.open_step.settled_updates();
+        let (tasks, updates): (Vec<usize>, Vec<&Update>) = updates.unzip();
+        let misfits = self.graph.schema().misfits(&self.state, &updates);
+        let is_any = !misfits.is_empty();
+        let misfits = misfits.into_iter().map(|(at, error)| (tasks[at], misfit_failure(&error)));
+        for (index, failure) in misfits.collect::<Vec<_>>() {
+            match self.open_step.take_result(index).map(|it| it.outcome.clone()) {
+                // The list of failed items has no room for it, and the first failure is the cause.
+                Some(Outcome::Caught { failure, .. }) => self.fail_for_good(index, failure),
+                _ => self.end_with_failure(index, failure),
+            }
+        }
+        is_any
     }
 
     /// Handles a failure that no route of the node catches.

@@ -19,7 +19,7 @@ use super::{
     SavedNestedRun, TaskJournal,
     rules::{
         Head, ID_PREFIX_LENGTH_MIN, Refusal, apply, beginning, check_fence, check_post,
-        finished_by, misfit, stops_run,
+        finished_after, misfit, stops_run,
     },
 };
 use crate::checkpoint::{
@@ -52,6 +52,8 @@ struct StoredRun {
     head: Head,
     /// Never empty; the first entry contains step zero.
     entries: Vec<Entry>,
+    /// The hashes of the entries that have been read as history, from the first one.
+    hashes: Vec<EntryHash>,
     /// The values after the commit of one of the entries, and how many entries there are up to it.
     kept: (usize, BTreeMap<ChannelName, Value>),
     /// The tasks of the open step whose records are final.
@@ -102,8 +104,9 @@ impl InMemoryStorage {
                 updated: now.to_string(),
                 turns: Turns::at(&last.position),
             },
-            finished: finished_by(&end).collect(),
+            finished: finished_after(BTreeSet::new(), &end),
             entries: vec![last.into(), end],
+            hashes: Vec::new(),
             kept: Default::default(),
             fence: 0,
             lease: None,
@@ -325,21 +328,18 @@ impl RunHistory for InMemoryStorage {
         detail: Detail,
     ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.with(run, |run| {
-            let unwritable = |source| unwritable(&run.info.id, source);
-            let info = serde_json::to_vec(&run.started_as).map_err(unwritable)?;
-            let mut hash = beginning(&run.info.id, &info);
-            let mut found = Vec::new();
-            for (number, entry) in (1..).zip(&run.entries) {
-                hash = hash_after(hash, number, entry).map_err(unwritable)?;
-                if number > after && found.len() < limit {
-                    let logged = JournalEntry { number, hash, entry: entry.clone() };
-                    found.push(match detail {
-                        Detail::Whole => logged,
-                        Detail::WithoutValues => logged.without_values(),
-                    });
+            let first = usize::try_from(after).unwrap_or(usize::MAX).min(run.entries.len());
+            let end = first.saturating_add(limit).min(run.entries.len());
+            run.hash_entries(end).map_err(|source| unwritable(&run.info.id, source))?;
+            let entries = (after + 1..).zip(&run.entries[first..end]).zip(&run.hashes[first..end]);
+            let logged = entries.map(|((number, entry), hash)| {
+                let logged = JournalEntry { number, hash: *hash, entry: entry.clone() };
+                match detail {
+                    Detail::Whole => logged,
+                    Detail::WithoutValues => logged.without_values(),
                 }
-            }
-            Ok(found)
+            });
+            Ok(logged.collect())
         })
     }
 
@@ -374,6 +374,7 @@ impl StoredRun {
             info: info.clone(),
             started_as: info.clone(),
             entries: vec![first],
+            hashes: Vec::new(),
             kept: Default::default(),
             finished: BTreeSet::new(),
             fence: 0,
@@ -402,10 +403,7 @@ impl StoredRun {
 
     fn follow(&mut self, entry: &Entry) -> Result<(), Refusal> {
         self.head = self.head.after(entry, |task| self.finished.contains(&task))?;
-        if entry.commit.is_some() {
-            self.finished.clear();
-        }
-        self.finished.extend(finished_by(entry));
+        self.finished = finished_after(std::mem::take(&mut self.finished), entry);
         if let Some(migration) = &entry.migration {
             self.info = self.info.clone().on(migration.to.clone());
         }
@@ -425,8 +423,22 @@ impl StoredRun {
         let run_status = Some(self.head.run_status.clone());
         let end = Entry { records, run_status, ..Entry::default() };
         self.entries = vec![Commit { position, changes }.into(), end];
+        self.hashes.clear();
         self.kept = Default::default();
         self.head.number = 2;
+        Ok(())
+    }
+
+    /// Hashes the entries up to this number that have no hash yet. A history is read in pages, and each hash is computed once.
+    fn hash_entries(&mut self, end: usize) -> serde_json::Result<()> {
+        let mut hash = match self.hashes.last() {
+            Some(last) => *last,
+            None => beginning(&self.info.id, &serde_json::to_vec(&self.started_as)?),
+        };
+        for (number, entry) in (1..).zip(&self.entries).take(end).skip(self.hashes.len()) {
+            hash = hash_after(hash, number, entry)?;
+            self.hashes.push(hash);
+        }
         Ok(())
     }
 
@@ -489,4 +501,42 @@ fn unwritable(run: &RunId, source: serde_json::Error) -> CheckpointError {
 
 fn end_of(ttl: Duration) -> Timestamp {
     Timestamp::now().checked_add(ttl).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use graphrun_core::event::{EVENT_VERSION, Event, RunEvent};
+
+    use super::*;
+    use crate::checkpoint::Position;
+
+    /// A history is read in pages: each page would otherwise cost as much as the whole history.
+    #[tokio::test]
+    async fn a_page_of_a_history_hashes_only_entries_without_a_hash() {
+        let info = RunInfo::new("pages");
+        let stored = || {
+            let first = Commit { position: Position::default(), changes: Vec::new() };
+            let mut run = StoredRun::first(&info, first.into()).unwrap();
+            for seq in 1..10 {
+                let event = Event::RunResumed { step: Step(seq) };
+                let (v, ts, run_id) = (EVENT_VERSION, String::new(), info.id.clone());
+                let events = vec![RunEvent { v, seq, ts, run: run_id, event }];
+                run.follow(&Entry { events, ..Entry::default() }).unwrap();
+            }
+            InMemoryStorage { runs: Mutex::new(vec![run]), ..InMemoryStorage::default() }
+        };
+        let hashed = |storage: &InMemoryStorage| storage.runs()[0].hashes.len();
+        let storage = stored();
+        let mut pages = Vec::new();
+        for (after, hashes) in [(4, 7), (0, 7), (3, 7), (6, 9), (9, 10), (10, 10), (99, 10)] {
+            let page = storage.entries(&info.id, after, 3, Detail::Whole).await.unwrap();
+            assert_eq!(hashed(&storage), hashes, "after {after}");
+            if after % 3 == 0 {
+                pages.extend(page);
+            }
+        }
+        let whole = stored().entries(&info.id, 0, usize::MAX, Detail::Whole).await.unwrap();
+        assert_eq!(whole.iter().map(|it| it.number).collect::<Vec<_>>(), Vec::from_iter(1..=10));
+        assert_eq!(pages, whole);
+    }
 }

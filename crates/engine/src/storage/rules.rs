@@ -16,8 +16,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::checkpoint::{
-    CheckpointError, Commit, Entry, EntryHash, LeaseInfo, Message, RunInbox, RunJournal, RunList,
-    RunStatus, Turns,
+    CheckpointError, Commit, Entry, EntryHash, LeaseInfo, Message, Outcome, RunInbox, RunJournal,
+    RunList, RunStatus, TaskRecord, Turns,
 };
 
 /// The minimum length of a prefix that stands for an id; all runs of one second share a longer
@@ -161,14 +161,18 @@ impl Head {
     /// has a final record.
     pub fn after(&self, entry: &Entry, finished: impl Fn(TaskId) -> bool) -> Result<Self, Refusal> {
         let next = self.step.next();
-        let mut new = BTreeSet::new();
+        let mut new = BTreeMap::new();
         for record in &entry.records {
             let task = record.task;
             if task.step != next {
                 return Err(Refusal::OutOfTurn { next, given: task.step });
             }
-            if record.outcome.is_final() && (!new.insert(task) || finished(task)) {
+            let has_finished = || new.get(&task).copied().unwrap_or_else(|| finished(task));
+            if is_result(record) && has_finished() {
                 return Err(Refusal::FinishedTwice(task));
+            }
+            if let Some(finishes) = finishes(record) {
+                new.insert(task, finishes);
             }
         }
         if let Some(given) = entry.commit.as_ref().map(|it| it.position.step)
@@ -181,10 +185,11 @@ impl Head {
         }
         let mut carried = BTreeSet::new();
         for record in entry.carried() {
-            let is_again = record.outcome.is_final() && !carried.insert(record.task);
+            let is_again = is_result(record) && carried.contains(&record.task);
             if record.task.step != next.next() || is_again {
                 return Err(Refusal::Migration);
             }
+            note_finished(&mut carried, [record]);
         }
         self.with(entry)
     }
@@ -238,10 +243,44 @@ where
     posted.map(|it| Some(it.number)).ok_or(ended)
 }
 
-/// Returns the tasks of the open step that never run again once the entry is saved.
-pub fn finished_by(entry: &Entry) -> impl Iterator<Item = TaskId> {
-    let records = if entry.commit.is_none() { entry.records.as_slice() } else { entry.carried() };
-    records.iter().filter(|it| it.outcome.is_final()).map(|it| it.task)
+/// Returns the tasks of the open step that never run again once the entry is saved. `before` are those before it.
+pub fn finished_after(mut before: BTreeSet<TaskId>, entry: &Entry) -> BTreeSet<TaskId> {
+    if entry.commit.is_some() {
+        // These belong to the step before.
+        before.clear();
+        note_finished(&mut before, entry.carried());
+    } else {
+        note_finished(&mut before, &entry.records);
+    }
+    before
+}
+
+/// Adds the tasks that finish by these records, and removes those that fail after all.
+pub fn note_finished<'r>(
+    finished: &mut BTreeSet<TaskId>,
+    records: impl IntoIterator<Item = &'r TaskRecord>,
+) {
+    for record in records {
+        match finishes(record) {
+            Some(true) => drop(finished.insert(record.task)),
+            Some(false) => drop(finished.remove(&record.task)),
+            None => (),
+        }
+    }
+}
+
+/// Returns whether a task never runs again after a record; `None` if the record does not decide that.
+fn finishes(record: &TaskRecord) -> Option<bool> {
+    match record.outcome {
+        Outcome::Failed { .. } => Some(false),
+        _ => record.outcome.is_final().then_some(true),
+    }
+}
+
+/// Returns whether a record has the result of a task, of which there is only one. A failure may follow it: at the end of a
+/// step, an update may not fit beside the others.
+fn is_result(record: &TaskRecord) -> bool {
+    record.outcome.is_final() && !matches!(record.outcome, Outcome::Caught { .. })
 }
 
 /// Returns the hash before the first entry of a run: that of its id and its info.

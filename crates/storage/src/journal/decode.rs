@@ -18,7 +18,7 @@ use graphrun_engine::{
         CheckpointError, Commit, Detail, Entry, EntryHash, JournalEntry, SavedCheckpoint,
         TaskRecord,
     },
-    storage::rules::{apply, misfit},
+    storage::rules::{apply, misfit, note_finished},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -176,7 +176,9 @@ impl<'a> Reader<'a> {
     /// Returns the finished tasks of the open step.
     pub(crate) fn finished(&self, codec: &mut Codec) -> Result<BTreeSet<TaskId>, CheckpointError> {
         let records = self.open_records(codec)?;
-        Ok(records.iter().filter(|it| it.outcome.is_final()).map(|it| it.task).collect())
+        let mut finished = BTreeSet::new();
+        note_finished(&mut finished, &records);
+        Ok(finished)
     }
 
     /// Returns the records since the last commit, oldest first.

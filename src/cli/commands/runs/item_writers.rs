@@ -73,6 +73,10 @@ impl ItemWriters {
         let Some(commit) = entry.commit else { return };
         let mut records = std::mem::take(&mut self.open);
         records.sort_by_key(|it| it.task);
+        // The last record of a task counts: an earlier result did not fit beside the others of the step.
+        records.reverse();
+        records.dedup_by_key(|it| it.task);
+        records.reverse();
         let is_migration = entry.migration.is_some() && turn.is_none();
         if let Some(migration) = entry.migration {
             // The next step takes in the results that tasks had before the migration.
