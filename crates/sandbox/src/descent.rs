@@ -149,7 +149,7 @@ pub(crate) mod tests {
             fs::create_dir(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd())).unwrap();
             folder = open_folder(&folder, OsStr::new(&name)).unwrap();
         }
-        fs::write(format!("/proc/self/fd/{}/file", folder.as_raw_fd()), [7; 50_000]).unwrap();
+        fs::write(format!("/proc/self/fd/{}/file", folder.as_raw_fd()), vec![7; 50_000]).unwrap();
     }
 
     /// Runs a test again, in a process that can have only a few open files. Returns whether this is that process.
