@@ -130,8 +130,10 @@ pub(crate) async fn ask(
                 line = lines.next() => line,
                 signal = signals.next() => return Ok(AskOutcome::Stopped(signal)),
                 () = until(due) => {
-                    let is_late = open.iter().any(|it| late(&it.question).is_some());
-                    let why = if is_late { "too late: the deadline has passed" } else { "the run continues" };
+                    let mut why = "the run continues";
+                    if open.iter().any(|it| late(&it.question).is_some()) {
+                        why = "too late: the deadline has passed";
+                    }
                     print_message(&paint.faint(&format!("  {why}")));
                     return Ok(AskOutcome::Answers(answers));
                 }
