@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use graphrun::{
-    checkpoint::{Outcome, RunJournal as _},
+    checkpoint::{Outcome, RunHistory as _, RunJournal as _},
     diagnostic::SourceFile,
     draw::Drawing,
     engine::{Engine, check_retry, machine::RunSettings},
