@@ -203,6 +203,12 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
             Outcome::Finished { .. } | Outcome::Undecided { .. } => {
                 (record.attempt, record.attempt - 1)
             }
+            // Its result did not fit beside the others of the step. The attempts are counted already.
+            Outcome::Caught { .. } | Outcome::Failed { .. }
+                if tasks.get(&record.task).is_some_and(|it| it.outcome.is_final()) =>
+            {
+                (0, 1)
+            }
             Outcome::Caught { .. } | Outcome::Failed { .. } => (record.attempt, record.attempt),
             Outcome::Skipped { .. } => {
                 visits.skipped += 1;

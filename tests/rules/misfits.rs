@@ -3,8 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use graphrun::{
-    checkpoint::{Outcome, RunJournal as _},
+    checkpoint::{Outcome, RunHistory as _, RunJournal as _},
     diagnostic::SourceFile,
+    draw::Drawing,
     engine::{Engine, check_retry, machine::RunSettings},
     nodes::{Services, factory},
     registry,
@@ -129,10 +130,17 @@ fn a_failure_of_an_update_beside_others_is_caught() {
 #[tokio::test]
 async fn a_saved_run_continues_after_updates_that_do_not_fit_together() {
     let storage = Arc::new(InMemoryStorage::default());
-    let engine = Engine::new(graph(" }")).with_storage(Arc::clone(&storage) as _);
+    let graph = graph(" }");
+    let engine = Engine::new(graph.clone()).with_storage(Arc::clone(&storage) as _);
     let input = Update::default().write(channel("list"), json!([HUGE, HUGE]));
     let end = engine.run(input).await.unwrap();
     assert_eq!((end.status, end.failures.len()), (Status::Failed, 1), "{:?}", end.reason);
+    let (saved, records) =
+        (storage.load(&end.run).await.unwrap(), storage.records(&end.run).await.unwrap());
+    let drawing = Drawing::of(graph.definition()).with_run(&saved, &records);
+    let drawn = drawing.nodes.iter().find(|it| it.name == name("one")).and_then(|it| it.visits);
+    let drawn = drawn.map(|it| (it.tasks, it.attempts, it.failures));
+    assert_eq!(drawn, Some((2, 2, 1)), "an attempt whose result did not fit is one attempt");
     for _ in 0..2 {
         let saved = storage.load(&end.run).await.unwrap();
         check_retry(&saved, None).unwrap();

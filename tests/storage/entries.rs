@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use graphrun::{
-    checkpoint::{CheckpointError, Commit, Entry},
+    checkpoint::{CheckpointError, Commit, Entry, Outcome},
     event::Status,
     id::Step,
 };
@@ -19,6 +19,7 @@ promises! {
     a_finished_task_cannot_finish_again
     a_task_finishes_once_however_its_records_are_saved
     a_failure_in_an_entry_may_be_followed_by_success_in_it
+    a_failure_may_follow_the_result_of_a_task
     a_run_begins_with_the_commit_of_step_zero
     an_entry_out_of_turn_is_refused_with_its_events
     an_event_out_of_turn_undoes_the_write_it_came_with
@@ -121,7 +122,7 @@ async fn a_task_finishes_once_however_its_records_are_saved(home: Home) {
     for (step, last) in (1..).zip([finished(), caught(), skipped()]) {
         let several = vec![record(step, 0, finished()), record(step, 1, last)];
         storage.append(&token, &Entry { records: several, ..Entry::default() }).await.unwrap();
-        for (task, again) in [(0, finished()), (1, finished()), (1, caught()), (1, skipped())] {
+        for (task, again) in [(0, finished()), (1, finished()), (1, skipped())] {
             let again = Entry::from(record(step, task, again));
             let with_another = Entry {
                 records: [&[record(step, 5, finished())], &*again.records].concat(),
@@ -158,6 +159,23 @@ async fn a_failure_in_an_entry_may_be_followed_by_success_in_it(home: Home) {
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, made);
     let again = record(1, 0, finished());
     assert!(home.open().append(&token, &again.into()).await.is_err());
+}
+
+/// At the end of a step, the update of a finished task may not fit beside the others.
+async fn a_failure_may_follow_the_result_of_a_task(home: Home) {
+    let storage = home.open();
+    let token = create(&storage, "R1").await;
+    let append = async |home: &Home, outcomes: &[Outcome]| {
+        let records = outcomes.iter().map(|it| record(1, 0, it.clone())).collect();
+        home.open().append(&token, &Entry { records, ..Entry::default() }).await
+    };
+    append(&home, &[finished()]).await.unwrap();
+    append(&home, &[failed()]).await.unwrap();
+    append(&home, &[finished(), caught()]).await.unwrap();
+    append(&home, &[finished()]).await.unwrap_err();
+    append(&home, &[failed(), finished()]).await.unwrap();
+    append(&home, &[skipped()]).await.unwrap_err();
+    assert_eq!(home.open().records(&run("R1")).await.unwrap().len(), 6);
 }
 
 async fn a_run_begins_with_the_commit_of_step_zero(home: Home) {

@@ -331,8 +331,9 @@ impl RunHistory for InMemoryStorage {
             let first = usize::try_from(after).unwrap_or(usize::MAX).min(run.entries.len());
             let end = first.saturating_add(limit).min(run.entries.len());
             run.hash_entries(end).map_err(|source| unwritable(&run.info.id, source))?;
-            let entries = (after + 1..).zip(&run.entries[first..end]).zip(&run.hashes[first..end]);
-            let logged = entries.map(|((number, entry), hash)| {
+            let entries = run.entries[first..end].iter().zip(&run.hashes[first..end]);
+            let entries = (first as u64 + 1..).zip(entries);
+            let logged = entries.map(|(number, (entry, hash))| {
                 let logged = JournalEntry { number, hash: *hash, entry: entry.clone() };
                 match detail {
                     Detail::Whole => logged,
