@@ -399,6 +399,35 @@ fn joins_that_may_wait_forever_are_found_with_a_path() {
 
 /// What a node may take in all is used up like its visits, here on its second one.
 #[test]
+fn the_advice_about_a_join_names_what_the_file_can_mend() {
+    let found = diagnostics_of(
+        r#"
+graphrun: 1
+name: case
+state: { x: int, text: string, l: { type: [int], merge: append }, a: int, b: int, verdict: string }
+input: [x, text]
+output: [l, verdict]
+start: s
+nodes:
+  s: { set: { l: "[0]" }, then: [p, y, u] }
+  p: { set: { a: 10 / x }, catch: { any: j }, then: j }
+  y: { set: { b: "2" }, then: [j, k] }
+  j: { join: [p, y], set: { l: "[has(b) ? b : 0, has(a) ? a : 0]" }, then: end }
+  u:
+    use: { workflow: workflow/used/gate.yaml, in: { text: text }, out: { verdict: verdict } }
+    catch: { any: r }
+    then: k
+  r: { set: { l: "[1]" }, then: end }
+  k: { join: [u, y], set: { l: "[2]" }, then: end }
+"#,
+    );
+    let failure = "this is no arrival at `j`: let it lead to a node for which `j` waits";
+    assert!(found.contains(failure), "{found}");
+    assert!(found.contains("GR131: `k` may wait for `u` forever"), "{found}");
+    assert!(found.contains("make every path from `u` lead to `k` or to `fail`"), "{found}");
+}
+
+#[test]
 fn a_limited_node_takes_its_route_past_a_join() {
     let text = r#"
 graphrun: 1
