@@ -45,6 +45,7 @@ struct Drafted {
     draft: u32,
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a node returns a result")]
 fn noted(text: &str) -> Result<Noted, NodeError> {
     Ok(Noted { log: vec![text.to_owned()] })
 }

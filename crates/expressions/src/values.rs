@@ -313,7 +313,7 @@ pub(super) fn merged_type(of: &Type, changes: &Type) -> Result<Type, TwoTypes> {
             for field in &mut fields {
                 match changes.fields.iter().find(|it| it.name == field.name) {
                     Some(change) => {
-                        *field = field.joined(Some(field), merged_field(&field.ty, &change.ty)?)
+                        *field = field.joined(Some(field), merged_field(&field.ty, &change.ty)?);
                     }
                     // An open record may have a field that its type does not name.
                     None if changes.is_closed => (),

@@ -344,10 +344,8 @@ impl Type {
             Self::Record(record) => {
                 let fields = record.fields.iter().map(|it| {
                     // Null removes a field.
-                    let absence = match it.may_be_omitted() {
-                        true => Absence::NullOrOmitted,
-                        false => Absence::Omitted,
-                    };
+                    let absence =
+                        if it.may_be_omitted() { Absence::NullOrOmitted } else { Absence::Omitted };
                     Field::new(&*it.name, it.ty.partial().optional()).absent_as(absence)
                 });
                 let fields = fields.collect();

@@ -537,7 +537,10 @@ mod tests {
             }
         }
         let whole = stored().entries(&info.id, 0, usize::MAX, Detail::Whole).await.unwrap();
-        assert_eq!(whole.iter().map(|it| it.number).collect::<Vec<_>>(), Vec::from_iter(1..=10));
+        assert_eq!(
+            whole.iter().map(|it| it.number).collect::<Vec<_>>(),
+            (1..=10).collect::<Vec<_>>()
+        );
         assert_eq!(pages, whole);
     }
 }
