@@ -139,7 +139,7 @@ impl ItemOrder for AfterHalf {
     }
 }
 
-/// In the next step the rest of the items is a list of its own, without the numbers and the results of the others.
+/// In the next step the remaining items are a separate list, without the numbers and the results of the others.
 #[tokio::test]
 async fn a_change_is_refused_amid_a_map_whose_items_depend_on_the_others() {
     let order = Some(Arc::new(AfterHalf) as Arc<dyn ItemOrder>);

@@ -89,7 +89,9 @@ async fn a_piece_arrives_before_the_answer_is_whole() {
     let client = peer.client();
     let answer = tokio::spawn(async move { client.chat(&asked).await });
     sender.send(piece("Deep ")).unwrap();
-    assert_eq!(seen.recv().await, Some((MessagePart::Text, "Deep ".to_owned())));
+    // The end of it may wait for the next piece, because a key may begin with it.
+    let (part, mut text) = seen.recv().await.unwrap();
+    assert!(part == MessagePart::Text && "Deep ".starts_with(&text), "{text}");
     assert!(!answer.is_finished());
     // A key that the server sends in two pieces reaches no reader.
     for text in [&piece(&KEY[..9]), &piece(&KEY[9..]), &last(), DONE] {
@@ -97,8 +99,8 @@ async fn a_piece_arrives_before_the_answer_is_whole() {
     }
     let reply = answer.await.unwrap().unwrap();
     assert_eq!(reply.usage.total_tokens(), 18);
-    let rest: String = std::iter::from_fn(|| seen.try_recv().ok()).map(|it| it.1).collect();
-    assert_eq!(rest, "[redacted]");
+    text.extend(std::iter::from_fn(|| seen.try_recv().ok()).map(|it| it.1));
+    assert_eq!(text, "Deep [redacted]");
 }
 
 #[tokio::test]
@@ -170,7 +172,8 @@ async fn a_reader_that_lags_misses_pieces_and_does_not_slow_the_run() {
         }
     }
     assert!(missed > 0 && seen <= 1024, "{seen} seen, {missed} missed");
-    assert_eq!(seen + missed, PIECES);
+    // The end of the last piece may come alone, because a key may begin with it.
+    assert!((PIECES..=PIECES + 1).contains(&(seen + missed)), "{seen} seen, {missed} missed");
     let kept = std::iter::from_fn(|| deltas.try_recv()).count();
     assert_eq!(kept, 1024);
 }

@@ -1,4 +1,4 @@
-//! People and time in nested runs: which question an answer is for, and what goes on while a question is open.
+//! People and time in nested runs: the question that an answer is for, and the deadlines and waits while one is open.
 
 use std::{
     collections::BTreeSet,
@@ -135,7 +135,7 @@ async fn an_answer_about_one_draft_sends_no_other_one() {
 fn questions_and_a_wait() -> CompiledGraph {
     let asks = |key: &'static str, deadline: Option<Timestamp>| {
         node_fn(move |(): (), ctx: NodeContext| async move {
-            let question = Question { deadline, ..Question::new(key, "Go on?") };
+            let question = Question { deadline, ..Question::new(key, "Continue?") };
             noted(&ctx.ask::<String>(question)?)
         })
     };

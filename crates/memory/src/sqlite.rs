@@ -166,7 +166,7 @@ impl Database {
             let made = work(&transaction)?;
             transaction.commit()?;
             if is_write {
-                // What is in no file is not remembered.
+                // An entry of another file would be lost.
                 connection.check_files().map_err(StoreError::from)?;
             }
             Ok(made)

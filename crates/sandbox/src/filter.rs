@@ -51,8 +51,8 @@ const DENIED: &[i64] = &[
     libc::SYS_request_key,
     libc::SYS_fanotify_init,
     libc::SYS_vmsplice,
-    // Queues of messages and sets of semaphores, which the kernel keeps. A single semaphore in a set is no limit: each process
-    // can make the kernel note what it has to undo in each of 32,000 sets. POSIX semaphores are memory of the process.
+    // Queues of messages and sets of semaphores, which the kernel keeps. A limit on the size of a set bounds
+    // nothing: for each process, the kernel keeps a record of each of 32,000 sets. POSIX semaphores are memory of the process.
     libc::SYS_msgget,
     libc::SYS_semget,
     // Namespaces and mounts.

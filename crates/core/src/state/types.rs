@@ -73,11 +73,11 @@ pub struct Field {
     pub name: String,
     /// Its type; [`Type::Optional`] if it may be absent.
     pub ty: Type,
-    /// What the field looks like without a value.
+    /// How the field is absent.
     pub absence: Absence,
 }
 
-/// What a field of an optional or unknown type looks like in a record without a value for it.
+/// How a field of an optional or unknown type is absent from a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Absence {
     /// It is null, or it is omitted.
@@ -125,7 +125,7 @@ impl Type {
         self.fits_apart_from_ranges(declared) && self.out_of_range(declared).is_none()
     }
 
-    /// Returns the same, whatever ranges the numbers have.
+    /// Returns the same without a check of the ranges of numbers.
     pub fn fits_apart_from_ranges(&self, declared: &Self) -> bool {
         self.has_form_of(declared) && self.undeclared_field(declared).is_none()
     }
@@ -452,7 +452,7 @@ impl Field {
         Self { name: name.into(), ty, absence: Absence::default() }
     }
 
-    /// Sets what it looks like without a value. A field that always has one is left unchanged.
+    /// Sets how it is absent. A field that always has a value is left unchanged.
     #[must_use]
     pub fn absent_as(mut self, absence: Absence) -> Self {
         if self.may_be_absent() {

@@ -167,8 +167,8 @@ fn finish_tasks(
     Ok(finished)
 }
 
-/// Checks that no item of a map stays without those that it depends on. The rest of the items is a list of its own in the
-/// next step: it has other numbers, and the items before it are gone.
+/// Checks that no item of a map stays without those that it depends on. The remaining items are a separate list in the
+/// next step: they have other numbers, and the items before them are gone.
 fn check_open_maps(machine: &Machine, finished: &[FinishedTask]) -> Result<(), ReviseError> {
     let open = unfinished(machine, finished).filter(|it| it.1.is_dispatched());
     let open: BTreeSet<NodeIndex> = open.map(|it| it.1.node).collect();

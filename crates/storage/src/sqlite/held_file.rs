@@ -55,14 +55,14 @@ impl HeldFile {
         if files.contains_key(&FileId::of(&fs::metadata(path)?)) {
             return Ok(None);
         }
-        Self::hold(&mut files, OpenOptions::new().write(true).open(path)?).map(Some)
+        Self::hold(&mut files, to_share().open(path)?).map(Some)
     }
 
     /// Creates a file that only its owner can read.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         // Locked first: another thread must not open the file before it is held.
         let mut files = files();
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let file = to_share().create_new(true).mode(0o600).open(path)?;
         Self::hold(&mut files, file)
     }
 
@@ -101,6 +101,13 @@ impl FileId {
     fn of(found: &Metadata) -> Self {
         Self { device: found.dev(), inode: found.ino() }
     }
+}
+
+/// The descriptor is shared by those that read the file and those that write to it.
+fn to_share() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    options
 }
 
 fn files() -> MutexGuard<'static, Files> {

@@ -1,6 +1,9 @@
 //! Tests that need access to the connection.
 
-use std::{error::Error as _, fs, pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    error::Error as _, fs, os::unix::fs::FileExt as _, pin::Pin, sync::Arc, task::Poll,
+    time::Duration,
+};
 
 use graphrun_core::{
     id::ChannelName,
@@ -257,6 +260,17 @@ fn a_second_storage_keeps_the_locks_of_the_first_one() {
     assert!(is_locked(&path), "also after a refusal");
     drop(first);
     assert!(!is_locked(&path));
+}
+
+#[test]
+fn a_file_that_is_being_made_can_be_read() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let made = HeldFile::create(&path).unwrap();
+    made.write_at(b"made", 0).unwrap();
+    let mut read = [0; 4];
+    HeldFile::open(&path).unwrap().read_at(&mut read, 0).unwrap();
+    assert_eq!(&read, b"made");
 }
 
 #[tokio::test]
