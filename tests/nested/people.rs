@@ -45,9 +45,8 @@ struct Drafted {
     draft: u32,
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "a node returns a result")]
-fn noted(text: &str) -> Result<Noted, NodeError> {
-    Ok(Noted { log: vec![text.to_owned()] })
+fn noted(text: &str) -> Noted {
+    Noted { log: vec![text.to_owned()] }
 }
 
 /// Returns a graph that runs another one, with the same fields.
@@ -109,7 +108,7 @@ async fn an_answer_about_one_draft_sends_no_other_one() {
         .edge("legal", "send")
         .route("send", [END, FAIL], |it: &Log| if it.draft == 2 { END } else { FAIL });
     let middle = around(innermost.compile().unwrap()).edge("inner", FAIL);
-    let middle = middle.node("beside", || async { noted("beside") });
+    let middle = middle.node("beside", || async { Ok::<_, NodeError>(noted("beside")) });
     let middle = middle.edge(START, "beside").edge("beside", END);
     let outer = around(middle.compile().unwrap()).edge("inner", END).compile().unwrap();
     let engine = Engine::new(outer).with_storage(Arc::new(InMemoryStorage::default()));
@@ -136,17 +135,17 @@ fn questions_and_a_wait() -> CompiledGraph {
     let asks = |key: &'static str, deadline: Option<Timestamp>| {
         node_fn(move |(): (), ctx: NodeContext| async move {
             let question = Question { deadline, ..Question::new(key, "Continue?") };
-            noted(&ctx.ask::<String>(question)?)
+            Ok(noted(&ctx.ask::<String>(question)?))
         })
     };
     let tick = node_fn(|(): (), ctx: NodeContext| async move {
         ctx.wait_for("tick", Duration::from_secs(8))?;
-        noted("tick")
+        Ok(noted("tick"))
     });
     GraphBuilder::new::<Log>("inner")
         .node("first", asks("first", None))
         .node("second", asks("second", Some(second(3))))
-        .node("late", || async { noted("late") })
+        .node("late", || async { Ok::<_, NodeError>(noted("late")) })
         .node("tick", tick)
         .edge(START, "first")
         .edge(START, "second")
@@ -163,6 +162,13 @@ fn with_runs_around() -> [CompiledGraph; 2] {
     [one(), around(one()).edge("inner", END).compile().unwrap()]
 }
 
+/// Returns an engine that keeps its process for a wait of a second at most.
+fn engine_with(graph: CompiledGraph, clock: Clock) -> (Engine, Arc<InMemoryStorage>) {
+    let storage = Arc::new(InMemoryStorage::default());
+    let engine = Engine::new(graph).with_storage(storage.clone()).with_clock(clock);
+    (engine.with_wait_max(Duration::from_secs(1)), storage)
+}
+
 #[tokio::test]
 async fn a_nested_question_keeps_neither_deadlines_nor_waits_from_passing() {
     for graph in with_runs_around() {
@@ -171,9 +177,7 @@ async fn a_nested_question_keeps_neither_deadlines_nor_waits_from_passing() {
             let now = Arc::clone(&now);
             Clock::new(move || *now.lock().unwrap())
         };
-        let storage = Arc::new(InMemoryStorage::default());
-        let engine = Engine::new(graph).with_storage(storage.clone()).with_clock(clock);
-        let engine = engine.with_wait_max(Duration::from_secs(1));
+        let (engine, storage) = engine_with(graph, clock);
         let end = engine.run(&Log::default()).await.unwrap();
         assert_eq!(waits(&storage, &end).await, (vec!["second".to_owned()], Some(3)));
         let first = || vec!["first".to_owned()];
@@ -193,9 +197,7 @@ async fn a_nested_question_keeps_neither_deadlines_nor_waits_from_passing() {
 #[tokio::test(start_paused = true)]
 async fn the_questions_of_a_nested_run_follow_each_other() {
     for graph in with_runs_around() {
-        let storage = Arc::new(InMemoryStorage::default());
-        let engine = Engine::new(graph).with_storage(storage.clone()).with_clock(clock());
-        let engine = engine.with_wait_max(Duration::from_secs(1));
+        let (engine, storage) = engine_with(graph, clock());
         let end = engine.run(&Log::default()).await.unwrap();
         let end = engine.resume(&end.run).answer("second", "two").await.unwrap();
         assert_eq!(waits(&storage, &end).await, (vec!["first".to_owned()], Some(8)));
@@ -227,13 +229,11 @@ async fn a_process_that_works_elsewhere_continues_a_nested_run_on_time() {
         let node = subgraph(inner, |(): ()| Log::default(), |it: Log| Noted { log: it.log });
         let works = || async {
             sleep(Duration::from_secs(20)).await;
-            noted("worked")
+            Ok::<_, NodeError>(noted("worked"))
         };
         let graph = GraphBuilder::new::<Log>("outer").node("inner", node).node("works", works);
         let graph = graph.edge(START, "inner").edge(START, "works").compile().unwrap();
-        let storage = Arc::new(InMemoryStorage::default());
-        let engine = Engine::new(graph).with_storage(storage.clone()).with_clock(clock());
-        let engine = engine.with_wait_max(Duration::from_secs(1));
+        let (engine, storage) = engine_with(graph, clock());
         let end = engine.run(&Log::default()).await.unwrap();
         assert_eq!(end.status, Status::Paused, "{:?}", end.reason);
         assert_eq!(waits(&storage, &end).await, (vec!["first".to_owned()], None));
@@ -246,7 +246,7 @@ async fn a_wait_of_a_nested_run_is_no_work() {
     let waits = || {
         let waits = node_fn(|(): (), ctx: NodeContext| async move {
             ctx.wait_for("five", Duration::from_secs(5))?;
-            noted("waited")
+            Ok(noted("waited"))
         });
         let graph = GraphBuilder::new::<Log>("waits").node("waits", waits);
         graph.edge(START, "waits").edge("waits", END).compile().unwrap()

@@ -83,9 +83,7 @@ impl NestedGraph {
         }
         let is_begun = saved.is_some();
         let number = journal.number();
-        // An earlier version may have given it another id.
-        let begun = saved.as_ref().map(|it| it.info.id.clone());
-        let run = begun.unwrap_or_else(|| nested_id(ctx, number));
+        let run = nested_id(ctx, number);
         let storage =
             InMemoryStorage::of_task(journal, saved).map_err(|it| node_error(&it.into()))?;
         let nested = NestedRun { ctx, run, number, storage: Arc::new(storage) };

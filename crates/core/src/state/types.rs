@@ -270,7 +270,7 @@ impl Type {
     /// what that looks like in this type.
     pub fn absent_field(&self, declared: &Self) -> Option<(String, Absence)> {
         let below = |it: &Field, found: Option<(String, Absence)>| {
-            found.map(|(path, absence)| (format!("{}.{path}", it.name), absence))
+            found.map(|(path, absence)| (it.path_to(&path), absence))
         };
         match (self.required(), declared.required()) {
             (Self::List(value), Self::List(declared)) | (Self::Map(value), Self::Map(declared)) => {
@@ -500,9 +500,13 @@ impl Field {
             || declared.absence == self.absence
     }
 
+    fn path_to(&self, below: &str) -> String {
+        format!("{}.{below}", self.name)
+    }
+
     /// Returns the path of a field below this one.
     fn below(&self, field: Option<String>) -> Option<String> {
-        field.map(|it| format!("{}.{it}", self.name))
+        field.map(|it| self.path_to(&it))
     }
 
     /// Returns numbers in the value of this field, with their path from its record.
@@ -510,7 +514,7 @@ impl Field {
         let mut found = found?;
         found.path = match found.path.as_str() {
             "" => self.name.clone(),
-            path => format!("{}.{path}", self.name),
+            path => self.path_to(path),
         };
         Some(found)
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::steps::Writer;
 use crate::{
-    checkpoint::{Checkpointer, Detail, ENTRIES_AT_ONCE, Entry, Outcome, TaskRecord},
+    checkpoint::{Checkpointer, Detail, ENTRIES_AT_ONCE, Entry, Outcome, TaskRecord, last_records},
     cli::error::CliError,
     id::{RunId, Step},
     state::ChangeKind,
@@ -71,12 +71,8 @@ impl ItemWriters {
         let by_hand = entry.written_by_hand().to_vec();
         self.open.extend(entry.records);
         let Some(commit) = entry.commit else { return };
-        let mut records = std::mem::take(&mut self.open);
-        records.sort_by_key(|it| it.task);
-        // The last record of a task counts: an earlier result did not fit beside the others of the step.
-        records.reverse();
-        records.dedup_by_key(|it| it.task);
-        records.reverse();
+        let open = std::mem::take(&mut self.open);
+        let mut records: Vec<&TaskRecord> = last_records(&open).collect();
         let is_migration = entry.migration.is_some() && turn.is_none();
         if let Some(migration) = entry.migration {
             // The next step takes in the results that tasks had before the migration.
