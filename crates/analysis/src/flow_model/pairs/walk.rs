@@ -135,7 +135,8 @@ impl<'a> Walk<'a> {
         start
     }
 
-    /// Returns the places that are occupied after an arrow led to a node.
+    /// Returns the places that are occupied after an arrow led to a node: first that of the node itself, then those behind
+    /// bounds that are used up.
     fn entered(&self, from: Option<usize>, to: usize) -> Vec<usize> {
         let place = |node: usize| {
             if self.model.nodes[node].defers.is_some() { self.places.deferred(node) } else { node }
@@ -148,9 +149,8 @@ impl<'a> Walk<'a> {
             Arrow::Node(to) => self.entered(Some(from), to),
             Arrow::Tasks(to) => {
                 let mut places = self.entered(Some(from), to);
-                // The items of a deferred node do not wait.
-                let waiting = self.places.deferred(to);
-                places.iter_mut().filter(|it| **it == waiting).for_each(|it| *it = to);
+                // The items of a deferred node do not wait. The node itself may be entered again behind its bound, and waits.
+                places[0] = to;
                 places
             }
             Arrow::Join(join) => {
