@@ -443,6 +443,10 @@ fn templates() -> Vec<Bomb> {
         "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
         Expected::Refused("calls itself"),
     ));
+    let macros: Vec<String> =
+        (0..3_000).map(|it| format!("{{% macro m{it}(x) %}}{{% endmacro %}}")).collect();
+    let macros = macros.concat();
+    bombs.push(with_template(&format!("{macros}Which?"), Expected::Answer));
     bombs
 }
 

@@ -14,7 +14,6 @@ use super::{
     checker::{Meaning, PromptChecker},
     expressions::{CALLER, LOOP},
     names::{FILTERS, FUNCTIONS, FactFunction},
-    operations::TestedOperand,
     shapes::{any_of, is_shape, values_of_map},
 };
 
@@ -73,7 +72,12 @@ impl PromptChecker<'_, '_> {
         let is_value = self.variable(name).is_some() || self.scope.schema.channel(name).is_some();
         if is_value {
             let message = format!("`{name}` is a value, and no function");
-            self.problem("GR041", span, message, "cannot be called");
+            let is_macro = self.macro_names.contains(name);
+            self.problem("GR041", span, message, "cannot be called").help = is_macro.then(|| {
+                format!(
+                    "declare the macro `{name}` once, before the `if`, with the `if` in its body"
+                )
+            });
             return Type::Any;
         }
         if let Some(function) = FactFunction::find(name) {
@@ -86,8 +90,7 @@ impl PromptChecker<'_, '_> {
         }
         let what = format!("the function `{name}`");
         let source = |args: &str| format!("{name}{}", if args.is_empty() { "()" } else { args });
-        let none = TestedOperand { expression: None, ty: &Type::Bool };
-        self.try_with_arguments(source, &what, none, &call.args, &args, span);
+        self.try_with_arguments(source, &what, None, &call.args, &args, span);
         match name {
             "dict" => dictionary(&call.args, &args),
             _ => Type::List(Type::INT.into()),

@@ -3,8 +3,9 @@
 //! It reports only certain mistakes: a value of an unknown type is compatible with everything.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     ops::Range,
+    rc::Rc,
 };
 
 use graphrun_core::{
@@ -32,11 +33,12 @@ use super::{
     TEMPLATE,
     expressions::{LOOP, loop_type},
     guards::path_of,
-    macros::Callee,
+    macros::{Callee, Declaration},
     metered::is_end,
     set_under::SetUnder,
     shapes::{bounded, either, items_of, tuple_items},
     tried::OperationResults,
+    variables::{Variable, Variables},
 };
 
 /// The scope of a prompt.
@@ -66,19 +68,20 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNe
     let Ok(template) = parse(text, TEMPLATE, minijinja::syntax::SyntaxConfig::default()) else {
         return Default::default();
     };
-    let names = names_of_item(scope.item, scope.schema).into_iter();
-    let variables: Vec<Variable<'_>> =
-        names.map(|(name, ty)| Variable { name, meaning: Meaning::Value(ty) }).collect();
+    let given = names_of_item(scope.item, scope.schema);
+    // Only the body of a loop that calls itself sees the values around.
+    let variables = Variables::new(given, text.contains("recursive"));
     let mut checker = PromptChecker {
         text,
         scope,
-        given: variables.len(),
         variables,
         frames: Vec::new(),
         loops: Vec::new(),
         known: scope.known.clone(),
-        set_under: Vec::new(),
+        set_under: SetUnder::default(),
         macros: Vec::new(),
+        macro_names: BTreeSet::new(),
+        called: HashSet::new(),
         open: Vec::new(),
         checked: HashSet::new(),
         bodies: 0,
@@ -90,19 +93,12 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNe
         tried: OperationResults::default(),
     };
     checker.statement(&template);
-    checker.check_uncalled();
+    checker.check_uncalled(0);
     let mut spans = HashSet::new();
     let mut problems = checker.problems;
     // The body of a macro is checked for each of its calls.
     problems.retain(|it| spans.insert((it.code, it.range.clone())));
     (problems, checker.facts)
-}
-
-/// A name that a template has defined, or that a task gives it.
-#[derive(Clone)]
-pub(super) struct Variable<'t> {
-    pub(super) name: String,
-    pub(super) meaning: Meaning<'t>,
 }
 
 #[derive(Clone)]
@@ -118,9 +114,7 @@ pub(super) struct PromptChecker<'a, 't> {
     pub(super) text: &'t str,
     pub(super) scope: PromptScope<'a>,
     /// The item of the task, and the names that the template has defined.
-    pub(super) variables: Vec<Variable<'t>>,
-    /// How many of the variables the task gives.
-    pub(super) given: usize,
+    pub(super) variables: Variables<'t>,
     /// Where the variables of each open loop, `with` or macro begin.
     pub(super) frames: Vec<usize>,
     /// The open loops of this macro, or of the template.
@@ -128,9 +122,13 @@ pub(super) struct PromptChecker<'a, 't> {
     /// What an enclosing condition has proved.
     pub(super) known: Guarantees,
     /// The names that have a value if a condition has an outcome.
-    pub(super) set_under: Vec<SetUnder>,
-    /// The macros of the template, each with the names at its declaration.
-    pub(super) macros: Vec<(Callee<'t>, Vec<Variable<'t>>)>,
+    pub(super) set_under: SetUnder,
+    /// The macros that can be called here.
+    pub(super) macros: Vec<Declaration<'t>>,
+    /// The names of all macros so far.
+    pub(super) macro_names: BTreeSet<&'t str>,
+    /// The macros whose bodies were checked.
+    pub(super) called: HashSet<*const ()>,
     /// The macros whose bodies are being checked.
     pub(super) open: Vec<*const ()>,
     /// The bodies of macros and loops that were checked, each with the types that it was checked with.
@@ -157,13 +155,15 @@ impl<'t> PromptChecker<'_, 't> {
 
     /// Runs a check. Its names and its knowledge end with it.
     pub(super) fn frame(&mut self, check: impl FnOnce(&mut Self)) {
-        let outside = self.variables.len();
+        let outside = self.variables.count();
+        let macros = self.macros.len();
         let known = self.known.clone();
         let set_under = self.set_under.clone();
         self.frames.push(outside);
         check(self);
+        self.check_uncalled(macros);
         self.frames.pop();
-        self.variables.truncate(outside);
+        self.variables.split_off(outside);
         (self.known, self.set_under) = (known, set_under);
     }
 
@@ -234,22 +234,18 @@ impl<'t> PromptChecker<'_, 't> {
         one: impl FnOnce(&mut Self),
         other: impl FnOnce(&mut Self),
     ) -> Vec<(String, Option<bool>)> {
-        let outside = self.variables.len();
         let known = self.known.clone();
         let set_under = self.set_under.clone();
-        self.knowing(condition, true, one);
-        let one = self.variables.split_off(outside);
+        let one = self.branch(condition, true, one);
         self.known.clone_from(&known);
         self.set_under.clone_from(&set_under);
-        self.knowing(condition, false, other);
-        let other = self.variables.split_off(outside);
+        let other = self.branch(condition, false, other);
         (self.known, self.set_under) = (known, set_under);
         let mut set = Vec::new();
-        let names: BTreeSet<String> = one.iter().chain(&other).map(|it| it.name.clone()).collect();
+        let names: BTreeSet<String> = one.keys().chain(other.keys()).cloned().collect();
         for name in names {
-            let mut after = |branch: &[Variable<'t>], outcome: bool| {
-                let set = branch.iter().rev().find(|it| it.name == name);
-                if let Some(set) = set {
+            let mut after = |branch: &BTreeMap<String, Rc<Variable<'t>>>, outcome: bool| {
+                if let Some(set) = branch.get(&name) {
                     return set.meaning.clone();
                 }
                 let mut meaning = Meaning::Value(Type::Any);
@@ -278,9 +274,26 @@ impl<'t> PromptChecker<'_, 't> {
         set
     }
 
+    /// Checks a branch. Returns the names that it sets, each with its last meaning.
+    fn branch(
+        &mut self,
+        condition: Option<&Expr<'_>>,
+        outcome: bool,
+        check: impl FnOnce(&mut Self),
+    ) -> BTreeMap<String, Rc<Variable<'t>>> {
+        let outside = self.variables.count();
+        let macros = self.macros.len();
+        self.knowing(condition, outcome, |checker| {
+            check(checker);
+            checker.check_uncalled(macros);
+        });
+        let set = self.variables.split_off(outside);
+        set.into_iter().map(|it| (it.name.clone(), it)).collect()
+    }
+
     /// Returns the meaning of a name that a branch does not set.
     fn meaning_outside(&self, name: &str) -> Meaning<'t> {
-        let is_proved = self.known.is_present(name);
+        let is_proved = self.known.is_present(name) || self.set_under.has_value(name);
         match self.variable(name) {
             Some(Meaning::Value(ty)) if is_proved => return Meaning::Value(ty.required().clone()),
             Some(meaning) => return meaning.clone(),
@@ -353,13 +366,14 @@ impl<'t> PromptChecker<'_, 't> {
     /// Gives a name a meaning, and forgets the knowledge of its former value.
     pub(super) fn bind(&mut self, name: &str, meaning: Meaning<'t>) {
         self.forget(name);
-        self.variables.push(Variable { name: name.to_owned(), meaning });
+        self.variables.bind(name, meaning);
     }
 
     /// Forgets the knowledge of the value of a name.
     pub(super) fn forget(&mut self, name: &str) {
-        self.known.forget(name, reads);
-        self.set_under.retain(|it| it.name != name && !reads(&it.condition, name));
+        let proved = self.set_under.forget(name);
+        self.known.extend(proved);
+        self.known.forget(|path| names_in(path).any(|it| it == name));
     }
 
     fn assign(&mut self, target: &Expr<'_>, value: &Expr<'_>) {
@@ -441,13 +455,16 @@ impl<'t> PromptChecker<'_, 't> {
         then: impl FnOnce(&mut Self),
     ) {
         let before = self.known.count();
+        let around = self.set_under.depth();
         let mut learned = Vec::new();
         if let Some(condition) = condition.into() {
             self.learn(condition, outcome, &mut learned);
+            self.set_under.enter(condition, outcome);
         }
         self.known.extend(learned);
         then(self);
         self.known.truncate(before);
+        self.set_under.leave(around);
     }
 
     fn stands_alone(&mut self, span: Span, what: &str) {
@@ -468,16 +485,31 @@ impl<'t> PromptChecker<'_, 't> {
     }
 }
 
-/// Returns whether a path that is known to be present begins with a name, or contains it as a key.
-pub(super) fn reads(path: &str, name: &str) -> bool {
-    path.match_indices(name).any(|(at, _)| {
-        let is_part = |it: char| it.is_alphanumeric() || it == '_';
-        let before = path[..at].chars().next_back();
-        let after = path[at + name.len()..].chars().next();
-        !before.is_some_and(|it| is_part(it) || it == '.') && !after.is_some_and(is_part)
+/// Returns the names with which a path or a condition begins, or which it contains as keys. Those behind a point are parts.
+pub(super) fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    let mut before = None;
+    text.split_inclusive(|it: char| !it.is_alphanumeric() && it != '_').filter_map(move |word| {
+        let name = word.trim_end_matches(|it: char| !it.is_alphanumeric() && it != '_');
+        let is_part = before == Some('.');
+        before = word.chars().next_back();
+        (!name.is_empty() && !is_part).then_some(name)
     })
 }
 
 fn bytes(span: Span) -> Range<usize> {
     span.start_offset as usize..span.end_offset as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_in;
+
+    #[test]
+    fn a_part_of_a_value_is_no_name() {
+        let names = |text| names_in(text).collect::<Vec<_>>();
+        assert_eq!(names("a.b[c.d][0].e"), ["a", "c", "0"]);
+        assert_eq!(names("(a_1 | first).b"), ["a_1", "first"]);
+        assert_eq!(names("(a && not b.c)"), ["a", "not", "b"]);
+        assert_eq!(names(""), [""; 0]);
+    }
 }

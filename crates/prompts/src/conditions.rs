@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use graphrun_expressions::{
     Expression, ExpressionScope,
     flow::{guarantee::Guarantees, written::AssignedFields},
-    item::INDEX,
 };
 use minijinja::{
     Value,
@@ -67,13 +66,8 @@ impl PromptChecker<'_, '_> {
         Some(match expression {
             Expr::Const(it) => constant(&it.value)?,
             Expr::Var(it) => {
-                let is_own = |name: &str| {
-                    let is_item = self.scope.item.is_some_and(|(item, _)| item == name);
-                    is_item || name == INDEX && self.scope.item.is_some()
-                };
-                // Other names of the template hide those of the state.
-                let given = self.variables.iter().filter(|other| other.name == it.id).count();
-                if given > usize::from(is_own(it.id)) {
+                // The names of the template hide those of the state and the item.
+                if self.variables.is_defined(it.id) {
                     return None;
                 }
                 it.id.to_owned()

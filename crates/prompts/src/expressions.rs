@@ -23,7 +23,8 @@ use super::{
     names::TESTS,
     operations::{TestedOperand, TypedExpression},
     shapes::{
-        alternatives, any_of, as_list, either, is_shape, present, tuple, tuple_items, values_of_map,
+        GROUP_PARTS, alternatives, any_of, as_list, either, group_part, is_group, is_shape,
+        of_any_length, present, tuple, tuple_items, values_of_map,
     },
     tried::{OPERANDS, type_of},
 };
@@ -133,7 +134,7 @@ pub(super) fn is_single(ty: &Type) -> bool {
 impl<'t> PromptChecker<'_, 't> {
     /// Returns the meaning of a name that the template has defined.
     pub(super) fn variable(&self, name: &str) -> Option<&Meaning<'t>> {
-        self.variables.iter().rev().find(|it| it.name == name).map(|it| &it.meaning)
+        self.variables.meaning(name)
     }
 
     /// Returns the type of an expression; [`Type::Any`] where it is not known.
@@ -215,8 +216,12 @@ impl<'t> PromptChecker<'_, 't> {
         });
         match names.collect::<Option<Vec<&str>>>() {
             Some(names) => {
-                let fields = names.into_iter().zip(values);
-                let fields = fields.map(|(name, ty)| Field::new(name, ty)).collect();
+                let mut fields: Vec<Field> = Vec::new();
+                for (name, ty) in names.into_iter().zip(values) {
+                    // The last value of a key counts.
+                    fields.retain(|it| it.name != name);
+                    fields.push(Field::new(name, ty));
+                }
                 Type::Record(Record { name: None, fields, is_closed: true }.into())
             }
             None if keys.contains(&Type::Any) => Type::Any,
@@ -299,8 +304,14 @@ impl<'t> PromptChecker<'_, 't> {
     fn item_of(&mut self, of: &Type, it: &GetItem<'_>, index: &Type, span: Span) -> Type {
         let number = number_of(&it.subscript_expr);
         if let Some(items) = tuple_items(of) {
+            if let Some([name]) = values_of(index)
+                && let Some(part) = group_part(of, name)
+            {
+                return part.clone();
+            }
             let Some(number) = number else {
-                return any_of(items.into_iter().cloned()).optional();
+                let item = items.into_iter().cloned().reduce(either);
+                return item.map_or_else(null, Type::optional);
             };
             let at = usize::try_from(number.unsigned_abs()).unwrap_or(usize::MAX);
             let at = if number < 0 { items.len().checked_sub(at) } else { Some(at) };
@@ -332,7 +343,7 @@ impl<'t> PromptChecker<'_, 't> {
         if let [_, _, Some((step, step_type))] = &bounds
             && self.refuse_step(step, step_type)
         {
-            return as_list(&ty);
+            return of_any_length(&ty);
         }
         let mut operands = vec![TestedOperand { expression: Some(&it.expr), ty: &ty }];
         let mut names = Vec::new();
@@ -346,7 +357,11 @@ impl<'t> PromptChecker<'_, 't> {
         }
         let source = format!("a[{}]", names.join(":"));
         self.try_values(&source, "a slice", &operands, 1, span);
-        as_list(&ty)
+        match ty {
+            // A slice of null is an empty list.
+            Type::Optional(ty) => either(of_any_length(&ty), tuple(Vec::new())),
+            ty => of_any_length(&ty),
+        }
     }
 
     /// Reports a step of a slice that is never positive: the engine has no others.
@@ -496,10 +511,9 @@ impl<'t> PromptChecker<'_, 't> {
             }
             None => {
                 let fields = self.scope.schema.channels().iter().map(|it| it.name().as_str());
-                let variables = self.variables.iter().map(|it| it.name.as_str());
-                let known = fields.chain(variables);
+                let known: Vec<&str> = fields.chain(self.variables.names()).collect();
                 let (help, message) = if self.scope.node.is_some() {
-                    let known = known.chain(["visit", "max_visits", "via"]);
+                    let known = known.into_iter().chain(["visit", "max_visits", "via"]);
                     let help = Fact::meant_by(name).or_else(|| suggestion(name, known));
                     (help, format!("a prompt has no name `{name}`"))
                 } else if is_of_node(name) {
@@ -582,8 +596,15 @@ impl<'t> PromptChecker<'_, 't> {
                 self.refuse_file(span);
                 Type::Any
             }
+            ty if group_part(ty, name).is_some() => {
+                group_part(ty, name).cloned().unwrap_or(Type::Any)
+            }
             Type::Record(record) => of.field(name).cloned().unwrap_or_else(|| {
-                let help = suggestion(name, record.fields.iter().map(|it| it.name.as_str()));
+                let help = if is_group(of.required()) {
+                    suggestion(name, GROUP_PARTS)
+                } else {
+                    suggestion(name, record.fields.iter().map(|it| it.name.as_str()))
+                };
                 let message = format!("{} has no field `{name}`", describe(of.required()));
                 self.problem("GR041", span, message, "no such field").help = help;
                 Type::Any

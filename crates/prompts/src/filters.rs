@@ -17,8 +17,8 @@ use super::{
     names::FILTERS,
     operations::{TestedOperand, TypedExpression},
     shapes::{
-        alternatives, any_of, as_list, either, is_shape, items_of, present, tuple, tuple_items,
-        values_of_map, with_part,
+        alternatives, any_of, either, group, is_shape, items_of, of_any_length, present, tuple,
+        tuple_items, values_of_map, with_part,
     },
     tried::OPERANDS,
 };
@@ -60,7 +60,8 @@ impl<'e> Application<'e> {
     }
 
     fn named(&self, name: &str) -> Option<(&'e Expr<'e>, &'e Type)> {
-        self.args.iter().zip(self.types).find_map(|(arg, ty)| match arg {
+        // The last value of a repeated argument counts.
+        self.args.iter().zip(self.types).rev().find_map(|(arg, ty)| match arg {
             CallArg::Kwarg(key, it) if *key == name => Some((it, ty)),
             _ => None,
         })
@@ -167,15 +168,11 @@ impl PromptChecker<'_, '_> {
             "chain" => chained(of),
             "groupby" => {
                 let key = part.unwrap_or_else(absent_at_times);
-                list(tuple(vec![with_fallback(key, of.named("default")), list(item)]))
+                list(group(with_fallback(key, of.named("default")), list(item)))
             }
             "map" => self.mapped(of, part, &item),
             "split" | "lines" => list(Type::String),
-            "sum" => match tried {
-                Type::Int(_) | Type::Float(_) => tried,
-                _ if is_number(part.as_ref().unwrap_or(&item).required()) => Type::FLOAT,
-                _ => as_list(part.as_ref().unwrap_or(&item)),
-            },
+            "sum" => summed(of, part.as_ref().unwrap_or(&item), &tried),
             "int" | "float" => {
                 let number = if of.name == "int" { Type::INT } else { Type::FLOAT };
                 let default = of.named("default").or_else(|| of.positional(0));
@@ -245,11 +242,6 @@ impl PromptChecker<'_, '_> {
                     (Some(items), Ok(at), _) => {
                         items.get(at).map_or_else(null, |it| Type::clone(it))
                     }
-                    // The groups of `groupby`.
-                    (Some(items), _, _) if name == "grouper" && items.len() == 2 => {
-                        items[0].clone()
-                    }
-                    (Some(items), _, _) if name == "list" && items.len() == 2 => items[1].clone(),
                     (None, Ok(_), Type::List(item)) => Type::clone(item).optional(),
                     _ => self.field(&ty, name, span),
                 };
@@ -356,14 +348,43 @@ fn selected(of: &Application<'_>, path: Option<&str>, item: Type) -> Type {
     });
     let is_sure = match test {
         None => keeps,
-        Some(test) if keeps => matches!(test, "defined" | "true" | "string" | "number" | "mapping"),
-        Some(test) => test == "undefined",
+        Some(test) if keeps => {
+            let of_values = ["boolean", "float", "integer", "mapping", "number", "string"];
+            matches!(test, "defined" | "false" | "true") || of_values.contains(&test)
+        }
+        Some(test) => matches!(test, "none" | "undefined"),
     };
     match (is_sure, path) {
         (false, _) => item,
         (true, None) => item.required().clone(),
         (true, Some(path)) => with_part(item.required(), path),
     }
+}
+
+/// Returns the type of `sum`, which adds the items to its start. `tried` is the type of the sum of samples.
+fn summed(of: &Application<'_>, item: &Type, tried: &Type) -> Type {
+    let start = of.named("start").or_else(|| of.positional(1));
+    // No start is zero, and null is none.
+    let start = match start.map(|it| it.1) {
+        None => Type::INT,
+        Some(ty @ Type::Optional(_)) => {
+            present(ty).map_or(Type::INT, |it| either(of_any_length(it), Type::INT))
+        }
+        Some(start) => of_any_length(start),
+    };
+    if tuple_items(of.input.required()).is_some_and(|it| it.is_empty()) {
+        return start;
+    }
+    if *tried == Type::Any {
+        let is_number = [&start, item].into_iter().all(|it| is_number(it.required()));
+        return if is_number { Type::FLOAT } else { Type::Any };
+    }
+    // Without items, it is the start. The samples do not show the types of the items of lists.
+    let is_list = |it: &&Type| matches!(it, Type::List(_));
+    let (lists, others): (Vec<&Type>, Vec<&Type>) =
+        alternatives(tried).into_iter().partition(is_list);
+    let items = (!lists.is_empty()).then(|| of_any_length(item));
+    any_of(others.into_iter().cloned().chain([start]).chain(items))
 }
 
 /// Returns the type of `chain`: mappings together, or lists.
@@ -373,8 +394,10 @@ fn chained(of: &Application<'_>) -> Type {
     if all.iter().all(is_mapping) {
         return Type::Map(any_of(all.into_iter().map(values_of_map)).into());
     }
-    let items = all.into_iter().map(|it| items_of(it).unwrap_or(Type::Any));
-    Type::List(any_of(items).into())
+    let is_empty = |it: &&Type| tuple_items(it).is_some_and(|it| it.is_empty());
+    let items = all.into_iter().filter(|it| !is_empty(it));
+    let item = items.map(|it| items_of(it).unwrap_or(Type::Any)).reduce(either);
+    item.map_or_else(|| tuple(Vec::new()), |it| Type::List(it.into()))
 }
 
 /// Returns the type of a part with the `default` of a filter.

@@ -19,7 +19,12 @@ use minijinja::{
 use super::{
     checker::{Meaning, PromptChecker},
     expressions::LOOP,
+    shapes::{alternatives, tuple_items},
 };
+
+/// The filters whose results are lists.
+const LISTS: [&str; 9] =
+    ["dictsort", "items", "lines", "list", "reject", "select", "sort", "split", "unique"];
 
 /// A comparison in a condition, and its outcome.
 struct Comparison<'e> {
@@ -40,7 +45,6 @@ struct Side<'e> {
 impl PromptChecker<'_, '_> {
     /// Records the guarantees once a condition has this outcome.
     pub(super) fn learn(&self, condition: &Expr<'_>, outcome: bool, known: &mut Vec<Guarantee>) {
-        known.extend(self.names_set_under(condition, outcome).into_iter().map(Guarantee::Present));
         match condition {
             Expr::Test(it) if (it.name == "defined") == outcome => {
                 let asks = asks_presence(it.name);
@@ -116,7 +120,8 @@ impl PromptChecker<'_, '_> {
         }
         comparison.learn_trigger(known);
         self.learn_success(comparison, known);
-        comparison.learn_items(known);
+        let is_list = |it: &Expr<'_>| self.is_list(it, known);
+        known.extend(comparison.learn_items(is_list));
         comparison.learn_number(known);
     }
 
@@ -161,6 +166,22 @@ impl PromptChecker<'_, '_> {
             ty.as_ref().map(Type::required),
             Some(Type::Map(value)) if matches!(**value, Type::Optional(_))
         )
+    }
+
+    /// Returns whether a value is a list for certain. `known` has what the condition has proved so far.
+    fn is_list(&self, value: &Expr<'_>, known: &[Guarantee]) -> bool {
+        if let Expr::Filter(it) = value {
+            let reversed = it.expr.as_ref().filter(|_| it.name == "reverse");
+            return LISTS.contains(&it.name) || reversed.is_some_and(|it| self.is_list(it, known));
+        }
+        let Some(ty) = self.declared_type(value) else { return false };
+        let is_proved = || {
+            let is_present = |path: String| known.contains(&Guarantee::Present(path));
+            self.is_proved(value) || path_of(value).is_some_and(is_present)
+        };
+        let is_there = !matches!(ty, Type::Optional(_)) || is_proved();
+        let is_list = |it: &Type| matches!(it, Type::List(_)) || tuple_items(it).is_some();
+        is_there && alternatives(&ty).into_iter().all(is_list)
     }
 
     /// Returns the type of a path, if it is declared.
@@ -256,25 +277,27 @@ impl<'e> Comparison<'e> {
         }
     }
 
-    /// Records the length of a list, or the key of a map, that it proves.
-    fn learn_items(&self, known: &mut Vec<Guarantee>) {
+    /// Returns the length of a list, or the key of a map, that it proves. `is_list` is whether a value is a list.
+    fn learn_items(&self, is_list: impl Fn(&Expr<'_>) -> bool) -> Vec<Guarantee> {
         if matches!(self.operator, BinOpKind::In) {
             let map = path_of(self.right);
             let key = map.and_then(|it| part_of(&it, self.left)).filter(|_| self.outcome);
-            known.extend(key.map(Guarantee::HasKey));
-            return;
+            return key.map(Guarantee::HasKey).into_iter().collect();
         }
         let is_unequal = self.is_equal() == Some(false);
-        for Side { value: list, other, is_turned } in self.sides() {
-            let proved = match (list_of_length(list).and_then(path_of), number_of(other)) {
+        let proved = |Side { value: list, other, is_turned }: Side<'_>| {
+            match (list_of_length(list).and_then(path_of), number_of(other)) {
                 (Some(path), Some(number)) => {
                     Guarantee::of_size(path, 0, number, self.fulfilled_by(number, is_turned))
                 }
-                _ if is_unequal && is_empty_list(other) => path_of(list).map(has_items),
+                // Null is no empty list either.
+                _ if is_unequal && is_empty_list(other) && is_list(list) => {
+                    path_of(list).map(has_items)
+                }
                 _ => None,
-            };
-            known.extend(proved);
-        }
+            }
+        };
+        self.sides().into_iter().filter_map(proved).collect()
     }
 
     /// Records the limits that it proves of a number that chooses an item: not below zero, or below the length of a list.

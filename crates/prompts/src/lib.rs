@@ -38,6 +38,7 @@ mod set_under;
 mod shapes;
 mod texts;
 mod tried;
+mod variables;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

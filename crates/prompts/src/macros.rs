@@ -3,10 +3,7 @@
 //! A macro reads its arguments, the fields of the state and other macros. The engine also gives it
 //! names from the place of its declaration, and names that are set later; the check refuses these. The block of a `{% call %}` reads all names around it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-};
+use std::{collections::BTreeSet, rc::Rc};
 
 use graphrun_core::state::Type;
 use graphrun_expressions::{
@@ -20,10 +17,12 @@ use minijinja::machinery::{
 };
 
 use super::{
-    checker::{Meaning, PromptChecker, Variable},
+    checker::{Meaning, PromptChecker, names_in},
     expressions::{CALLER, LOOP},
     metered::reads,
+    set_under::SetUnder,
     shapes::either,
+    variables::Variables,
 };
 
 /// The most bodies of macros and loops that are checked for one prompt.
@@ -40,14 +39,24 @@ pub(super) struct Callee<'t> {
     declaration: &'t Macro<'t>,
     /// The number of frames at the declaration of a macro.
     depth: usize,
+    /// Whether a macro has a place for a block.
+    takes_block: bool,
     /// What a block sees; a macro sees no variables.
     surroundings: Option<Rc<EnclosingScope<'t>>>,
 }
 
+/// A macro that may not be called any more once its scope ends.
+pub(super) struct Declaration<'t> {
+    callee: Callee<'t>,
+    /// The number of names at its place.
+    names: usize,
+}
+
 struct EnclosingScope<'t> {
-    variables: Vec<Variable<'t>>,
+    variables: Variables<'t>,
     frames: Vec<usize>,
     known: Guarantees,
+    set_under: SetUnder,
     /// The macros whose bodies the block stands in.
     open: Vec<*const ()>,
 }
@@ -65,7 +74,12 @@ impl Callee<'_> {
         std::ptr::eq(self.declaration, other.declaration)
     }
 
-    fn id(&self) -> *const () {
+    /// Returns whether it is a block.
+    pub(super) fn is_block(&self) -> bool {
+        self.surroundings.is_some()
+    }
+
+    pub(super) fn id(&self) -> *const () {
         std::ptr::from_ref(self.declaration).cast()
     }
 }
@@ -73,39 +87,51 @@ impl Callee<'_> {
 impl<'t> PromptChecker<'_, 't> {
     pub(super) fn declare(&mut self, it: &'t Spanned<Macro<'t>>) {
         let depth = self.frames.len();
-        let callee = Callee { declaration: it, depth, surroundings: None };
+        let takes_block = reads(it).contains(CALLER);
+        let callee = Callee { declaration: it, depth, takes_block, surroundings: None };
         self.bind(it.name, Meaning::Macro(callee.clone()));
-        self.macros.push((callee, self.variables.clone()));
+        self.macro_names.insert(it.name);
+        self.macros.push(Declaration { callee, names: self.variables.count() });
     }
 
-    /// Checks the macros that nothing calls, with arguments of any type: their names may be wrong.
-    pub(super) fn check_uncalled(&mut self) {
-        for (callee, variables) in std::mem::take(&mut self.macros) {
-            let id = format!("{:?} ", callee.id());
-            if self.checked.iter().any(|it| it.starts_with(&id)) {
+    /// Checks the macros of the scope that ends here, if nothing calls them, with arguments of any type: their names may be
+    /// wrong. The names before their declarations are still there.
+    pub(super) fn check_uncalled(&mut self, first: usize) {
+        for Declaration { callee, names } in self.macros.split_off(first) {
+            if self.depth > DEPTH_MAX || !self.called.insert(callee.id()) {
                 continue;
             }
-            self.variables = variables;
-            let names = callee.declaration.args.iter().filter_map(name_of);
-            let arguments = names.map(|it| (it.to_owned(), Some(Type::Any))).collect();
-            self.check_body(&callee, arguments, Some(Meaning::Value(Type::Any)));
+            let variables = self.variables.in_macro(names);
+            let arguments = callee.declaration.args.iter().filter_map(name_of);
+            let arguments = arguments.map(|it| (it.to_owned(), Some(Type::Any))).collect();
+            self.depth += 1;
+            self.check_body(&callee, variables, arguments, Some(Meaning::Value(Type::Any)));
+            self.depth -= 1;
         }
     }
 
     pub(super) fn call_block(&mut self, it: &'t CallBlock<'t>) {
-        let surroundings = EnclosingScope {
-            variables: self.variables.clone(),
-            frames: self.frames.clone(),
-            known: self.known.clone(),
-            open: self.open.clone(),
-        };
-        let surroundings = Some(Rc::new(surroundings));
-        let block = Callee { declaration: &it.macro_decl, depth: 0, surroundings };
         if let Expr::Var(name) = &it.call.expr
             && let Some(Meaning::Macro(callee)) = self.variable(name.id)
         {
             let callee = callee.clone();
-            if reads(callee.declaration).contains(CALLER) {
+            if callee.takes_block {
+                if !self.may_check_body(it.call.expr.span()) {
+                    return;
+                }
+                let surroundings = EnclosingScope {
+                    variables: self.variables.clone(),
+                    frames: self.frames.clone(),
+                    known: self.known.clone(),
+                    set_under: self.set_under.clone(),
+                    open: self.open.clone(),
+                };
+                let block = Callee {
+                    declaration: &it.macro_decl,
+                    depth: 0,
+                    takes_block: false,
+                    surroundings: Some(Rc::new(surroundings)),
+                };
                 self.call_macro(name.id, &callee, &it.call, Some(block));
             } else {
                 let message = format!("the macro `{}` does not use its block", name.id);
@@ -205,14 +231,20 @@ impl<'t> PromptChecker<'_, 't> {
             .zip(&types)
             .filter_map(|(name, ty)| Some(format!("`{name}`: {}", describe(ty.as_ref()?))));
         let shown: Vec<String> = shown.collect();
-        let seen = known_names(&self.seen_by(callee));
+        self.called.insert(callee.id());
+        let end = self.frames.get(callee.depth).copied().unwrap_or(self.variables.count());
+        let seen = self.variables.seen(end);
         let key = format!("{:?} {types:?} {seen:?} {:?}", callee.id(), self.known_here());
-        // Each block of a `call` is another one.
-        let has_block = matches!(caller, Meaning::Macro(_)) || callee.surroundings.is_some();
-        let is_new = self.checked.insert(key) || has_block;
-        if is_new && self.may_check_body(span) {
+        // Each block of a `call` is another one, and counted where it stands.
+        let is_counted = matches!(caller, Meaning::Macro(_));
+        let is_new = self.checked.insert(key) || is_counted || callee.is_block();
+        if is_new && (is_counted || self.may_check_body(span)) {
             let arguments = names.iter().map(|it| (*it).to_owned()).zip(types);
-            self.check_body(callee, arguments.collect(), Some(caller));
+            let variables = match &callee.surroundings {
+                Some(it) => it.variables.clone(),
+                None => self.variables.in_macro(end),
+            };
+            self.check_body(callee, variables, arguments.collect(), Some(caller));
         }
         if shown.is_empty() { "no arguments".to_owned() } else { shown.join(", ") }
     }
@@ -238,22 +270,24 @@ impl<'t> PromptChecker<'_, 't> {
     fn check_body(
         &mut self,
         callee: &Callee<'t>,
+        variables: Variables<'t>,
         arguments: Vec<(String, Option<Type>)>,
         caller: Option<Meaning<'t>>,
     ) {
-        let (variables, frames, known) = match &callee.surroundings {
-            Some(it) => (it.variables.clone(), it.frames.clone(), it.known.clone()),
-            None => (self.seen_by(callee), Vec::new(), self.known.clone()),
-        };
         let variables = std::mem::replace(&mut self.variables, variables);
+        let (frames, known, set_under) = if let Some(it) = &callee.surroundings {
+            (it.frames.clone(), it.known.clone(), it.set_under.clone())
+        } else {
+            let mut known = self.known.clone();
+            // A condition on a variable of the caller proves nothing about a field with its name.
+            known.forget(|path| names_in(path).any(|it| variables.is_defined(it)));
+            let frames = self.frames.iter().take(callee.depth).copied().collect();
+            (frames, known, SetUnder::default())
+        };
         let frames = std::mem::replace(&mut self.frames, frames);
         let known = std::mem::replace(&mut self.known, known);
-        let set_under = std::mem::take(&mut self.set_under);
+        let set_under = std::mem::replace(&mut self.set_under, set_under);
         let loops = std::mem::take(&mut self.loops);
-        if callee.surroundings.is_none() {
-            // A condition on a variable of the caller proves nothing about a field with its name.
-            variables[self.given..].iter().for_each(|it| self.forget(&it.name));
-        }
         let around = callee.surroundings.as_ref().map_or(&self.open, |it| &it.open).clone();
         let open = std::mem::replace(&mut self.open, around);
         self.open.push(callee.id());
@@ -289,22 +323,6 @@ impl<'t> PromptChecker<'_, 't> {
         self.loops = loops;
     }
 
-    /// Returns the names that the body of a macro sees: what the task gives, and macros.
-    fn seen_by(&self, callee: &Callee<'t>) -> Vec<Variable<'t>> {
-        let end = self.frames.get(callee.depth).copied().unwrap_or(self.variables.len());
-        let seen = self.variables[..end].iter().enumerate().map(|(at, it)| {
-            let meaning = match &it.meaning {
-                _ if at < self.given => it.meaning.clone(),
-                Meaning::Macro(it) if it.surroundings.is_none() => {
-                    Meaning::Macro(Callee { depth: 0, ..it.clone() })
-                }
-                _ => Meaning::Outside,
-            };
-            Variable { name: it.name.clone(), meaning }
-        });
-        seen.collect()
-    }
-
     /// Returns a call of the innermost loop, whose body is checked with the items of the argument.
     pub(super) fn recurse(&mut self, call: &Call<'_>) -> Type {
         let span = call.expr.span();
@@ -325,14 +343,12 @@ impl<'t> PromptChecker<'_, 't> {
         let ty = self.present(iterated);
         let item = self.looped_over(&ty, iterated.span());
         // The names of the outer round are visible in the inner one.
-        let names = known_names(&self.variables);
+        let names = self.variables.digest();
+        let set = self.set_under.digest();
         let id: *const () = std::ptr::from_ref(innermost).cast();
-        let is_new =
-            self.checked.insert(format!("{id:?} {item:?} {names:?} {:?}", self.known_here()));
-        if is_new && self.may_check_body(span) {
-            let set_under = std::mem::take(&mut self.set_under);
+        let key = format!("{id:?} {item:?} {names:?} {set:?} {:?}", self.known_here());
+        if self.checked.insert(key) && self.may_check_body(span) {
             self.loop_body(innermost, item, None, false);
-            self.set_under = set_under;
         }
         Type::String
     }
@@ -343,14 +359,4 @@ fn name_of<'e>(expression: &Expr<'e>) -> Option<&'e str> {
         Expr::Var(it) => Some(it.id),
         _ => None,
     }
-}
-
-/// Returns the names with their last meanings, as a body depends on them.
-fn known_names(variables: &[Variable<'_>]) -> BTreeMap<String, String> {
-    let meaning = |it: &Meaning<'_>| match it {
-        Meaning::Value(ty) => ty.to_string(),
-        Meaning::Macro(it) => format!("{:?}", it.id()),
-        Meaning::Outside => "outside".to_owned(),
-    };
-    variables.iter().map(|it| (it.name.clone(), meaning(&it.meaning))).collect()
 }

@@ -13,7 +13,7 @@ use minijinja::{
 use super::{
     checker::PromptChecker,
     guards::number_of,
-    shapes::alternatives,
+    shapes::{alternatives, items_of},
     tried::{FailingValues, Failure, OPERANDS, Operand},
 };
 
@@ -158,30 +158,38 @@ impl PromptChecker<'_, '_> {
             }
             FailingValues::Absent => {
                 let message = format!("{what} {shown} if a part is absent{reason}");
-                let help = "leave out such items first: `… | selectattr(\"PART\") | …`";
-                self.problem("GR026", span, message, "may be absent").help = Some(help.to_owned());
+                let item = operands.first().and_then(|it| items_of(it.ty));
+                let selection = match item {
+                    Some(Type::Optional(_)) => "reject(\"none\")",
+                    _ => "selectattr(\"PART\")",
+                };
+                let help = format!("leave out such items first: `… | {selection} | …`");
+                self.problem("GR026", span, message, "may be absent").help = Some(help);
             }
         }
     }
 
-    /// Tries an operation with arguments. `source` makes its text from theirs.
-    pub(super) fn try_with_arguments(
+    /// Tries an operation with arguments. `source` makes its text from theirs. `first` is the value of a filter or a test; a
+    /// function has none.
+    pub(super) fn try_with_arguments<'e>(
         &mut self,
         source: impl Fn(&str) -> String,
         what: &str,
-        first: TestedOperand<'_>,
-        arguments: &[CallArg<'_>],
-        types: &[Type],
+        first: impl Into<Option<TestedOperand<'e>>>,
+        arguments: &'e [CallArg<'e>],
+        types: &'e [Type],
         span: Span,
     ) -> Type {
-        let mut operands = vec![first];
+        let mut operands: Vec<TestedOperand<'_>> = first.into().into_iter().collect();
+        let shown = if operands.is_empty() { arguments.len() } else { 1 };
         let mut texts = Vec::new();
         if arguments.len() >= OPERANDS.len() {
             let message = format!("{what} has too many arguments");
             self.problem("GR041", span, message, "too many");
             return Type::Any;
         }
-        for ((argument, ty), name) in arguments.iter().zip(types).zip(&OPERANDS[1..]) {
+        let names = &OPERANDS[operands.len()..];
+        for ((argument, ty), name) in arguments.iter().zip(types).zip(names) {
             let (expression, text) = match argument {
                 CallArg::Pos(it) => (it, (*name).to_owned()),
                 CallArg::Kwarg(key, it) => (it, format!("{key}={name}")),
@@ -195,7 +203,7 @@ impl PromptChecker<'_, '_> {
         }
         let texts = texts.join(", ");
         let texts = if texts.is_empty() { texts } else { format!("({texts})") };
-        self.try_values(&source(&texts), what, &operands, 1, span)
+        self.try_values(&source(&texts), what, &operands, shown, span)
     }
 
     pub(super) fn refuse_splat(&mut self, span: Span) {

@@ -45,11 +45,12 @@ impl PromptChecker<'_, '_> {
         if self.is_proved(expression) { ty.required().clone() } else { ty }
     }
 
-    fn is_proved(&self, expression: &Expr<'_>) -> bool {
+    pub(super) fn is_proved(&self, expression: &Expr<'_>) -> bool {
         path_of(expression).is_some_and(|path| {
             let root = path.split('.').next().unwrap_or_default();
             let is_fact = self.scope.schema.channel(root).is_none() && !self.is_hidden(root);
             self.known.is_present(&path)
+                || self.set_under.has_value(&path)
                 || self.missed.contains(&path)
                 || is_fact && self.known.is_part_of_trigger(&path)
         })

@@ -1,4 +1,5 @@
-//! The types that only templates have: a list whose items are known one by one, and a value of one of several types.
+//! The types that only templates have: a list whose items are known one by one, such as a pair or a group of `groupby`, and a
+//! value of one of several types.
 //!
 //! Each is a record whose name is what a message shows. A schema would have to give that name to a record with fields
 //! `0`, `1` and so on to be mistaken for one.
@@ -9,6 +10,8 @@ use graphrun_expressions::joined;
 /// The most parts of the type of a variable, and the deepest nesting of them.
 const PARTS_MAX: usize = 2_000;
 const DEPTH_MAX: usize = 50;
+/// The names of the parts of a group.
+pub(super) const GROUP_PARTS: [&str; 2] = ["grouper", "list"];
 
 /// Returns the type of a variable. Nothing is known of a value that a template has made too large: its type would grow
 /// further.
@@ -36,9 +39,30 @@ pub(super) fn tuple(items: Vec<Type>) -> Type {
     shape(tuple_name(&items), items)
 }
 
+/// Returns the type of a group of `groupby`: a pair whose parts also have names.
+pub(super) fn group(grouper: Type, list: Type) -> Type {
+    let items = vec![grouper, list];
+    shape(group_name(&items), items)
+}
+
 /// Returns the items of a list that are known one by one.
 pub(super) fn tuple_items(ty: &Type) -> Option<Vec<&Type>> {
-    parts(ty, tuple_name)
+    parts(ty, tuple_name).or_else(|| group_items(ty))
+}
+
+/// Returns the type of a part of a group by its name.
+pub(super) fn group_part<'t>(ty: &'t Type, name: &str) -> Option<&'t Type> {
+    let items = group_items(ty)?;
+    GROUP_PARTS.iter().position(|it| *it == name).map(|at| items[at])
+}
+
+/// Returns whether the type is one of a group.
+pub(super) fn is_group(ty: &Type) -> bool {
+    group_items(ty).is_some()
+}
+
+fn group_items(ty: &Type) -> Option<Vec<&Type>> {
+    parts(ty, group_name).filter(|it| it.len() == GROUP_PARTS.len())
 }
 
 /// Returns the types that a value may have.
@@ -121,16 +145,45 @@ pub(super) fn as_list(ty: &Type) -> Type {
     }
 }
 
+/// Returns the type of a part of a value, of any length: a text for an enum, a list for a pair.
+pub(super) fn of_any_length(ty: &Type) -> Type {
+    let part = |ty: &Type| match ty {
+        Type::Enum(_) | Type::Date | Type::Duration => Type::String,
+        ty => as_list(ty),
+    };
+    any_of(alternatives(ty).into_iter().map(part))
+}
+
 /// Returns the type with a part that is present, such as `owner.name`.
 pub(super) fn with_part(ty: &Type, path: &str) -> Type {
-    let Type::Record(record) = ty else { return ty.clone() };
     let (name, rest) = path.split_once('.').map_or((path, None), |it| (it.0, Some(it.1)));
+    let present = |part: &Type| {
+        let part = part.required();
+        rest.map_or_else(|| part.clone(), |rest| with_part(part, rest))
+    };
+    let alternatives = alternatives(ty);
+    if alternatives.len() > 1 {
+        return any_of(alternatives.into_iter().map(|it| with_part(it, path)));
+    }
+    if let Some(items) = tuple_items(ty) {
+        let named = GROUP_PARTS.iter().position(|it| is_group(ty) && *it == name);
+        let at = named.or_else(|| name.parse().ok());
+        let items = items.into_iter().enumerate();
+        let items = items.map(|(it, ty)| if Some(it) == at { present(ty) } else { ty.clone() });
+        return like(ty, items.collect());
+    }
+    let Type::Record(record) = ty else { return ty.clone() };
     let mut record = Record::clone(record);
     for field in record.fields.iter_mut().filter(|it| it.name == name) {
-        let part = field.ty.required();
-        field.ty = rest.map_or_else(|| part.clone(), |rest| with_part(part, rest));
+        field.ty = present(&field.ty);
     }
     Type::Record(record.into())
+}
+
+/// Returns the type of a group or a tuple, like another one, with these items.
+fn like(ty: &Type, items: Vec<Type>) -> Type {
+    let name = if is_group(ty) { group_name(&items) } else { tuple_name(&items) };
+    shape(name, items)
 }
 
 /// Returns whether the type is one of those that only templates have.
@@ -141,9 +194,10 @@ pub(super) fn is_shape(ty: &Type) -> bool {
 /// Returns the type that has the values of both, if there is one besides that of one of both.
 fn common(a: &Type, b: &Type) -> Option<Type> {
     match (tuple_items(a), tuple_items(b)) {
-        (Some(a), Some(b)) if a.len() == b.len() => {
-            let pairs = a.into_iter().zip(b);
-            Some(tuple(pairs.map(|(a, b)| either(a.clone(), b.clone())).collect()))
+        (Some(items), Some(others)) if items.len() == others.len() => {
+            let pairs = items.into_iter().zip(others);
+            let items = pairs.map(|(a, b)| either(a.clone(), b.clone())).collect();
+            Some(like(if is_group(a) { b } else { a }, items))
         }
         (Some(a), Some(b)) => Some(Type::List(any_of(a.into_iter().chain(b).cloned()).into())),
         (Some(items), None) | (None, Some(items)) => {
@@ -187,6 +241,10 @@ fn parts(ty: &Type, name_of: fn(&[Type]) -> String) -> Option<Vec<&Type>> {
 fn tuple_name(items: &[Type]) -> String {
     let items: Vec<String> = items.iter().map(ToString::to_string).collect();
     format!("({})", items.join(", "))
+}
+
+fn group_name(items: &[Type]) -> String {
+    format!("group {}", tuple_name(items))
 }
 
 fn either_name(types: &[Type]) -> String {

@@ -13,9 +13,10 @@ impl PromptChecker<'_, '_> {
         let mut found = Vec::new();
         for (at, _) in text.match_indices('{') {
             let rest = &text[at + 1..];
-            let name = rest.split_once('}').map_or("", |it| it.0);
+            let is_other = |it: char| !it.is_alphanumeric() && !"_.".contains(it);
+            let name = &rest[..rest.find(is_other).unwrap_or(rest.len())];
             let root = name.split('.').next().unwrap_or_default();
-            if is_field(root) && name.chars().all(|it| it.is_alphanumeric() || "_.".contains(it)) {
+            if rest[name.len()..].starts_with('}') && is_field(root) {
                 found.push((at..at + name.len() + 2, name.to_owned()));
             }
         }
@@ -34,7 +35,7 @@ impl PromptChecker<'_, '_> {
         if text.ends_with('$') && next.starts_with("{{") {
             let message = "the `$` before `{{` is a part of the text";
             let problem = Problem::new("GR042", end.saturating_sub(1)..end, message, "stays there");
-            let help = "remove it, or write `{{ \"$\" }}` for a sign that stays";
+            let help = "remove it, or write `{{ '$' }}` for a sign that stays";
             self.problems.push(problem.warning().help(help));
         }
     }

@@ -171,12 +171,10 @@ impl Guarantees {
         self
     }
 
-    /// Forgets the guarantees about a name, which gets another value. Their number stays, so [`truncate`](Self::truncate) still
-    /// removes those that a condition has added.
-    pub fn forget(&mut self, name: &str, reads: impl Fn(&str, &str) -> bool) {
-        for guarantee in
-            self.0.iter_mut().filter(|guarantee| guarantee.is_about(|it| reads(it, name)))
-        {
+    /// Forgets the guarantees about the paths that fulfil a condition, because they get other values. Their number stays, so
+    /// [`truncate`](Self::truncate) still removes those that a condition has added.
+    pub fn forget(&mut self, is_changed: impl Fn(&str) -> bool) {
+        for guarantee in self.0.iter_mut().filter(|it| it.is_about(&is_changed)) {
             *guarantee = Guarantee::Outdated;
         }
     }

@@ -332,6 +332,44 @@ const RIGHT: &[&str] = &[
     "{{ (numbers | sum) / 2 }}{{ '%s and %s' | format(brief, count) }}{{ '12' | int(default=0) + 1 }}",
     "{% filter upper | trim %}{{ brief }}{% endfilter %}{% autoescape false %}{{ brief }}{% endautoescape %}",
     "{{ data.a }}{% for x in data.a %}{{ x + 1 }}{% endfor %}",
+    // Names and macros of the places around.
+    "{% if flag %}{% set x = 1 %}{% endif %}\
+     {% if flag %}{% for t in [tree] recursive %}{{ x + 1 }}{{ loop(t.children) }}{% endfor %}{% endif %}",
+    "{% macro m() %}{{ caller() }}{% endmacro %}{% if flag %}{% set x = 1 %}{% endif %}\
+     {% if flag %}{% call m() %}{{ x + 1 }}{% endcall %}{% endif %}",
+    "{% if flag %}{% set x = 1 %}{% endif %}{% if flag %}{% set flag = 0 %}{{ x + 1 }}{% endif %}",
+    "{% if flag %}{% if flag %}{% set x = 1 %}{% endif %}{{ x + 1 }}{% endif %}",
+    "{% for t in [tree] recursive %}{% if t.name %}{% set x = 1 %}{% endif %}\
+     {{ loop(t.children) }}{% if t.name %}{{ x + 1 }}{% endif %}{% endfor %}",
+    "{% macro m() %}{{ brief }}{% endmacro %}{% set brief = 1 %}{{ brief + 1 }}",
+    "{% macro b() %}{{ brief[1:] }}{% endmacro %}\
+     {% for brief in [1] %}{% macro a() %}{{ b() }}{% endmacro %}{{ a() }}{{ brief + 1 }}{% endfor %}",
+    // A slice of an enum is any text.
+    "{% if level[0:1] == 'l' %}x{% endif %}{% if 'abc'[0:2] == 'ab' %}y{% endif %}{{ level[:1] is eq('l') }}",
+    "{% set y = '2026-01' %}{{ y[0:4] | int(default=0) + 1 }}{% set z = [1] if flag else 'ab' %}{{ z[1:] }}",
+    // Lists that are not empty.
+    "{% if texts != [] %}{{ (texts | list | first) | upper }}{% endif %}{% if not ([] == numbers) %}{{ numbers[0] + 1 }}{% endif %}",
+    "{% if tags and tags != [] %}{{ (tags | sort | first) | upper }}{% endif %}",
+    "{% if (tags | list) != [] %}{{ (tags | list | first) | upper }}{% endif %}",
+    "{% for x in stories if x.labels != [] %}{{ (x.labels | first) | upper }}{% endfor %}",
+    // Sums that begin with a value.
+    "{% for x in stories | sum(attribute='labels', start=['a']) %}{{ x | upper }}{% endfor %}",
+    "{{ (numbers | sum(start=1)) + 1 }}{{ (texts | sum(start='x')) | upper }}{{ (stories | sum('points', 0.5)) + 1 }}",
+    "{{ (stories | sum(attribute='level', start='')) == 'lowhigh' }}{{ numbers | sum(start=none) }}",
+    // The last value of a repeated key counts.
+    "{{ {'a': 'x', 'a': 1}.a + 1 }}{{ ('a' | int(default='x', default=0)) + 1 }}",
+    // The parts of a group.
+    "{% for g in stories | groupby('level') %}{{ g.grouper | upper }}{{ g.list | length }}{% for s in g.list %}{{ s.title }}{% endfor %}{% endfor %}",
+    "{% for g in stories | groupby('note', default='-') %}{{ g['grouper'] | upper }}{{ (g['list'] | first | default(story)).title }}{% endfor %}",
+    "{% for g in stories | groupby('note') | selectattr('grouper') | sort(attribute='grouper') %}{{ g.grouper | upper }}{% endfor %}",
+    "{% for n in stories | groupby('level') | map(attribute='list') %}{{ n | length + 1 }}{% endfor %}",
+    "{% set gs = (stories | groupby('level')) if flag else (stories | groupby('title')) %}{% for g in gs %}{{ g.grouper | upper }}{% endfor %}",
+    // Items of which an absent part is left out.
+    "{{ (marks | reject('none') | sum) + 1 }}{{ (marks | select('integer') | sum) + 1 }}",
+    "{% for s in stories | rejectattr('note', 'none') %}{{ s.note | upper }}{% endfor %}",
+    "{% for k, v in mails | items | selectattr(1) %}{{ v | upper }}{% endfor %}",
+    "{% for k, v in scores | items | rejectattr('1', 'none') | list %}{{ k | upper }}{{ v + 1 }}{% endfor %}",
+    "{% for s in [story, {'note': story.note, 'level': 1}] | selectattr('note') %}{{ s.note | upper }}{% endfor %}",
 ];
 
 /// Templates that are rendered with each number in place of `count`.
@@ -699,6 +737,112 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("{% autoescape 'javascript' %}{% endautoescape %}", "GR040", "escaped"),
     ("{{ brief | upper(1) }}", "GR022", "upper"),
     ("{{ brief | upper(*texts) }}", "GR040 `texts`", "one by one"),
+    // Names and macros of the places around.
+    (
+        "{% macro m() %}{% if flag %}{% set x = 1 %}{% endif %}{{ x + 1 }}{% endmacro %}{% if flag %}{{ m() }}{% endif %}",
+        "GR026 `x`",
+        "guard it",
+    ),
+    (
+        "{% if flag %}{% set x = 1 %}{% endif %}{% if flag %}{% set flag = 0 %}{% endif %}{% if flag %}{{ x + 1 }}{% endif %}",
+        "GR026 `x`",
+        "guard it",
+    ),
+    (
+        "{% if flag %}{% if count %}{% set x = 1 %}{% endif %}{% if count %}{{ x }}{% endif %}{{ x + 1 }}{% endif %}",
+        "GR026 `x`",
+        "guard it",
+    ),
+    (
+        "{% for t in [tree] recursive %}{% if t.name %}{% set x = 1 %}{% endif %}{{ loop(t.children) }}{{ x + 1 }}{% endfor %}",
+        "GR026 `x`",
+        "guard it",
+    ),
+    (
+        "{% for s in stories %}{% macro m() %}{{ nosuch }}{% endmacro %}{% endfor %}",
+        "GR041 `nosuch`",
+        "no name",
+    ),
+    (
+        "{% if flag %}{% macro m() %}{{ nosuch }}{% endmacro %}{% endif %}",
+        "GR041 `nosuch`",
+        "no name",
+    ),
+    // A value that is no empty list may be null, or no list.
+    ("{% if tags != [] %}{{ (tags | list | first) | upper }}{% endif %}", "GR026", "absent"),
+    ("{% if [] != tags %}{{ (tags | sort | first) | upper }}{% endif %}", "GR026", "absent"),
+    (
+        "{% if not (tags == []) %}{{ (tags | unique | first) | upper }}{% endif %}",
+        "GR026",
+        "absent",
+    ),
+    (
+        "{% set x = texts if flag else '' %}{% if x != [] %}{{ (x | first) | upper }}{% endif %}",
+        "GR026",
+        "absent",
+    ),
+    (
+        "{% if (tags | default) != [] %}{{ (tags | default | list | first) | upper }}{% endif %}",
+        "GR026",
+        "absent",
+    ),
+    // A slice of an enum is any text.
+    ("{{ '12'[2:] | int }}", "GR022 `int`", "does not work on `string`"),
+    ("{% set x = '12' %}{{ x[2:] | int }}", "GR022 `int`", "does not work on `string`"),
+    ("{{ code[5:] | int }}", "GR022 `int`", "does not work on `string`"),
+    // Sums that begin with a value.
+    (
+        "{% for x in stories | map(attribute='points') | batch(2) | sum(start=['a']) %}{{ x + 1 }}{% endfor %}",
+        "GR022 `x + 1`",
+        "`+`",
+    ),
+    (
+        "{% for x in stories | sum(attribute='labels', start=[1]) %}{{ x + 'a' }}{% endfor %}",
+        "GR022 `x + 'a'`",
+        "`+`",
+    ),
+    ("{{ (stories | sum('labels', ['a'])) + 1 }}", "GR022", "`+`"),
+    (
+        "{% if stories | sum('level', '') == 'lwo' %}{% endif %}{{ (texts | sum(start='x')) + 1 }}",
+        "GR022",
+        "`+`",
+    ),
+    ("{{ numbers | sum(start='x') }}", "GR022 `sum(start='x')`", "sum"),
+    // The last value of a repeated key counts.
+    ("{{ {'a': 1, 'a': 'x'}.a + 1 }}", "GR022", "`+`"),
+    ("{{ ('a' | int(default=0, default='x')) + 1 }}", "GR022", "`+`"),
+    // The parts of a group.
+    (
+        "{% for g in stories | groupby('level') %}{{ g.lst }}{% endfor %}",
+        "GR041 `g.lst`",
+        "did you mean `list`",
+    ),
+    ("{% for p in sizes | items %}{{ p.list }}{% endfor %}", "GR041 `p.list`", "no field `list`"),
+    (
+        "{% for x in sizes | items | map(attribute='list') %}{{ x + 1 }}{% endfor %}",
+        "GR041 `map(attribute='list')`",
+        "no field `list`",
+    ),
+    // Items that may be absent.
+    ("{{ marks | sum }}", "GR026 `sum`", "`… | reject(\"none\") | …`"),
+    (
+        "{% for k, v in scores | items | selectattr(0) %}{{ v + 1 }}{% endfor %}",
+        "GR026 `v`",
+        "absent",
+    ),
+    // Functions.
+    ("{{ range(share) | list }}", "GR022 `range`", "does not work on `float`"),
+    ("{{ range(1, brief) | list }}", "GR022 `range`", "does not work on `1` and `string`"),
+    (
+        "{% if flag %}{% macro m() %}x{% endmacro %}{% else %}{% macro m() %}y{% endmacro %}{% endif %}{{ m() }}",
+        "GR041 `m`",
+        "before the `if`",
+    ),
+    (
+        "{% macro outer() %}{% macro inner() %}{{ nosuch }}{% endmacro %}{% endmacro %}",
+        "GR041 `nosuch`",
+        "no name",
+    ),
 ];
 
 #[test]
@@ -745,4 +889,25 @@ fn wrong_constructs_are_refused_with_code_place_and_remedy() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Without a clone of all names for each macro, each call and each condition, these take seconds.
+#[test]
+fn prompts_with_thousands_of_names_are_checked() {
+    let many = |part: fn(usize) -> String| (0..800).map(part).collect::<String>();
+    let sets = many(|it| format!("{{% set v{it} = story %}}"));
+    let conditions = many(|it| format!("{{% if flag %}}{{% set v{it} = 1 %}}{{% endif %}}"));
+    let schema = schema();
+    for template in [
+        "{ ".repeat(400_000),
+        many(|it| format!("{{% macro m{it}(x) %}}{{% endmacro %}}")),
+        format!("{sets}{{% macro m(x) %}}{{% endmacro %}}{}", "{{ m(1) }}".repeat(800)),
+        format!(
+            "{sets}{{% for t in tree.children recursive %}}{}{{% endfor %}}",
+            "{{ loop(t.children) }}".repeat(800)
+        ),
+        format!("{conditions}{{% if flag %}}{{{{ v0 + v799 }}}}{{% endif %}}"),
+    ] {
+        assert_eq!(problems(&schema, &template), [""; 0], "{template:.80}");
+    }
 }

@@ -105,6 +105,8 @@ impl Generator {
                 "story.owner.mail",
                 "tree.name",
                 "story.level",
+                "size",
+                "'12'",
             ],
             SampleKind::Number => &[
                 "count",
@@ -124,10 +126,23 @@ impl Generator {
             SampleKind::Story => &["story", "stories[0]", "loop.nextitem", "loop.previtem"],
             SampleKind::Stories => &["stories", "[story]", "[story, story]", "[]"],
             SampleKind::Tree => &["tree", "tree.children[0]"],
-            SampleKind::Pairs => {
-                &["[(1, 'a')]", "sizes | items", "[('x', 2), ('y', 3)]", "[[1, 2]]"]
-            }
-            SampleKind::Sizes => &["sizes", "mails", "scores", "{'k': 1}", "dict(k=1)", "story"],
+            SampleKind::Pairs => &[
+                "[(1, 'a')]",
+                "sizes | items",
+                "mails | items",
+                "[('x', 2), ('y', 3)]",
+                "[[1, 2]]",
+                "stories | groupby('level')",
+            ],
+            SampleKind::Sizes => &[
+                "sizes",
+                "mails",
+                "scores",
+                "{'k': 1}",
+                "{'k': 1, 'k': 'a'}",
+                "dict(k=1)",
+                "story",
+            ],
         };
         self.choices.one(leaves).to_owned()
     }
@@ -136,42 +151,7 @@ impl Generator {
         match kind {
             SampleKind::Text => self.text(depth),
             SampleKind::Number => self.number(depth),
-            SampleKind::Texts => {
-                let part =
-                    self.choices.one(&["title", "note", "owner.name", "level", "owner", "nosuch"]);
-                let filter = self.choices.one(&[
-                    "sort",
-                    "unique",
-                    "reverse",
-                    "list",
-                    "select",
-                    "map('upper')",
-                    "map('trim')",
-                ]);
-                match self.choices.below(8) {
-                    0 => format!("{} + {}", self.term(kind, depth), self.term(kind, depth)),
-                    1 => format!(
-                        "{} | map(attribute='{part}')",
-                        self.term(SampleKind::Stories, depth)
-                    ),
-                    2 => format!(
-                        "{} | selectattr('{part}') | map(attribute='{part}')",
-                        self.term(SampleKind::Stories, depth)
-                    ),
-                    3 => format!(
-                        "{} | map(attribute='{part}', default='-')",
-                        self.term(SampleKind::Stories, depth)
-                    ),
-                    4 => format!("{}[1:]", self.term(kind, depth)),
-                    5 => format!("{} | split", self.term(SampleKind::Text, depth)),
-                    6 => format!(
-                        "{} | chain({})",
-                        self.term(kind, depth),
-                        self.expression(kind, depth)
-                    ),
-                    _ => format!("{} | {filter}", self.term(kind, depth)),
-                }
-            }
+            SampleKind::Texts => self.texts(depth),
             SampleKind::Story => {
                 let end = self.choices.one(&["first", "last", "max(attribute='points')", "random"]);
                 let stories = self.term(SampleKind::Stories, depth);
@@ -198,7 +178,13 @@ impl Generator {
                 }
             }
             SampleKind::Tree => format!("{}.children[0]", self.term(kind, depth)),
-            SampleKind::Pairs => match self.choices.below(5) {
+            SampleKind::Pairs => match self.choices.below(6) {
+                5 => {
+                    let filter = self.choices.one(&["selectattr", "rejectattr"]);
+                    let part = self.choices.one(&["0", "'1'", "1", "'grouper'", "'list'"]);
+                    let test = self.choices.one(&["", ", 'none'", ", 'defined'"]);
+                    format!("{} | {filter}({part}{test})", self.term(kind, depth))
+                }
                 0 => format!("{} | items", self.term(SampleKind::Sizes, depth)),
                 1 => format!("{} | dictsort", self.term(SampleKind::Sizes, depth)),
                 2 => format!(
@@ -213,7 +199,12 @@ impl Generator {
                 ),
                 _ => format!("{} | batch(2)", self.term(SampleKind::Texts, depth)),
             },
-            SampleKind::Sizes => match self.choices.below(2) {
+            SampleKind::Sizes => match self.choices.below(3) {
+                1 => format!(
+                    "{{'k': {}, 'k': {}}}",
+                    self.expression(SampleKind::Text, depth),
+                    self.expression(SampleKind::Number, depth)
+                ),
                 0 => format!(
                     "{{'k': {}, 'l': {}}}",
                     self.expression(SampleKind::Number, depth),
@@ -221,6 +212,54 @@ impl Generator {
                 ),
                 _ => format!("dict(k={})", self.expression(SampleKind::Number, depth)),
             },
+        }
+    }
+
+    fn texts(&mut self, depth: usize) -> String {
+        let part = self.choices.one(&["title", "note", "owner.name", "level", "owner", "nosuch"]);
+        let filter = self.choices.one(&[
+            "sort",
+            "unique",
+            "reverse",
+            "list",
+            "select",
+            "map('upper')",
+            "map('trim')",
+        ]);
+        match self.choices.below(10) {
+            8 => format!(
+                "{} | sum(attribute='labels', start={})",
+                self.term(SampleKind::Stories, depth),
+                self.start(depth)
+            ),
+            9 => format!(
+                "{} | {}('{part}', '{}') | map(attribute='{part}')",
+                self.term(SampleKind::Stories, depth),
+                self.choices.one(&["selectattr", "rejectattr"]),
+                self.choices.one(&["none", "string", "defined"])
+            ),
+            0 => format!(
+                "{} + {}",
+                self.term(SampleKind::Texts, depth),
+                self.term(SampleKind::Texts, depth)
+            ),
+            1 => format!("{} | map(attribute='{part}')", self.term(SampleKind::Stories, depth)),
+            2 => format!(
+                "{} | selectattr('{part}') | map(attribute='{part}')",
+                self.term(SampleKind::Stories, depth)
+            ),
+            3 => format!(
+                "{} | map(attribute='{part}', default='-')",
+                self.term(SampleKind::Stories, depth)
+            ),
+            4 => format!("{}[1:]", self.term(SampleKind::Texts, depth)),
+            5 => format!("{} | split", self.term(SampleKind::Text, depth)),
+            6 => format!(
+                "{} | chain({})",
+                self.term(SampleKind::Texts, depth),
+                self.expression(SampleKind::Texts, depth)
+            ),
+            _ => format!("{} | {filter}", self.term(SampleKind::Texts, depth)),
         }
     }
 
@@ -236,7 +275,17 @@ impl Generator {
             "last",
             "tojson",
         ]);
-        match self.choices.below(9) {
+        match self.choices.below(11) {
+            9 => {
+                let part = self.choices.one(&["title", "level"]);
+                let start = self.start(depth);
+                let stories = self.term(SampleKind::Stories, depth);
+                format!("{stories} | sum(attribute='{part}', start={start})")
+            }
+            10 => {
+                let part = self.choices.one(&["grouper", "list", "nosuch"]);
+                format!("({} | first).{part}", self.term(SampleKind::Pairs, depth))
+            }
             0 => format!(
                 "{} ~ {}",
                 self.term(SampleKind::Text, depth),
@@ -252,7 +301,10 @@ impl Generator {
                 let part = self.choices.one(&["title", "note", "level", "owner.name", "nosuch"]);
                 format!("{}.{part}", self.term(SampleKind::Story, depth))
             }
-            4 => format!("{}[1:]", self.term(SampleKind::Text, depth)),
+            4 => {
+                let part = self.choices.one(&["1:", ":1", "2:", "0:3:2"]);
+                format!("{}[{part}]", self.term(SampleKind::Text, depth))
+            }
             5 => self.called(depth).unwrap_or_else(|| "'a'".to_owned()),
             6 => format!("{}.name", self.term(SampleKind::Tree, depth)),
             7 => format!(
@@ -266,7 +318,22 @@ impl Generator {
 
     fn number(&mut self, depth: usize) -> String {
         let filter = self.choices.one(&["abs", "round", "int", "float"]);
-        match self.choices.below(8) {
+        match self.choices.below(11) {
+            8 => format!(
+                "{} | {}",
+                self.term(SampleKind::Text, depth),
+                self.choices.one(&["int", "float"])
+            ),
+            9 => {
+                let marks = self.choices.one(&["marks", "numbers", "marks | list"]);
+                let test = self.choices.one(&["select", "reject('none')", "select('integer')"]);
+                format!("{marks} | {test} | sum(start={})", self.start(depth))
+            }
+            10 => format!(
+                "{} | sum(attribute='points', start={})",
+                self.term(SampleKind::Stories, depth),
+                self.start(depth)
+            ),
             0 => format!(
                 "{} + {}",
                 self.term(SampleKind::Number, depth),
@@ -290,6 +357,15 @@ impl Generator {
         }
     }
 
+    /// Returns the value that a sum begins with.
+    fn start(&mut self, depth: usize) -> String {
+        let kind = [SampleKind::Number, SampleKind::Text, SampleKind::Texts][self.choices.below(3)];
+        if self.chance(4) {
+            return self.choices.one(&["none", "true", "[]", "''", "[1]"]).to_owned();
+        }
+        self.expression(kind, depth)
+    }
+
     fn called(&mut self, depth: usize) -> Option<String> {
         if self.macros.is_empty() {
             return None;
@@ -305,7 +381,18 @@ impl Generator {
     fn condition(&mut self, depth: usize) -> String {
         let kind = self.kind();
         let term = self.term(kind, 0);
-        match self.choices.below(11) {
+        match self.choices.below(13) {
+            11 => {
+                let list = self.term(SampleKind::Texts, 0);
+                match self.choices.below(5) {
+                    0 => format!("[] != {list}"),
+                    1 => format!("not ({list} == [])"),
+                    2 => format!("{list} == []"),
+                    3 => format!("{list} is ne([])"),
+                    _ => format!("{list} != []"),
+                }
+            }
+            12 => format!("{} == 'l'", self.term(SampleKind::Text, depth)),
             0 => format!("{term} is defined"),
             1 => format!("{term} is not none"),
             2 => format!("not {term}"),
@@ -367,7 +454,35 @@ impl Generator {
     fn guarded_part(&mut self) -> String {
         let map = self.choices.one(&["sizes", "scores"]);
         let list = self.choices.one(&["numbers", "marks"]);
-        let (guard, part) = match self.choices.below(8) {
+        let (guard, part) = match self.choices.below(11) {
+            8 => {
+                let texts = self.choices.one(&["tags", "texts", "sizes", "(texts | reverse)"]);
+                let filter =
+                    self.choices.one(&["list", "sort", "unique", "reverse", "map('trim')"]);
+                let end = self.choices.one(&["first", "last"]);
+                let texts = format!("{{{{ ({texts} | {filter} | {end}) | upper }}}}");
+                let guard = self.condition(0);
+                return format!("{{% if {guard} %}}{texts}{{% endif %}}");
+            }
+            9 => {
+                let texts =
+                    self.choices.one(&["tags", "texts", "(tags | list)", "(tags | default)"]);
+                let compared = self.choices.one(&["!= []", "is not none", "| length > 0", "!= ''"]);
+                let filter =
+                    self.choices.one(&["list", "sort", "unique", "reverse", "map('trim')"]);
+                return format!(
+                    "{{% if {texts} {compared} %}}{{{{ ({texts} | {filter} | first) | upper }}}}{{% endif %}}"
+                );
+            }
+            10 => {
+                let pairs = self.term(SampleKind::Pairs, 1);
+                let part = self.choices.one(&["grouper", "list", "[0]", "[1]"]);
+                let part = if part.starts_with('[') { part.to_owned() } else { format!(".{part}") };
+                let operation = self.choices.one(&["| upper", "+ 1", "| length + 1", ""]);
+                return format!(
+                    "{{% for g in {pairs} %}}{{{{ g{part} {operation} }}}}{{% endfor %}}"
+                );
+            }
             0 => (format!("'k' in {map}"), format!("{map}.k")),
             1 => (format!("{map}.k"), format!("{map}['k']")),
             2 => (format!("'k' in {map} and {map}.k is defined"), format!("{map}.k")),
