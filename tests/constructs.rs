@@ -326,6 +326,21 @@ nodes:
 }
 
 #[tokio::test]
+async fn a_used_workflow_reads_how_its_own_nodes_led_on() {
+    let own = include_str!("workflow/used/follows.yaml").split_once("state:").unwrap().1;
+    let alone = run(&format!("state:{own}"), json!({"text": "again"})).await;
+    let expected = json!(["start", "again", "then again", "then first"]);
+    assert_eq!(alone.field("paths"), expected);
+    let nodes = r"
+start: follow
+nodes:
+  follow: { use: { workflow: used/follows.yaml, in: { text: brief }, out: { log: paths } }, then: end }
+";
+    let used = run(&format!("{STATE}{nodes}"), json!({"brief": "again", "wanted": 2})).await;
+    assert_eq!(used.field("log"), expected);
+}
+
+#[tokio::test]
 async fn a_nested_failure_is_caught_three_levels_up() {
     let nodes = |catch: &str| {
         format!(

@@ -366,7 +366,7 @@ fn a_named_type_is_the_same_as_the_type_written_out() {
     assert_eq!(fits("2026-02-28", "major", "PT4H"), Ok(()));
     let misfit = |it: Result<(), String>| it.unwrap_err();
     insta::assert_snapshot!(misfit(fits("2026-02-30", "major", "PT4H")), @r#"the value does not fit `ticket`: /due: "2026-02-30" is not a "date""#);
-    insta::assert_snapshot!(misfit(fits("2026-02-28", "majr", "PT4H")), @r#"the value does not fit `ticket`: /severity: "majr" is not one of "minor", "major" or "blocker""#);
+    insta::assert_snapshot!(misfit(fits("2026-02-28", "majr", "PT4H")), @r#"the value does not fit `ticket`: /severity: "majr" is not one of "minor", "major" or "blocker"; did you mean "major"?"#);
     insta::assert_snapshot!(misfit(fits("2026-02-28", "major", "P1M")), @r#"the value does not fit `ticket`: /effort: "P1M" is not a "duration""#);
 }
 

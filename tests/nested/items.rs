@@ -465,7 +465,7 @@ nodes:
     use: { workflow: review.yaml, in: { text: word, wanted: '4' }, out: { results: result } }
     max_visits: 2
     exhausted: end
-    catch: { other: sorry }
+    catch: { limit: sorry }
     then: extend
   extend: { set: { word: 'word + \"x\"' }, then: review }
   sorry: { set: { results: 'word + \" is too short\"' }, then: end }
@@ -484,7 +484,7 @@ nodes:
     let ended = with(&limited, "steps: 3 }", "steps: 3, exhausted: finish }");
     assert_eq!(run(all, &ended, "a").await, json!(["a...", "ax.."]));
     let part = with(all, "review.yaml, in:", "review.yaml, nested: false, in:");
-    let part = with(&part, "catch: { other: sorry }", "catch: { any: sorry }");
+    let part = with(&part, "catch: { limit: sorry }", "catch: { any: sorry }");
     assert_eq!(run(&part, &limited, "a").await, json!(["a...", "ax.."]));
 }
 

@@ -330,6 +330,11 @@ impl CompiledGraph {
         self.index(name).map(|it| self.spec_at(it))
     }
 
+    /// Returns the graph of the nested runs of a node.
+    pub fn nested_graph_of(&self, name: &NodeName) -> Option<&Self> {
+        self.node(name)?.describe().nested.as_ref()?.downcast_ref()
+    }
+
     /// Returns the edges that leave a node.
     pub fn leaving(&self, name: &NodeName) -> impl Iterator<Item = &Edge> {
         self.index(name).into_iter().flat_map(|it| self.leaving_at(it))

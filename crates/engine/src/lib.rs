@@ -88,7 +88,7 @@ pub use self::{
     machine::ReviseError,
     migrate::MigrationResult,
     nested::NestedGraph,
-    retry::{check_retry, failures},
+    retry::{check_retry, failed_records, failures},
     run::{Run, RunEnd},
     shutdown::ShutdownHandle,
     stream::{StreamChunk, StreamMode},

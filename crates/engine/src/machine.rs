@@ -49,13 +49,14 @@ pub use self::{
     backoff::Wait,
     breakpoints::Breakpoints,
     inbox::ProcessedMessage,
+    limits::has_used_up_limits,
     protocol::{
         Action, AttemptStats, FirstStep, RestoreError, SavedStep, StepSummary, Task, TaskEvent,
     },
     revise::ReviseError,
 };
 use self::{
-    frontier::{StepResults, is_node_limit, next_frontier},
+    frontier::{StepResults, next_frontier},
     inbox::{Inbox, InboxChanges},
     indexed::{IndexedActivation, IndexedPosition},
     limits::route_if_limit_reached,
@@ -214,7 +215,7 @@ impl Machine {
         });
         match caught {
             Some((cause, transitions)) => {
-                let failure = if is_node_limit(&cause) { cause } else { failure };
+                let failure = if cause.is_node_limit() { cause } else { failure };
                 let update = Update::default();
                 let for_all_items = true;
                 let caught = Outcome::Caught { failure, update, for_all_items, transitions };

@@ -5,15 +5,19 @@
 //! people through the task, spends from the budget of the outer run, and reports what its tasks do as events of the
 //! task. When the task has finished, only its result is left.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::Status,
     graph::{
-        ErrorKind, Failure, GRANT_MEMO, NestedAsker, NodeContext, NodeDescription, NodeError,
-        NodeSpec, OuterNode, ProvidedValues, Question, Reporter, SavedValues, SideEffects, Timer,
-        TimerEnd,
+        ErrorKind, Failure, GRANT_MEMO, NestedAsker, NestedGraphRef, NodeContext, NodeDescription,
+        NodeError, NodeSpec, OuterNode, ProvidedValues, Question, Reporter, SavedValues,
+        SideEffects, Timer, TimerEnd,
     },
     id::{NodeName, RunId},
     state::{State, Update},
@@ -24,18 +28,20 @@ use serde_json::Value;
 use super::{
     Answers, Clock, Engine, RunEnd, RunError, ShutdownHandle, failures,
     journal_writer::JournalWriter,
-    storage::{InMemoryStorage, TaskJournal},
+    storage::{InMemoryStorage, SavedNestedRun, TaskJournal},
     stream::{OuterReporter, StreamSender},
 };
 use crate::checkpoint::{
-    CheckpointError, Entry, OpenQuestion, Outcome, RunInfo, RunJournal, SavedRun, full_name,
-    next_due, next_wake,
+    CheckpointError, Entry, GraphOutline, OpenQuestion, Outcome, RunInfo, RunJournal, SavedRun,
+    full_name, next_due, next_wake,
 };
 
 /// A graph that runs as a part of a task.
 #[derive(Clone, Debug)]
 pub struct NestedGraph {
     graph: CompiledGraph,
+    /// The outline of the graph, once a nested run has needed it.
+    outline: Arc<OnceLock<Arc<GraphOutline>>>,
     calls_max: Option<u64>,
     side_effects: SideEffects,
     /// The levels of graphs, with this one.
@@ -51,7 +57,8 @@ impl NestedGraph {
         let within = nodes.iter().map(|it| it.nested_levels).max().unwrap_or(0);
         let mut ranked = [SideEffects::World, SideEffects::Models].into_iter();
         let side_effects = ranked.find(|it| all.contains(it)).unwrap_or(SideEffects::Nothing);
-        Self { calls_max: graph.calls_max(), side_effects, levels: within + 1, graph }
+        let calls_max = graph.calls_max();
+        Self { outline: Arc::default(), calls_max, side_effects, levels: within + 1, graph }
     }
 
     /// Returns the graph.
@@ -62,7 +69,8 @@ impl NestedGraph {
     /// Adds what its nodes do to the description of the node that runs it.
     pub fn describe(&self, node: NodeDescription) -> NodeDescription {
         let Self { calls_max, side_effects, levels: nested_levels, .. } = *self;
-        NodeDescription { calls_max, side_effects, nested_levels, ..node }
+        let nested = Some(NestedGraphRef::new(self.graph.clone()));
+        NodeDescription { calls_max, side_effects, nested_levels, nested, ..node }
     }
 
     /// Runs the graph until it is done, and returns its state without private fields. When the task runs again, it
@@ -87,7 +95,7 @@ impl NestedGraph {
         let storage =
             InMemoryStorage::of_task(journal, saved).map_err(|it| node_error(&it.into()))?;
         let nested = NestedRun { ctx, run, number, storage: Arc::new(storage) };
-        nested.drive(&self.graph, input, is_begun).await
+        nested.drive(self, input, is_begun).await
     }
 }
 
@@ -158,6 +166,16 @@ fn is_failed_for_good(entries: &[Entry]) -> bool {
         && commit.is_none_or(|it| it.position.frontier.is_empty())
 }
 
+/// Returns the nested run that a task with these memos continues, if there is one.
+pub(super) fn begun_run(memos: &SavedValues) -> Result<Option<SavedRun>, CheckpointError> {
+    let (_, saved) = SavedNestedRun::find(memos).map_err(|error| CheckpointError::Storage {
+        action: "read the nested run".to_owned(),
+        source: error.into(),
+    })?;
+    let continued = saved.filter(|it| !is_failed_for_good(&it.entries));
+    continued.map(SavedNestedRun::load).transpose()
+}
+
 struct NestedRun<'a> {
     ctx: &'a NodeContext,
     run: RunId,
@@ -169,19 +187,19 @@ struct NestedRun<'a> {
 impl NestedRun<'_> {
     async fn drive(
         &self,
-        graph: &CompiledGraph,
+        nested: &NestedGraph,
         input: Update,
         is_begun: bool,
     ) -> Result<State, NodeError> {
         let inherited = self.ctx.provided.get::<OuterSettings>();
-        let engine = self.engine(graph, inherited.as_deref());
+        let engine = self.engine(nested, inherited.as_deref());
         let wait_max = inherited.as_ref().and_then(|it| it.wait_max);
         // Dropping the task stops a nested run at once. A drain lets its running nodes finish, too.
         let shutdown = inherited.map_or_else(ShutdownHandle::default, |it| it.shutdown.clone());
         let mut end = if is_begun {
             let saved = self.saved().await?;
             if saved.summary.status == Status::Done {
-                let state = graph.schema().restore(saved.values)?;
+                let state = nested.graph.schema().restore(saved.values)?;
                 return Ok(state.public());
             }
             let answers = self.new_answers(&saved);
@@ -206,8 +224,10 @@ impl NestedRun<'_> {
         }
     }
 
-    fn engine(&self, graph: &CompiledGraph, inherited: Option<&OuterSettings>) -> Engine {
+    fn engine(&self, nested: &NestedGraph, inherited: Option<&OuterSettings>) -> Engine {
+        let NestedGraph { graph, outline, .. } = nested;
         let mut engine = Engine::new(graph.clone()).with_storage(Arc::clone(&self.storage) as _);
+        engine.outline = Arc::clone(outline);
         if let Some(clock) = self.ctx.provided.get::<Clock>() {
             engine.clock = Clock::clone(&clock);
         }
@@ -318,7 +338,8 @@ impl NestedRun<'_> {
             }
             Status::Limit => {
                 let what = format!("its workflow reached a limit: {reason}");
-                Err(Failure::new(ErrorKind::Other, what).into())
+                let failure = Failure::new(ErrorKind::Limit, what);
+                Err(Failure { is_nested: true, ..failure }.into())
             }
             Status::Paused => match next_due(&self.saved().await?.records) {
                 Some(due) => Err(wait(TimerEnd::At(due), reason)),

@@ -28,8 +28,9 @@ pub fn failures(records: &[TaskRecord]) -> Vec<(NodeName, Failure)> {
     failed.filter_map(|it| Some((it.node.clone(), it.final_failure()?.clone()))).collect()
 }
 
-/// Returns the last records of the failed tasks of an open step, in task order.
-pub(super) fn failed_records(records: &[TaskRecord]) -> Vec<&TaskRecord> {
+/// Returns the last records of the failed tasks of an open step, in task order: of nodes, and of the routes after nodes
+/// that finished.
+pub fn failed_records(records: &[TaskRecord]) -> Vec<&TaskRecord> {
     last_records(records).filter(|it| it.final_failure().is_some()).collect()
 }
 

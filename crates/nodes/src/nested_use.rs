@@ -70,6 +70,7 @@ impl Node for NestedUseNode {
             contract: Contract { reads: None, writes: Some(takes.collect()) },
             writes_always: Some(self.settings.takes_always.clone()),
             calls_again_max: self.calls_again_max,
+            fingerprint: self.settings.fingerprint(),
             ..NodeDescription::default()
         })
     }

@@ -43,6 +43,8 @@ pub(crate) struct Names {
 struct Both {
     nodes: Vec<String>,
     fields: Vec<String>,
+    /// The nodes whose tasks are nested runs.
+    nested: Vec<String>,
 }
 
 impl Names {
@@ -136,7 +138,8 @@ impl Names {
             };
             let near = did_you_mean(name, both.of_kind(kind));
             let near = near.map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
-            format!("{whose} has no {word} `{name}`{near}")
+            let hint = both.nested_hint(name).unwrap_or(near);
+            format!("{whose} has no {word} `{name}`{hint}")
         };
         let has = |both: &Both, name: &str| {
             [NameKind::Node, NameKind::Field]
@@ -156,7 +159,20 @@ impl Both {
         Self {
             nodes: outline.nodes.keys().map(ToString::to_string).collect(),
             fields: outline.channels.keys().map(ToString::to_string).collect(),
+            nested: { outline.nodes.keys().map(ToString::to_string) }
+                .filter(|it| outline.nested.contains_key(it))
+                .collect(),
         }
+    }
+
+    /// Returns the remedy for a name within a nested run, if it is one.
+    fn nested_hint(&self, name: &str) -> Option<String> {
+        let is_within =
+            |node: &&String| name.strip_prefix(node.as_str()).is_some_and(|it| it.starts_with('.'));
+        let node = self.nested.iter().find(is_within)?;
+        Some(format!(
+            "; a migration renames nothing within nested runs: `--again {node}` starts the tasks of `{node}` from the beginning"
+        ))
     }
 
     /// Returns whether the name exists, or a name below it.

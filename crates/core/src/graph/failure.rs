@@ -84,7 +84,7 @@ error_kinds! {
     Folder "folder" NeedsHuman;
     /// The memory across runs cannot be read or written.
     Memory "memory" NeedsHuman;
-    /// A limit of the node was reached before the attempt began.
+    /// A limit of the node was reached before the attempt began, or a limit of its nested run.
     Limit "limit" Permanent;
     /// The node panicked.
     Panic "panic" Bug;
@@ -200,6 +200,11 @@ impl Failure {
     /// once the operator has mended the cause or the outage is over.
     pub fn ends_its_task(&self) -> bool {
         !self.kind.is_for_the_operator() && !self.is_outage()
+    }
+
+    /// Returns whether a limit of the node itself was reached, and not one of a nested run.
+    pub fn is_node_limit(&self) -> bool {
+        self.kind == ErrorKind::Limit && !self.is_nested
     }
 
     /// Makes a failure from an error and all of its causes.

@@ -41,8 +41,8 @@ pub use self::{
     item_order::{ItemNeeds, ItemOrder, ItemReads},
     memo::{GRANT_MEMO, Memo, NESTED_MEMO},
     node::{
-        Contract, FunctionId, NESTED_LEVELS_MAX, Node, NodeDescription, NodeFault, NodeTypes, Read,
-        SideEffects,
+        Contract, FunctionId, NESTED_LEVELS_MAX, NestedGraphRef, Node, NodeDescription, NodeFault,
+        NodeTypes, Read, SideEffects,
     },
     policy::{
         Attempts, Backoff, Bounds, Catch, Defer, ItemPolicy, Limits, NodeLimits, OnFinish,

@@ -1,7 +1,7 @@
 //! The trait of nodes.
 
 use std::{
-    any::{TypeId, type_name},
+    any::{Any, TypeId, type_name},
     fmt,
     sync::Arc,
 };
@@ -108,6 +108,8 @@ pub struct NodeDescription {
     /// How many levels of graphs are within it, if a task of it is a nested run; otherwise zero. During an outage only the
     /// tasks of the nested run are retried, not the node itself.
     pub nested_levels: usize,
+    /// The graph of these nested runs.
+    pub nested: Option<NestedGraphRef>,
     /// The side effects of the node, which decide whether a test can run it unchanged.
     pub side_effects: SideEffects,
     /// The type of the item that it needs, if it runs only when it is [dispatched](super::dispatch).
@@ -133,6 +135,7 @@ impl Default for NodeDescription {
             calls_max: None,
             calls_again_max: None,
             nested_levels: 0,
+            nested: None,
             side_effects: SideEffects::World,
             item: None,
             types: None,
@@ -140,6 +143,35 @@ impl Default for NodeDescription {
             faults: Vec::new(),
             fingerprint: Value::Null,
         }
+    }
+}
+
+/// The graph of the nested runs of a node. This crate does not know compiled graphs, so a reader names their type.
+#[derive(Clone)]
+pub struct NestedGraphRef(Arc<dyn Any + Send + Sync>);
+
+impl NestedGraphRef {
+    /// Wraps a graph.
+    pub fn new(graph: impl Any + Send + Sync) -> Self {
+        Self(Arc::new(graph))
+    }
+
+    /// Returns the graph, if it has this type.
+    pub fn downcast_ref<G: Any>(&self) -> Option<&G> {
+        self.0.downcast_ref()
+    }
+}
+
+impl PartialEq for NestedGraphRef {
+    /// Compares the identities.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for NestedGraphRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NestedGraphRef")
     }
 }
 

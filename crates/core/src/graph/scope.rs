@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::{
     Access, AccessSet, Command, Condition, Contract, Dispatch, Goto, Node, NodeContext,
     NodeDescription, NodeError, NodeTypes, Read, Route, RouteChoice, RouteError, RouteTarget,
-    RouteView, RunFacts, Spread, Starts, Target, Transition, Visits,
+    RouteView, RunFacts, Spread, Starts, Target, Transition, Trigger, Visits,
 };
 use crate::{
     event::Usage,
@@ -143,12 +143,32 @@ impl Scope {
         Cow::Owned(RunFacts { node_usage, ..outside.clone() })
     }
 
+    /// Returns the trigger of an inner task as the inner graph knows it: what leads into the graph is its start.
+    fn trigger<'a>(&self, outside: &'a Trigger) -> Cow<'a, Trigger> {
+        let Some(node) = outside.node() else { return Cow::Borrowed(outside) };
+        if *node == self.name {
+            return Cow::Owned(Trigger::Start);
+        }
+        let within = node.strip_scope(self.name.as_str());
+        match within.and_then(|it| NodeName::parse_path(it).ok()) {
+            Some(node) => Cow::Owned(outside.clone().with_node(node)),
+            None => Cow::Borrowed(outside),
+        }
+    }
+
     /// Gives a function the view of a route or a condition with inner names.
     fn with_view<T>(&self, outside: &RouteView<'_>, read: impl FnOnce(&RouteView<'_>) -> T) -> T {
         let state = self.state(outside.state);
         let visits = self.visits(outside.visits).collect();
         let facts = self.facts(outside.facts);
-        read(&RouteView { state: &state, visits: &visits, facts: &facts, ..*outside })
+        let trigger = self.trigger(outside.trigger);
+        read(&RouteView {
+            state: &state,
+            visits: &visits,
+            facts: &facts,
+            trigger: &trigger,
+            ..*outside
+        })
     }
 
     fn transition(&self, transition: Transition) -> Transition {
@@ -197,7 +217,8 @@ impl ScopedNode {
             Cow::Borrowed(_) => Arc::clone(&ctx.facts),
             Cow::Owned(facts) => Arc::new(facts),
         };
-        NodeContext { state, visits: Arc::new(visits), facts, ..ctx }
+        let trigger = self.scope.trigger(&ctx.trigger).into_owned();
+        NodeContext { state, visits: Arc::new(visits), facts, trigger, ..ctx }
     }
 }
 

@@ -94,6 +94,16 @@ impl Trigger {
         }
     }
 
+    /// Returns the same with another name of its node.
+    pub(super) fn with_node(mut self, name: NodeName) -> Self {
+        if let Self::Then { node } | Self::Exhausted { node, .. } | Self::Caught { node, .. } =
+            &mut self
+        {
+            *node = name;
+        }
+        self
+    }
+
     /// Returns the kind, which prompts and expressions read as `via.reason`.
     pub fn kind(&self) -> TriggerKind {
         match self {

@@ -333,7 +333,9 @@ impl Channel {
         match (self.reducer.update_form(), self.ty.required()) {
             (UpdateForm::Items, Type::List(item)) => {
                 let ty = ty.required();
-                matches!(item.required(), Type::List(_)) && ty.fits(item) && !ty.fits(&self.ty)
+                matches!(item.required(), Type::List(_))
+                    && ty.fits_cut(item)
+                    && !ty.fits_cut(&self.ty)
             }
             _ => false,
         }

@@ -10,11 +10,14 @@ use jsonschema::{
 use serde_json::Value;
 
 use super::schema_size;
+use crate::diagnostic::did_you_mean;
 
 /// The largest compiled pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// The maximum number of backtracking steps in the match of a pattern with look-around.
 const BACKTRACKS_MAX: usize = 100_000;
+/// The most options that the problem of a value names.
+const OPTIONS_MAX: usize = 40;
 
 /// Returns a validator that also checks `format`, which JSON Schema alone treats as an annotation.
 ///
@@ -43,8 +46,28 @@ pub fn schema_problem(error: &ValidationError<'_>) -> String {
     if let Some(problems) = problems_of_optional(error) {
         return problems.iter().map(schema_problem).collect::<Vec<_>>().join("; ");
     }
+    let problem = match error.kind() {
+        ValidationErrorKind::Enum { options } => no_option(error.instance(), options),
+        _ => error.to_string(),
+    };
     let path = error.instance_path().as_str();
-    if path.is_empty() { error.to_string() } else { format!("{path}: {error}") }
+    if path.is_empty() { problem } else { format!("{path}: {problem}") }
+}
+
+/// Returns the problem of a value that is none of these: with all of them, so that the next one can be right.
+fn no_option(value: &Value, options: &Value) -> String {
+    let options = options.as_array().map_or(&[][..], Vec::as_slice);
+    let mut shown: Vec<String> = options.iter().take(OPTIONS_MAX).map(Value::to_string).collect();
+    if options.len() > shown.len() {
+        shown.push(format!("{} others", options.len() - shown.len()));
+    }
+    let last = shown.pop().unwrap_or_default();
+    let or = if shown.is_empty() { "" } else { " or " };
+    let meant = value.as_str().and_then(|it| {
+        let meant = did_you_mean(it, options.iter().filter_map(Value::as_str))?;
+        Some(format!("; did you mean {}?", Value::from(meant)))
+    });
+    format!("{value} is not one of {}{or}{last}{}", shown.join(", "), meant.unwrap_or_default())
 }
 
 /// Returns the problems of a value with the type of an optional one. That it is not absent either says nothing.
@@ -115,6 +138,22 @@ mod tests {
             validator_for(&json!({"anyOf": [{"type": "string"}, {"minimum": 3}]})).unwrap();
         let problem = schema_problem(&either.validate(&json!(1)).unwrap_err());
         assert!(problem.contains("anyOf"), "{problem}");
+    }
+
+    #[test]
+    fn the_problem_of_an_option_names_all_of_them_and_the_nearest() {
+        let problem = |options: Value, value: Value| {
+            let validator = validator_for(&json!({"items": {"enum": options}})).unwrap();
+            schema_problem(&validator.validate(&json!([value])).unwrap_err())
+        };
+        let colours = json!(["red", "green", "blue", "black", null]);
+        assert_eq!(
+            problem(colours, json!("gren")),
+            r#"/0: "gren" is not one of "red", "green", "blue", "black" or null; did you mean "green"?"#
+        );
+        assert_eq!(problem(json!([3]), json!(4)), "/0: 4 is not one of 3");
+        let many: Value = (0..50).collect();
+        assert!(problem(many, json!(99)).ends_with(", 38, 39 or 10 others"));
     }
 
     #[test]

@@ -25,6 +25,10 @@ pub struct GraphOutline {
     pub entry: Vec<NodeName>,
     /// A digest of the limits of a run.
     pub limits: String,
+    /// The outlines of the graphs of nested runs at any depth, by the full name of their node: a flat map, because saved
+    /// values have a largest depth.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nested: BTreeMap<String, Self>,
 }
 
 /// The outline of a node.
@@ -80,7 +84,18 @@ impl GraphOutline {
             entry,
             // Their place in the file is no part of them.
             limits: digest(&json!(format!("{:?}", Limits { span: None, ..limits.clone() }))),
+            nested: nested_outlines(compiled),
         }
+    }
+
+    /// Returns the outline of the graph of the nested runs of a node.
+    pub fn nested_of(&self, node: &NodeName) -> Option<Self> {
+        let outline = self.nested.get(node.as_str())?.clone();
+        let within = self.nested.iter().filter_map(|(name, it)| {
+            let name = name.strip_prefix(node.as_str())?.strip_prefix('.')?;
+            Some((name.to_owned(), it.clone()))
+        });
+        Some(Self { nested: within.collect(), ..outline })
     }
 
     /// Returns whether it has a list that may take messages from people.
@@ -92,6 +107,19 @@ impl GraphOutline {
     pub fn fingerprint(&self) -> String {
         digest(&json!(self))
     }
+}
+
+/// Returns the outlines of the graphs within a graph.
+fn nested_outlines(compiled: &CompiledGraph) -> BTreeMap<String, GraphOutline> {
+    let mut outlines = BTreeMap::new();
+    for node in compiled.definition().nodes.keys() {
+        let Some(graph) = compiled.nested_graph_of(node) else { continue };
+        let mut outline = GraphOutline::of(graph);
+        let within = std::mem::take(&mut outline.nested).into_iter();
+        outlines.extend(within.map(|(name, it)| (format!("{node}.{name}"), it)));
+        outlines.insert(node.to_string(), outline);
+    }
+    outlines
 }
 
 impl NodeOutline {

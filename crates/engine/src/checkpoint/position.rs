@@ -132,6 +132,15 @@ impl EarlierTurns {
 }
 
 impl Position {
+    /// Returns the number of a task of the current step among the items of its map, from zero. It is the `index` that the
+    /// node reads.
+    pub fn item_number(&self, index: u32) -> Option<u64> {
+        let (before, rest) = self.frontier.split_at_checked(index as usize)?;
+        let task = rest.first().filter(|it| it.is_dispatched())?;
+        let is_item = |it: &&Activation| it.node == task.node && it.is_dispatched();
+        Some(before.iter().filter(is_item).count() as u64)
+    }
+
     /// Returns what the end of a turn keeps for the next one.
     pub(crate) fn for_next_turn(&self) -> Self {
         let Self { step, failure, used, earlier, people, removed_messages, .. } = self.clone();

@@ -5,6 +5,7 @@
 
 mod fields;
 mod names;
+mod nested;
 mod nodes;
 mod parts;
 
@@ -20,7 +21,9 @@ use graphrun_core::{
     words::quoted_list,
 };
 
-use self::{fields::FieldChanges, names::Names, nodes::NodeChanges, parts::Parts};
+use self::{
+    fields::FieldChanges, names::Names, nested::NestedChanges, nodes::NodeChanges, parts::Parts,
+};
 use crate::checkpoint::{ChannelOutline, GraphOutline, InboxMessage, Mapping, SavedRun};
 
 /// There are fewer kinds of differences than this, so more rounds of remedies show nothing new.
@@ -129,6 +132,7 @@ pub(super) fn compare(compared: Comparison<'_>, mapping: Option<&Mapping>) -> Ve
     found.0.extend(FieldChanges::find(names, mapping.is_some()).0);
     lost_messages(names, parts, &mut found);
     unwritten_fields(names, parts, &mut found);
+    found.0.extend(NestedChanges::find(names).0);
     let Comparison { old, new, .. } = compared;
     let entry: BTreeSet<NodeName> = old.entry.iter().filter_map(|it| names.node(it)).collect();
     if entry != new.entry.iter().cloned().collect() {

@@ -122,7 +122,10 @@ impl<'a> NodeChanges<'a> {
     fn behaviour(&mut self, name: &NodeName, now: &NodeName, what: String, is_same_kind: bool) {
         let is_confirmed =
             matches!(self.names.mapping.fate_of_node(name), Fate::Named(_)) && is_same_kind;
-        if !self.parts.asks(name) || is_confirmed || self.names.mapping.again.contains(name) {
+        // The question of a nested run belongs to one of its nodes.
+        let is_nested = is_same_kind && self.names.compared.graph.nested_graph_of(now).is_some();
+        let is_kept = is_confirmed || is_nested || self.names.mapping.again.contains(name);
+        if is_kept || !self.parts.asks(name) {
             return self.found.note(what);
         }
         let again = Remedy::Again(name.clone());
@@ -145,9 +148,10 @@ impl<'a> NodeChanges<'a> {
     fn asked(&mut self, name: &NodeName, now: &NodeName) {
         let Comparison { graph, .. } = self.names.compared;
         let Some(spec) = graph.node(now) else { return };
-        let NodeDescription { side_effects, contract, .. } = spec.describe();
+        let NodeDescription { side_effects, contract, nested_levels, .. } = spec.describe();
+        let is_more_than_ask = *side_effects != SideEffects::Nothing || *nested_levels > 0;
         // A node that does more than ask checks its answer itself.
-        if *side_effects != SideEffects::Nothing || self.names.mapping.again.contains(name) {
+        if is_more_than_ask || self.names.mapping.again.contains(name) {
             return;
         }
         let channels = contract.writes.iter().flatten();

@@ -226,7 +226,7 @@ impl<'a> FrontierBuilder<'a> {
             Outcome::Caught { transitions, failure, .. } => {
                 self.note_caught(active.node, failure);
                 let is_caught = || self.policies(active.node).catch_of(failure).is_some();
-                let trigger = if is_node_limit(failure) && !is_caught() {
+                let trigger = if failure.is_node_limit() && !is_caught() {
                     Trigger::Limit { error: failure.message.clone() }
                 } else {
                     let node = record.node.clone();
@@ -612,9 +612,4 @@ fn starvation_failure(graph: &CompiledGraph, position: &IndexedPosition) -> Opti
     let some =
         if still_needed < missing.len() { format!("{still_needed} of ") } else { String::new() };
     Some(format!("`{name}` waits for {some}{}, and nothing is left to run", quoted_list(missing)))
-}
-
-/// Returns whether a limit of the node itself was reached, and not one of a nested run.
-pub(super) fn is_node_limit(failure: &Failure) -> bool {
-    failure.kind == ErrorKind::Limit && !failure.is_nested
 }

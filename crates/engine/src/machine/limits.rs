@@ -5,14 +5,19 @@ use std::collections::BTreeSet;
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::{Status, Usage},
-    graph::{Limits, Target, Trigger, with_cause},
+    graph::{Graph, Limits, Target, Trigger, with_cause},
+    id::{ChannelName, NodeName},
 };
+use serde_json::Value;
 
 use super::{
     Action, Machine,
     indexed::{IndexedActivation, IndexedPosition},
 };
-use crate::budget::{self, Budget, StepLimits};
+use crate::{
+    budget::{self, Budget, StepLimits},
+    checkpoint::{InboxMessage, Message, Position},
+};
 
 /// The longest text of the state in the reason of a failure, in characters.
 const REASON_CHARACTERS_MAX: usize = 2_000;
@@ -63,10 +68,38 @@ impl Machine {
         Some((machine, actions))
     }
 
+    /// Returns a copy of the run to which a person has sent a message before the open step, with its first actions; nothing
+    /// if no task can read it. Only explorations of a graph use this.
+    pub fn branch_with_message(
+        &self,
+        channel: ChannelName,
+        value: Value,
+    ) -> Option<(Self, Vec<Action>)> {
+        let mut machine = self.clone();
+        let (id, at) = Default::default();
+        let message = Message { id, channel, value, by: None, at };
+        machine.inbox.add(vec![InboxMessage { number: self.inbox.last() + 1, message }]);
+        if !machine.process_inbox() {
+            return None;
+        }
+        if machine.begin_step() {
+            machine.advance();
+        }
+        let actions = machine.take_actions();
+        Some((machine, actions))
+    }
+
     /// Returns whether a reached limit leads to `limits.exhausted`. This happens once in a run.
     pub(super) fn can_route_to_exhausted(&self) -> bool {
         self.limits.exhausted.is_some() && self.position.used.limit.is_none()
     }
+}
+
+/// Returns whether a node has used up its own limits at a position, so that it does not run again.
+pub fn has_used_up_limits(graph: &Graph, position: &Position, node: &NodeName) -> bool {
+    let used = position.used.node_usage.get(node).copied().unwrap_or_default();
+    let policies = graph.nodes.get(node).map(|it| &it.policies);
+    policies.is_some_and(|it| budget::reached_by_node(node, it, used).is_some())
 }
 
 /// Routes a run that reached a limit to `limits.exhausted`, if that is set and the run was not routed there before.

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Action, Machine, Wait, backoff, frontier::is_node_limit, open_step::check_question,
-    routing::misfit_failure, task_state::is_uncounted,
+    Action, Machine, Wait, backoff, open_step::check_question, routing::misfit_failure,
+    task_state::is_uncounted,
 };
 use crate::{budget, checkpoint::Outcome};
 
@@ -91,7 +91,7 @@ impl Machine {
         let for_all_items = items.is_some();
         let catch = policies.catch_of(&failure).map(|it| it.to.clone());
         let list = items.and_then(|it| it.failed.clone()).filter(|_| failure.ends_its_task());
-        let is_over_limit = is_node_limit(&failure);
+        let is_over_limit = failure.is_node_limit();
         let exhausted = || policies.bounds.exhausted.clone().filter(|_| is_over_limit);
         if catch.is_none()
             && let Some(list) = list

@@ -76,17 +76,7 @@ impl InMemoryStorage {
         task: TaskJournal,
         saved: Option<SavedNestedRun>,
     ) -> Result<Self, CheckpointError> {
-        let mut runs = Vec::new();
-        if let Some(SavedNestedRun { info, entries }) = saved {
-            let action = || format!("load the nested run `{}`", info.id);
-            let mut entries = entries.into_iter();
-            let first = entries.next().unwrap_or_default();
-            let mut run = StoredRun::first(&info, first).map_err(|it| it.explain(action()))?;
-            for entry in entries {
-                run.follow(&entry).map_err(|it| it.explain(action()))?;
-            }
-            runs.push(run);
-        }
+        let runs = saved.map(StoredRun::of_task).transpose()?.into_iter().collect();
         Ok(Self { runs: Mutex::new(runs), keeps_last_only: false, task: Some(task) })
     }
 
@@ -135,6 +125,13 @@ impl InMemoryStorage {
     }
 }
 
+impl SavedNestedRun {
+    /// Returns the run as a storage loads it.
+    pub(crate) fn load(self) -> Result<SavedRun, CheckpointError> {
+        StoredRun::of_task(self)?.load()
+    }
+}
+
 #[async_trait]
 impl RunJournal for InMemoryStorage {
     async fn create(
@@ -177,18 +174,7 @@ impl RunJournal for InMemoryStorage {
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
-        self.with(run, |run| {
-            let SavedCheckpoint { position, values } = run.checkpoint_at(run.head.step)?;
-            Ok(SavedRun {
-                summary: run.summary(),
-                position,
-                values,
-                records: run.open_records().cloned().collect(),
-                last_seq: run.head.seq,
-                last_entry: run.head.number,
-                entries_read: (run.entries.len() - run.kept.0) as u64,
-            })
-        })
+        self.with(run, |run| run.load())
     }
 
     async fn keep_values(
@@ -381,6 +367,32 @@ impl StoredRun {
             fence: 0,
             lease: None,
             inbox: Vec::new(),
+        })
+    }
+
+    /// Makes a nested run from the entries that its task has saved.
+    fn of_task(saved: SavedNestedRun) -> Result<Self, CheckpointError> {
+        let SavedNestedRun { info, entries } = saved;
+        let action = || format!("load the nested run `{}`", info.id);
+        let mut entries = entries.into_iter();
+        let first = entries.next().unwrap_or_default();
+        let mut run = Self::first(&info, first).map_err(|it| it.explain(action()))?;
+        for entry in entries {
+            run.follow(&entry).map_err(|it| it.explain(action()))?;
+        }
+        Ok(run)
+    }
+
+    fn load(&self) -> Result<SavedRun, CheckpointError> {
+        let SavedCheckpoint { position, values } = self.checkpoint_at(self.head.step)?;
+        Ok(SavedRun {
+            summary: self.summary(),
+            position,
+            values,
+            records: self.open_records().cloned().collect(),
+            last_seq: self.head.seq,
+            last_entry: self.head.number,
+            entries_read: (self.entries.len() - self.kept.0) as u64,
         })
     }
 

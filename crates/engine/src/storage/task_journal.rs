@@ -14,10 +14,10 @@ use std::{
 };
 
 use graphrun_core::{
-    graph::{NESTED_MEMO, NodeContext, NodeError},
+    graph::{NESTED_MEMO, NodeContext, NodeError, SavedValues},
     state::Change,
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::checkpoint::{
@@ -67,21 +67,11 @@ impl TaskJournal {
     ///
     /// Fails if the saved entries cannot be read.
     pub(crate) fn find(ctx: &NodeContext) -> Result<(Self, Option<SavedNestedRun>), NodeError> {
-        let mut number = 0;
-        while memo(ctx, number + 1, 0).is_some() {
-            number += 1;
-        }
-        let Some(beginning) = memo(ctx, number, 0) else {
-            return Ok((Self::of(ctx, number, 0), None));
-        };
-        let SavedBeginning { info, first } = read(beginning)?;
-        let mut entries = vec![Entry::from(first)];
-        let mut next = 1;
-        while let Some(saved) = memo(ctx, number, next) {
-            entries.push(read_entry(saved)?.into());
-            next += 1;
-        }
-        Ok((Self::of(ctx, number, next), Some(SavedNestedRun { info, entries })))
+        let (number, saved) = SavedNestedRun::find(&ctx.memos).map_err(|error| {
+            NodeError::permanent(format!("its saved nested run cannot be read: {error}"))
+        })?;
+        let next = saved.as_ref().map_or(0, |it| it.entries.len() as u64);
+        Ok((Self::of(ctx, number, next), saved))
     }
 
     /// Returns the journal of the next nested run of the task.
@@ -147,8 +137,29 @@ impl TaskJournal {
     }
 }
 
-fn memo(ctx: &NodeContext, run: u64, number: u64) -> Option<&Value> {
-    ctx.memos.get(&format!("{NESTED_MEMO}{run}/{number}"))
+impl SavedNestedRun {
+    /// Finds the last nested run of a task in its memos, with the number of that run.
+    ///
+    /// # Errors
+    ///
+    /// Fails if its entries cannot be read.
+    pub(crate) fn find(memos: &SavedValues) -> serde_json::Result<(u64, Option<Self>)> {
+        let mut number = 0;
+        while memo(memos, number + 1, 0).is_some() {
+            number += 1;
+        }
+        let Some(beginning) = memo(memos, number, 0) else { return Ok((number, None)) };
+        let SavedBeginning { info, first } = SavedBeginning::deserialize(beginning)?;
+        let mut entries = vec![Entry::from(first)];
+        while let Some(saved) = memo(memos, number, entries.len() as u64) {
+            entries.push(read_entry(saved)?.into());
+        }
+        Ok((number, Some(Self { info, entries })))
+    }
+}
+
+fn memo(memos: &SavedValues, run: u64, number: u64) -> Option<&Value> {
+    memos.get(&format!("{NESTED_MEMO}{run}/{number}"))
 }
 
 /// Returns a memo of these parts.
@@ -165,12 +176,12 @@ fn parts(memo: Value) -> Vec<Value> {
 }
 
 /// Reads an entry, with the memos in its records.
-fn read_entry(saved: &Value) -> Result<SavedEntry, NodeError> {
+fn read_entry(saved: &Value) -> serde_json::Result<SavedEntry> {
     let (first, mut rest) = match saved.as_array().map(Vec::as_slice) {
         Some([first, rest @ ..]) => (first, rest),
         _ => (saved, &[][..]),
     };
-    let mut entry: SavedEntry = read(first)?;
+    let mut entry = SavedEntry::deserialize(first)?;
     for memo in entry.nested_memos() {
         let count = memo.as_u64().and_then(|it| usize::try_from(it).ok());
         if let Some((own, others)) = count.and_then(|it| rest.split_at_checked(it)) {
@@ -179,12 +190,6 @@ fn read_entry(saved: &Value) -> Result<SavedEntry, NodeError> {
         }
     }
     Ok(entry)
-}
-
-fn read<T: DeserializeOwned>(saved: &Value) -> Result<T, NodeError> {
-    let unreadable =
-        |error| NodeError::permanent(format!("its saved nested run cannot be read: {error}"));
-    T::deserialize(saved).map_err(unreadable)
 }
 
 impl SavedEntry {

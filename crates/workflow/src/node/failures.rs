@@ -88,7 +88,7 @@ fn help(kind: &SpannedText, definition: &NodeDefinition) -> &'static str {
     match ErrorKind::named(&kind.text) {
         Some(ErrorKind::Timeout) if !is_pure => "give the node a `timeout`, or remove it",
         Some(ErrorKind::Limit) => {
-            "only items of a map fail so: give their node `limits`, or use its `exhausted`"
+            "only items of a map and nested runs fail so: give their node `limits`, or use its `exhausted`"
         }
         _ => "remove it",
     }
@@ -118,6 +118,9 @@ impl NodesRead<'_> {
         }
         let mut failures = of_workflow(self.env.loaded.get(name)?)?;
         failures.extend(timeout_of(policies));
+        // Each nested run has the limits of its file, or the default ones.
+        let is_nested = settings.downcast_ref::<NestedUse>().is_some();
+        failures.extend(is_nested.then_some(ErrorKind::Limit));
         Some(failures)
     }
 }
@@ -126,19 +129,37 @@ impl NodesRead<'_> {
 fn of_workflow(workflow: &Workflow) -> Failures {
     let mut failures = BTreeSet::new();
     for (name, definition) in &workflow.nodes {
-        let NodeDefinition { settings, policies, .. } = definition;
-        failures.extend(match workflow.nested.get(name) {
-            Some(nested) => of_workflow(nested)?.into_iter().chain(timeout_of(policies)).collect(),
-            None if is_structure(&**settings) => BTreeSet::new(),
-            None => of_node(&**settings, policies)?,
-        });
-        let items = policies.schedule.items.as_ref();
-        let is_ordered = items.is_some_and(|it| it.order.is_some());
-        failures.extend(is_ordered.then_some(ErrorKind::Dependency));
-        let has_limits = items.is_some() && policies.bounds.limits.is_some();
-        failures.extend(has_limits.then_some(ErrorKind::Limit));
+        failures.extend(of_node_in(workflow, name, definition)?);
     }
     Some(failures)
+}
+
+/// Returns the kinds of failure of a node of a workflow, with those that its items have as such.
+fn of_node_in(workflow: &Workflow, name: &NodeName, definition: &NodeDefinition) -> Failures {
+    let NodeDefinition { settings, policies, .. } = definition;
+    let mut failures = match workflow.nested.get(name) {
+        Some(nested) => {
+            let of_run = [ErrorKind::Limit].into_iter().chain(timeout_of(policies));
+            of_workflow(nested)?.into_iter().chain(of_run).collect()
+        }
+        None if is_structure(&**settings) => BTreeSet::new(),
+        None => of_node(&**settings, policies)?,
+    };
+    let items = policies.schedule.items.as_ref();
+    let is_ordered = items.is_some_and(|it| it.order.is_some());
+    failures.extend(is_ordered.then_some(ErrorKind::Dependency));
+    let has_limits = items.is_some() && policies.bounds.limits.is_some();
+    failures.extend(has_limits.then_some(ErrorKind::Limit));
+    Some(failures)
+}
+
+impl Workflow {
+    /// Returns whether a node may have a failure of this kind. If its kinds are not known, it may have any.
+    pub fn may_fail_as(&self, node: &NodeName, kind: ErrorKind) -> bool {
+        let Some(definition) = self.nodes.get(node) else { return true };
+        let failures = of_node_in(self, node, definition);
+        OF_ALL.contains(&kind) || failures.is_none_or(|it| it.contains(&kind))
+    }
 }
 
 /// Returns whether a node only leads to others, which fail in its place.

@@ -86,7 +86,7 @@ fn read_node(
         // As an expression, it is checked for being assigned.
         if policies.on_finish.fail_reason.is_some() {
             let scope = scope.clone().behind();
-            scope.expression_for(report, field, scope.after());
+            scope.expression_for(report, field, scope.after().that_is_a_field());
         }
     }
     if let Some(when) = &when {

@@ -20,6 +20,7 @@ use graphrun_core::{
 };
 use graphrun_expressions::problem::suggestion;
 use schemars::JsonSchema;
+use serde_json::{Value, json};
 
 use crate::{
     Expression, ExpressionView, Registry, Workflow,
@@ -304,6 +305,13 @@ fn check_nested(reader: &mut NodeReader<'_>, used: &Workflow, nesting: Nesting) 
 }
 
 impl NestedUse {
+    /// Returns the settings that its result depends on, besides the workflow.
+    pub fn fingerprint(&self) -> Value {
+        let mut all = fingerprint(&self.sets, &self.takes);
+        all["worktrees"] = json!(self.worktrees);
+        all
+    }
+
     /// Returns the update that writes the outputs of a nested run in this state.
     pub fn outputs(&self, used: &State, schema: &Schema) -> Update {
         outputs(&self.takes, used, schema)
@@ -343,6 +351,7 @@ impl Node for EnterNode {
             contract: Contract { reads: None, writes: Some(set.collect()) },
             calls_max: Some(0),
             side_effects: SideEffects::Nothing,
+            fingerprint: fingerprint(&self.sets, &[]),
             ..NodeDescription::default()
         }
     }
@@ -364,9 +373,16 @@ impl Node for LeaveNode {
             },
             calls_max: Some(0),
             side_effects: SideEffects::Nothing,
+            fingerprint: fingerprint(&[], &self.takes),
             ..NodeDescription::default()
         }
     }
+}
+
+/// Returns the fingerprint of inputs and outputs.
+fn fingerprint(sets: &[(ChannelName, Expression)], takes: &[(ChannelName, ChannelName)]) -> Value {
+    let sets: Vec<(&ChannelName, &str)> = sets.iter().map(|(to, it)| (to, it.source())).collect();
+    json!({ "in": sets, "out": takes })
 }
 
 impl NodeReader<'_> {
