@@ -176,6 +176,40 @@ fn the_arguments_beside_the_address_are_the_body() {
     assert!(request.ends_with("\r\n\r\n{\"limit\":2}"), "{request}");
 }
 
+/// Returns the value of a header, in lower case.
+fn header<'r>(request: &'r str, name: &str) -> Option<&'r str> {
+    let lines = request.lines().filter_map(|it| it.split_once(": "));
+    lines.filter(|it| it.0.eq_ignore_ascii_case(name)).map(|it| it.1).next()
+}
+
+#[test]
+fn a_repeated_request_has_the_key_of_the_first_one() {
+    const BUSY: &str = "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n";
+    let keys = |http: &str| -> (Vec<String>, String) {
+        let (port, serving) = serve(BUSY, 2);
+        let host = format!("127.0.0.1:{port}");
+        let text = request_tool(&http.replace("HOST", &host));
+        let retried = "catch: { tool: lost }\n    retry: { attempts: 2, initial: 1ms }";
+        let text = text.replacen("catch: { tool: lost }", retried, 1);
+        let ended = execute(&Place::new(), &text, &["--allow-http-private", &host], NONE);
+        assert!(state(&ended)["reason"].as_str().unwrap().contains("503"), "{ended}");
+        let requests = serving.join().unwrap();
+        let key = |it: &String| header(it, "idempotency-key").map(str::to_owned);
+        (
+            requests.iter().filter_map(key).collect(),
+            ended.json()["run"].as_str().unwrap().to_owned(),
+        )
+    };
+    let (sent, run) = keys("{ method: POST, url: \"http://HOST/?q={query}\" }");
+    assert_eq!(sent.len(), 2);
+    assert!(sent[0] == sent[1] && sent[0].starts_with(&format!("{run}/")), "{sent:?}");
+    let (sent, _) = keys("{ url: \"http://HOST/{query}?n={limit}\" }");
+    assert_eq!(sent, [""; 0]);
+    let own =
+        "{ method: POST, url: \"http://HOST/?q={query}\", headers: { idempotency-key: own } }";
+    assert_eq!(keys(own).0, ["own", "own"]);
+}
+
 #[test]
 fn a_request_needs_the_operator() {
     let place = Place::new();

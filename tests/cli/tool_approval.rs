@@ -108,6 +108,30 @@ fn each_call_waits_for_a_person_and_is_requested_once() {
     assert_eq!(done.json()["state"], json!({"answer": "done", "last": "OWN"}), "{done}");
 }
 
+/// The tool would print `THREE`.
+#[test]
+fn a_replay_has_the_result_of_a_call_that_a_person_has_changed() {
+    let place = Place::new();
+    fs::write(place.path("w.yaml"), workflow("[note]", EACH)).unwrap();
+    let called = FIRST.replace(r#","arguments":{"text":"one"}},{"name":"note""#, "");
+    let told = "(a person changed the arguments of this call to {\"text\":\"three\"})\nRECORDED";
+    let call = json!({"id": "call00001", "name": "note", "arguments": r#"{"text":"two"}"#});
+    let messages = json!([
+        {"role": "user", "content": "Write about another"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": told, "tool_call_id": "call00001"},
+    ]);
+    let recorded =
+        json!({"v": 1, "node": "write", "request": {"messages": messages}, "reply": {"text": "x"}});
+    fs::write(place.path("r.jsonl"), format!("{called}\n{LAST}\n{recorded}\n")).unwrap();
+    let args = "execute w.yaml -i brief=x --replay r.jsonl --run-id mine --output json";
+    let asked = place.run(args.split(' '));
+    assert_eq!(question(&asked)["show"]["input"], json!({"text": "two"}));
+    let asked = answer(&place, &asked, &json!({"decision": "approve", "input": {"text": "three"}}));
+    assert_eq!(question(&asked)["node"], "again");
+    assert_eq!(results(&place), [json!(told)]);
+}
+
 #[test]
 fn a_call_whose_arguments_do_not_fit_is_no_question() {
     let place = Place::new();

@@ -57,6 +57,39 @@ fn a_replay_has_the_results_of_tools_and_names_unknown_nodes() {
     assert!(ended.stderr.contains("did you mean `report`?"), "{ended}");
 }
 
+/// The host of the tool is neither allowed nor there.
+#[test]
+fn equal_calls_of_a_replay_have_their_own_results() {
+    let place = Place::new();
+    let at = |file: &str| format!("{}/tests/cases/{file}", env!("CARGO_MANIFEST_DIR"));
+    let call = |number: usize| {
+        let id = format!("call{number:05}");
+        json!({"id": id, "name": "weather", "arguments": {"town": "Bonn"}})
+    };
+    let mut messages = vec![json!({"role": "user", "content": "Bonn?"})];
+    let mut lines = Vec::new();
+    for (number, degrees) in [7, 9].into_iter().enumerate() {
+        let request = json!({"messages": messages, "tools": ["weather"]});
+        let reply = json!({"tool_calls": [call(number)]});
+        lines.push(json!({"v": 1, "node": "report", "request": request, "reply": reply}));
+        let mut call = call(number);
+        call["arguments"] = call["arguments"].to_string().into();
+        messages.push(json!({"role": "assistant", "content": "", "tool_calls": [call]}));
+        let result = json!({"degrees": degrees}).to_string();
+        let id = format!("call{number:05}");
+        messages.push(json!({"role": "tool", "content": result, "tool_call_id": id}));
+    }
+    let request = json!({"messages": messages, "tools": ["weather"]});
+    let reply = json!({"text": "First 7, then 9."});
+    lines.push(json!({"v": 1, "node": "report", "request": request, "reply": reply}));
+    let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+    fs::write(place.path("r.jsonl"), lines.join("\n")).unwrap();
+    let workflow = at("looked_up.yaml");
+    let args = ["execute", &workflow, "-i", "question=Bonn?", "--replay", "r.jsonl"];
+    let ended = place.run(args.into_iter().chain(["--output", "json"]));
+    assert_eq!((ended.code, &ended.json()["state"]["answer"]), (0, &"First 7, then 9.".into()));
+}
+
 #[test]
 fn a_question_about_files_is_answered_from_their_content() {
     let place = Place::new();

@@ -4,8 +4,9 @@ use std::{fs, path::PathBuf, sync::Arc};
 
 use axum::{http::StatusCode, response::IntoResponse};
 use graphrun::models::{
-    ChatModel, ChatReply, ChatRequest, Message, ModelError, ModelErrorKind, OutputSchema, Recorder,
-    RecordingError, RecordingFile, Replay, Secret, TokenUsage, ToolSpec,
+    CallPlace, ChatModel, ChatReply, ChatRequest, Message, ModelError, ModelErrorKind,
+    OutputSchema, Recorder, RecordingError, RecordingFile, Replay, Secret, TokenUsage, ToolCall,
+    ToolSpec, result_of_changed_call,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -99,6 +100,81 @@ fn a_question_that_no_model_answers_has_lines_of_its_own() {
 }
 
 /// Answers `n` questions, of which the third is turned down once.
+/// A conversation with a call of `count` for each result. After the last result stand the messages of a repair.
+fn counted(prompt: &str, results: &[&str], repair: &[&str]) -> Vec<Message> {
+    let mut messages = vec![Message::user(prompt)];
+    for (number, result) in results.iter().enumerate() {
+        let id = format!("call{number}");
+        let call = ToolCall { id, name: "count".into(), arguments: String::new(), extra: None };
+        let id = call.id.clone();
+        messages.push(Message::calls(ChatReply { tool_calls: vec![call], ..ChatReply::default() }));
+        messages.push(Message::tool(&id, *result));
+    }
+    messages.extend(repair.iter().map(|it| Message::user(*it)));
+    messages
+}
+
+/// Returns the recording of these conversations with an answer each, or a failure if `fails`.
+fn conversations(all: &[(Vec<Message>, bool)]) -> Replay {
+    let line = |(messages, fails): &(Vec<Message>, bool)| {
+        let reply =
+            if *fails { json!({"error": {"kind": "overloaded"}}) } else { json!({"text": "x"}) };
+        json!({"v": 1, "node": "ask", "request": {"messages": messages, "tools": ["count"]}, "reply": reply})
+    };
+    File::new(&all.iter().map(line).collect::<Vec<_>>()).load()
+}
+
+/// Returns the recorded result of the call after these messages and results.
+fn next_count(replay: &Replay, prompt: &str, results: &[&str]) -> Option<String> {
+    let with_call = counted(prompt, &[results, &["?"]].concat(), &[]);
+    let place = CallPlace::of_last_message(&with_call[..with_call.len() - 1])[0];
+    replay.tool_result("ask", "count", &json!({}), Some(&place)).map(str::to_owned)
+}
+
+#[test]
+fn equal_calls_have_the_results_of_their_conversations() {
+    let replay = conversations(&[
+        (counted("b", &[], &[]), false),
+        (counted("b", &["3"], &[]), false),
+        (counted("a", &["1"], &[]), false),
+        (counted("a", &["1", "2"], &[]), false),
+    ]);
+    for _ in 0..2 {
+        assert_eq!(next_count(&replay, "a", &[]).as_deref(), Some("1"));
+        assert_eq!(next_count(&replay, "a", &["1"]).as_deref(), Some("2"));
+        assert_eq!(next_count(&replay, "b", &[]).as_deref(), Some("3"));
+    }
+    // Without a recorded conversation, each is used once, in the order of the file.
+    let replay =
+        conversations(&[(counted("b", &["3"], &[]), false), (counted("a", &["1"], &[]), false)]);
+    let results = [0; 3].map(|_| replay.tool_result("ask", "count", &json!({}), None));
+    assert_eq!(results, [Some("3"), Some("1"), Some("1")]);
+}
+
+#[test]
+fn equal_conversations_have_their_results_in_their_order() {
+    let replay = conversations(&[
+        // A request that failed is sent again, and an answer is repaired: the call was made once.
+        (counted("a", &["1"], &[]), true),
+        (counted("a", &["1"], &[]), false),
+        (counted("a", &["1"], &["It is invalid."]), false),
+        (counted("a", &["1"], &[]), false),
+        (counted("a", &["1", "7"], &[]), false),
+        (counted("a", &["2"], &[]), false),
+    ]);
+    let results = [0; 4].map(|_| next_count(&replay, "a", &[]));
+    assert_eq!(results.map(Option::unwrap), ["1", "1", "2", "2"]);
+}
+
+#[test]
+fn a_call_that_a_person_has_changed_is_filed_under_its_new_arguments() {
+    let result = result_of_changed_call(r#"{"by":2}"#, "error: busy)\nx");
+    let replay = conversations(&[(counted("a", &[&result], &[]), false)]);
+    let result = |arguments: Value| replay.tool_result("ask", "count", &arguments, None);
+    assert_eq!(result(json!({"by": 2})), Some("error: busy)\nx"));
+    assert_eq!(result(json!({})), None);
+}
+
 async fn recorded_run(file: &File) -> Vec<Result<ChatReply, ModelError>> {
     let peer = Peer::start(|seen| {
         let question = seen.body["messages"][0]["content"].as_str().expect("a question");

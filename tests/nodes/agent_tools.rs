@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use graphrun::{
     engine::Engine,
-    event::{Event, Report, Status},
+    event::{Event, Report, RunEvent, Status},
     models::{
         ChatModel, ChatReply, ChatRequest, Finish, Message, ModelError, Role, TokenUsage, ToolCall,
         ToolChoice,
@@ -249,7 +249,7 @@ async fn the_model_receives_every_error_of_a_call() {
     assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
     let asked = model.asked();
     let told = told(&asked[1]);
-    assert_eq!(told[0], "error: there is no `math.ad`, only math.add");
+    assert_eq!(told[0], "error: there is no `math.ad`, only math_add");
     assert!(told[1].starts_with("error: the arguments are not a JSON object: "), "{}", told[1]);
     assert!(
         told[2].starts_with("error: the input does not fit its schema: /numbers: "),
@@ -260,6 +260,10 @@ async fn the_model_receives_every_error_of_a_call() {
     assert_eq!(told[4], "error: nothing yet; it may work at another time");
     assert_eq!(told[5], r#"{"sum":1}"#);
     assert_eq!(added.keys().len(), 3, "what does not fit is never called");
+    let reported = |it: &RunEvent| {
+        matches!(&it.event, Event::TaskReported { report: Report::ToolCall { .. }, .. })
+    };
+    assert_eq!(ended.events.iter().filter(|it| reported(it)).count(), 6, "{}", ended.told());
 }
 
 /// Other calls of the same reply have their results, and the model sees the errors.
@@ -304,13 +308,33 @@ async fn rounds_are_bounded_and_then_the_model_must_answer() {
     assert_eq!((ended.end.status, added.keys().len()), (Status::Failed, 2));
     let reason = "`math.add` again after its 2 rounds of tool calls";
     assert!(ended.reason().contains(reason), "{}", ended.reason());
-    assert_eq!(ended.warnings(), ["scripted/1 calls tools after its 2 rounds of calls"]);
+    assert_eq!(ended.warnings(), ["scripted/1 calls `math.add` after its 2 rounds of calls"]);
 
     // Unless it answers beside its calls.
     let both = ChatReply { text: SUM.into(), ..round(3).unwrap() };
     let model = Scripted::new([round(1), round(2), Ok(both)]);
     let (ended, added) = adder.run(&model).await;
     assert_eq!((ended.state("answer"), added.keys().len()), (&json!({"sum": 6}), 2));
+}
+
+/// The text beside a call says what the model looks for.
+#[tokio::test]
+async fn a_text_beside_a_call_after_the_last_round_is_no_answer() {
+    let adder = Adder {
+        agent: "tools: math.add, max_tool_rounds: 1",
+        node: "writes: text",
+        ..Adder::default()
+    };
+    let round = |number: i64| {
+        let calls = calls([call("", "math.add", &format!(r#"{{"numbers": [{number}]}}"#))]);
+        Ok(ChatReply { text: "Let me look once more.".into(), ..calls.unwrap() })
+    };
+    let (ended, added) = adder.run(&Scripted::new([round(1), round(2)])).await;
+    assert_eq!((ended.end.status, added.keys().len()), (Status::Failed, 1));
+    let reason = "`math.add` again after its 1 rounds of tool calls";
+    assert!(ended.reason().contains(reason), "{}", ended.reason());
+    let (ended, _) = adder.run(&Scripted::new([round(1), says("Six.")])).await;
+    assert_eq!(ended.state("text"), "Six.");
 }
 
 fn choices(model: &Scripted) -> Vec<ToolChoice> {

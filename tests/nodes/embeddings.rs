@@ -45,6 +45,8 @@ struct Meaning {
     failures: Arc<Mutex<Vec<ModelError>>>,
     asked: Arc<Mutex<Vec<EmbeddingRequest>>>,
     characters_max: Option<usize>,
+    /// A text with this word is refused.
+    refused: Option<&'static str>,
     chats: Option<Scripted>,
 }
 
@@ -84,6 +86,10 @@ impl EmbeddingModel for Meaning {
             let message = "too long".to_owned();
             let usage = TokenUsage::default();
             return Err(ModelError::ContextOverflow { message, usage });
+        }
+        let is_refused = |it: &String| self.refused.is_some_and(|word| it.contains(word));
+        if request.texts.iter().any(is_refused) {
+            return Err(ModelError::BadRequest { status: 400, message: "invalid input".into() });
         }
         let vectors = request.texts.iter().map(|it| Self::vector(it)).collect();
         let usage = TokenUsage { input_tokens: 100, calls: 1, ..TokenUsage::default() };
@@ -311,6 +317,64 @@ async fn a_text_that_is_too_long_for_the_model_is_cut() {
     let model = Meaning { characters_max: Some(10), ..Meaning::default() };
     let ended = learn(&model, &store, json!(["x".repeat(300)])).await;
     assert!(ended.warnings()[0].contains("the request is too long"), "{}", ended.told());
+}
+
+/// Returns the entries without a vector, at most ten.
+async fn lacking(store: &Arc<dyn Store>) -> usize {
+    store.without_vector("notes", "lab/v", 10).await.unwrap().len()
+}
+
+#[tokio::test]
+async fn a_text_that_the_model_refuses_is_asked_about_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let saved = SqliteStore::open(folder.path().join("memory.db")).unwrap();
+    for store in [store(), Arc::new(saved) as Arc<dyn Store>] {
+        let model = Meaning { refused: Some("forbidden"), ..Meaning::default() };
+        for number in 0..7 {
+            add(&store, &format!("a mutex {number}")).await;
+            if number % 3 == 1 {
+                add(&store, &format!("a forbidden lock {number}")).await;
+            }
+        }
+        let mut searches = 0;
+        while lacking(&store).await > 0 {
+            let before = model.asked().len();
+            assert_eq!(look(&model, &store, "mutex").await.end.status, Status::Done);
+            searches += 1;
+            assert!(model.asked().len() - before <= 6, "{:?}", model.asked());
+            assert!(searches < 10, "each search makes some progress");
+        }
+        let before = model.asked().len();
+        let ended = look(&model, &store, "synchronise").await;
+        assert_eq!((ended.warnings(), model.asked().len()), (vec![], before + 1));
+        let found = ended.state("known").to_string();
+        assert!(found.contains("a mutex"), "by meaning: {found}");
+        assert!(!found.contains("forbidden"), "it has no vector: {found}");
+    }
+}
+
+#[tokio::test]
+async fn a_text_that_the_model_refuses_takes_no_vectors_from_others() {
+    let model = Meaning { refused: Some("forbidden"), ..Meaning::default() };
+    let store = store();
+    let ended = learn(&model, &store, json!(["forbidden", "a mutex", "slow", "a lock"])).await;
+    assert_eq!((ended.end.status, ended.warnings().len()), (Status::Done, 1));
+    assert_eq!(lacking(&store).await, 2, "the first is marked, and the second has a vector");
+    // A model that refuses everything has marked nothing.
+    let model = Meaning { refused: Some("a"), ..Meaning::default() };
+    let store = self::store();
+    learn(&model, &store, json!(["a mutex", "a lock"])).await;
+    assert_eq!(lacking(&store).await, 2);
+}
+
+#[tokio::test]
+async fn too_many_entries_at_once_cost_nothing() {
+    let model = Meaning::default();
+    let store = store();
+    let lessons: Vec<String> = (0..1_001).map(|it| format!("lesson {it}")).collect();
+    let ended = learn(&model, &store, json!(lessons)).await;
+    assert_eq!((ended.end.status, model.asked().len()), (Status::Failed, 0));
+    assert!(ended.reason().contains("1001"), "{}", ended.reason());
 }
 
 #[tokio::test]

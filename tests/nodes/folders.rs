@@ -83,7 +83,8 @@ impl Home {
             "graphrun: 1\nname: w\nstate:\n  path: {{ type: string, default: unused }}\n  answer: string\n  \
              result: json\n  files: {{ type: json, default: [] }}\n  out: json\n  \
              known: {{ type: [{{ file: string, name: string, outcome: passed | failed | skipped }}], default: [] }}\ninput: [files]\n\
-             agents: {{ a: {{ model: x/1, tools: [fs.read, fs.write, fs.edit, fs.patch, fs.rm] }} }}\n\
+             models: {{ m: [x/1, x/2] }}\n\
+             agents: {{ a: {{ model: m, tools: [fs.read, fs.write, fs.edit, fs.patch, fs.rm] }} }}\n\
              sandboxes: {{ box: {{ time: 30s, python: {{ requirements: [pytest] }} }} }}\n\
              folders: {{ repo: {{ from: path, git: true }} }}\nstart: it\nnodes:\n{nodes}"
         );
@@ -96,7 +97,9 @@ impl Home {
 /// Removes the declarations that no node uses: they would be diagnostics.
 fn without_unused(text: &str) -> String {
     let (mut head, nodes) = text.split_once("nodes:\n").map(|(a, b)| (a.to_owned(), b)).unwrap();
-    for (section, mark) in [("agents:", "agent: a"), ("sandboxes:", "in: box")] {
+    for (section, mark) in
+        [("models:", "agent: a"), ("agents:", "agent: a"), ("sandboxes:", "in: box")]
+    {
         if !nodes.contains(mark) {
             head = head
                 .lines()
@@ -186,6 +189,31 @@ async fn an_agent_changes_files_of_its_folder_and_no_others() {
     assert_eq!(fs::read_to_string(home.0.path().join("outside")).unwrap(), "outside\n");
     assert!(home.repository().join("old.txt").exists(), "the checkout of the user changed");
     assert!(fs::symlink_metadata(home.worktree().join("link")).is_err(), "only the link is gone");
+}
+
+/// What the first model has changed before it failed stays, so the second one reads it.
+#[tokio::test]
+async fn a_fallback_model_reads_files_as_they_are() {
+    let home = Home::new(&[("a.txt", "one\n")]);
+    let read = |at| tool(at, "fs.read", &json!({"path": "a.txt"}));
+    let edit = |at| tool(at, "fs.edit", &json!({"path": "a.txt", "old": "one", "new": "two"}));
+    let model = Scripted::new([
+        calls([read(1)]),
+        calls([edit(2)]),
+        Err(ModelError::Overloaded { after: None, message: "busy".into() }),
+        calls([read(3)]),
+        calls([edit(4)]),
+        calls([read(5)]),
+        says("done"),
+    ]);
+    let ended = home.run(AGENT, json!({}), model.services()).await;
+    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    let results = results(&model);
+    assert_eq!(results.len(), 3);
+    for at in [0, 2] {
+        assert!(results[at].starts_with("{\"text\":\"two\\n\""), "{at}: {}", results[at]);
+    }
+    assert!(results[1].contains("\"bytes\""), "the same change is not made twice: {}", results[1]);
 }
 
 /// The calls of an answer would otherwise run side by side, and each edit writes the whole file.

@@ -62,7 +62,7 @@ async fn ask_with_tools(place: &str, tools: &str, behaviour: &str, model: &Scrip
     let access = access.with_variable("SERVER_TOKEN", "token").with_variable("OTHER", "x");
     let access = ServerAccess { hosts: Arc::new(access), ..ServerAccess::default() };
     let server = mcp_servers(&path).unwrap().remove(0);
-    let offer = look(&server, &access).await.unwrap();
+    let offer = Box::pin(look(&server, &access)).await.unwrap();
     let lock = McpLock::new([("srv".to_owned(), offer.locked)].into());
     fs::write(McpLock::path(&path), json!(lock).to_string()).unwrap();
     let services = Services { mcp: Arc::new(Servers::new(access)), ..model.services() };

@@ -32,11 +32,12 @@ use tokio::time::timeout;
 
 use crate::{
     McpError, ServerAccess,
+    lines::{LongMessages, MeasuredLines},
     program::{End, Program, STOP_TIME, Streams},
     web,
 };
 
-/// The longest message of a server in bytes. A longer one is dropped, so that its call runs out of time.
+/// The longest message of a server in bytes. A longer one is dropped, and its call fails.
 pub(super) const MESSAGE_BYTES_MAX: usize = 8 << 20;
 /// The most pages of a list.
 const PAGES_MAX: usize = 100;
@@ -51,6 +52,10 @@ pub(super) struct Connection {
     service: RunningService<RoleClient, Client>,
     /// The program of a server that graphrun has started.
     program: Option<Program>,
+    /// The messages of the program that were too long.
+    long: LongMessages,
+    /// The number of requests without an answer.
+    open_requests: AtomicU64,
     /// Whether later calls need another connection.
     is_stale: AtomicBool,
     /// The number of changes of its tools and prompts that the server has reported.
@@ -108,14 +113,15 @@ impl Connection {
         let time = server.time;
         let changes = Arc::new(AtomicU64::new(0));
         let client = Client { changes: Arc::clone(&changes) };
+        let long = LongMessages::default();
         let (program, serving) = match &server.place {
             McpPlace::Host { command, host } => {
                 let used = HostUse { host, shape: command };
-                serve_program(client, Program::on_host(server, used, access, folder)?)
+                serve_program(client, Program::on_host(server, used, access, folder)?, &long)
             }
             McpPlace::Sandbox { sandbox, scripts, .. } => {
                 let started = Program::in_sandbox(server, sandbox, scripts, access).await?;
-                serve_program(client, started)
+                serve_program(client, started, &long)
             }
             McpPlace::Web(request) => {
                 let transport = web::transport(server, request, access).await?;
@@ -130,9 +136,17 @@ impl Connection {
         match served {
             Ok(service) => {
                 let is_stale = AtomicBool::new(false);
-                let changes_checked = AtomicU64::new(0);
-                let server = name;
-                Ok(Self { server, time, service, program, is_stale, changes, changes_checked })
+                Ok(Self {
+                    server: name,
+                    time,
+                    service,
+                    program,
+                    long,
+                    open_requests: AtomicU64::new(0),
+                    is_stale,
+                    changes,
+                    changes_checked: AtomicU64::new(0),
+                })
             }
             Err(error) => Err(error_of_start(&name, error, end).await),
         }
@@ -276,13 +290,44 @@ impl Connection {
         Err(McpError::TooManyPages { server: self.server.clone(), what, most: PAGES_MAX })
     }
 
+    /// Waits for a reply, or until a message that was too long must have been the reply: no other request is open.
+    async fn reply_or_dropped<T>(
+        &self,
+        reply: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Option<Result<T, ServiceError>> {
+        let _open = OpenRequest::of(&self.open_requests);
+        let mut seen = self.long.count();
+        tokio::pin!(reply);
+        loop {
+            tokio::select! {
+                biased;
+                reply = &mut reply => return Some(reply),
+                () = self.long.more_than(seen) => {}
+            }
+            if self.open_requests.load(Ordering::Relaxed) == 1 {
+                return None;
+            }
+            seen = self.long.count();
+        }
+    }
+
     /// Waits for a reply. A server that does not answer, or that has ended, is not used again.
     async fn within_time<T>(
         &self,
         reply: impl Future<Output = Result<T, ServiceError>>,
     ) -> Result<T, McpError> {
         let server = || self.server.clone();
-        match timeout(self.time, reply).await {
+        let before = self.long.count();
+        let replied = match timeout(self.time, self.reply_or_dropped(reply)).await {
+            Ok(None) => return Err(McpError::TooLarge { server: server() }),
+            // One of several open requests has lost its answer.
+            Err(_) if self.long.count() > before => {
+                return Err(McpError::TooLarge { server: server() });
+            }
+            Ok(Some(replied)) => Ok(replied),
+            Err(elapsed) => Err(elapsed),
+        };
+        match replied {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(ServiceError::McpError(error))) => {
                 Err(McpError::Protocol { server: server(), message: clean_text(&error.message) })
@@ -305,6 +350,22 @@ impl Connection {
                 Err(McpError::TimedOut { server: server(), time: self.time })
             }
         }
+    }
+}
+
+/// A request without an answer.
+struct OpenRequest<'a>(&'a AtomicU64);
+
+impl<'a> OpenRequest<'a> {
+    fn of(open: &'a AtomicU64) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(open)
+    }
+}
+
+impl Drop for OpenRequest<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -352,7 +413,9 @@ fn arguments(input: Value) -> Map<String, Value> {
 fn serve_program(
     client: Client,
     (program, (stdout, stdin)): (Program, Streams),
+    long: &LongMessages,
 ) -> (Option<Program>, Serving) {
+    let stdout = MeasuredLines::new(stdout, MESSAGE_BYTES_MAX, long.clone());
     let transport = AsyncRwTransport::new_client(stdout, stdin);
     let transport = transport.with_max_line_length(MESSAGE_BYTES_MAX);
     (Some(program), Box::pin(serve_client(client, transport)))

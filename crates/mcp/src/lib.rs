@@ -13,6 +13,7 @@ mod access;
 mod connection;
 mod content;
 mod error;
+mod lines;
 mod look;
 mod program;
 mod servers;

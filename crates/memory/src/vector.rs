@@ -42,6 +42,23 @@ impl Vector {
         Self::from_bytes(numbers.iter().map(|it| number(it).cast_unsigned()).collect())
     }
 
+    /// Returns the mark of a text that its model refuses: no vector is similar to it. The model is not asked for its vector again.
+    ///
+    /// ```
+    /// use graphrun_memory::Vector;
+    ///
+    /// let vector = Vector::of(&[1.0]).expect("it has a direction");
+    /// assert_eq!(vector.similarity(&Vector::of_refused_text()), 0.0);
+    /// ```
+    pub fn of_refused_text() -> Self {
+        Self { bytes: Vec::new(), squares: 0 }
+    }
+
+    /// Returns whether it is no mark of a refused text.
+    pub fn has_direction(&self) -> bool {
+        self.squares > 0
+    }
+
     /// Reads the bytes of a vector. `None` if they have no direction.
     pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
         let (_, squares) = products(&bytes, &bytes);

@@ -27,6 +27,11 @@ pub(super) fn wire_name(name: &str) -> String {
     if name.is_empty() { "answer".to_owned() } else { name }
 }
 
+/// Returns the names of tools in a request.
+pub fn names_on_the_wire(tools: &[ToolSpec]) -> Vec<String> {
+    OfferedTools::of(tools).0.into_iter().map(|it| it.0).collect()
+}
+
 /// The tools of a request, each with its name on the wire.
 pub(super) struct OfferedTools<'a>(Vec<(String, &'a ToolSpec)>);
 
@@ -86,6 +91,16 @@ impl<'a> OfferedTools<'a> {
         others.find(|it| self.find(it).is_none()).unwrap_or(name)
     }
 
+    /// Returns calls with the names of the offer in place of those on the wire.
+    fn with_own_names(&self, mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
+        for call in &mut calls {
+            if let Some(tool) = self.find(&call.name) {
+                tool.name.clone_into(&mut call.name);
+            }
+        }
+        calls
+    }
+
     fn find(&self, wire_name: &str) -> Option<&'a ToolSpec> {
         // A model whose instructions mention `fs.read` may call it by that name.
         let is_meant =
@@ -124,7 +139,8 @@ fn read_function(function: &Value, id: Option<&Value>) -> Option<ToolCall> {
     Some(ToolCall { id, name: name.to_owned(), arguments, extra: None })
 }
 
-/// Classifies a reply by the offered tools: calls of these tools, or an answer.
+/// Classifies a reply by the offered tools: calls of these tools, or an answer. A reply with both counts as calls as long as the request
+/// allows them. After that, calls stay beside the answer, for a warning.
 ///
 /// # Errors
 /// Returns [`ModelError::UnknownTool`] for a reply that only calls tools although none was offered.
@@ -140,7 +156,15 @@ pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<Chat
             form.as_deref() == Some(name) || offered.find(name).is_some()
         }));
     }
-    if let Some(answer) = calls.iter().find(|it| form.as_ref() == Some(&it.name)) {
+    let is_answer = |it: &ToolCall| form.as_ref() == Some(&it.name);
+    if request.tool_choice.allows_calls() && calls.iter().any(|it| offered.find(&it.name).is_some())
+    {
+        // The model answers again once it has the results.
+        calls.retain(|it| !is_answer(it));
+    }
+    if let Some(at) = calls.iter().position(is_answer) {
+        let answer = calls.swap_remove(at);
+        calls.retain(|it| offered.find(&it.name).is_some());
         let is_blank = answer.arguments.trim().is_empty();
         // A text beside the call is no part of the answer, unless the call is empty.
         if !is_blank {
@@ -151,6 +175,7 @@ pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<Chat
         if reply.finish.is_failed_generation() {
             reply.finish = Finish::ToolCalls;
         }
+        reply.tool_calls = offered.with_own_names(calls);
         return Ok(reply);
     }
     if request.tools.is_empty() {
@@ -164,15 +189,10 @@ pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<Chat
             _ => Ok(reply),
         };
     }
-    for call in &mut calls {
-        if let Some(tool) = offered.find(&call.name) {
-            tool.name.clone_into(&mut call.name);
-        }
-    }
     if !calls.is_empty() && reply.finish.is_failed_generation() {
         reply.text = String::new();
     }
-    reply.tool_calls = calls;
+    reply.tool_calls = offered.with_own_names(calls);
     Ok(reply)
 }
 
@@ -186,7 +206,7 @@ fn failed_call(text: &str, is_known: impl FnOnce(&str) -> bool) -> Option<ToolCa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Finish, OutputSchema};
+    use crate::{Finish, OutputSchema, ToolChoice};
 
     fn tool(name: &str) -> ToolSpec {
         ToolSpec { name: name.into(), description: "…".into(), schema: json!({"type": "object"}) }
@@ -273,6 +293,35 @@ mod tests {
         let beside = ChatReply { text: "42".into(), ..reply(&other) };
         let answer = settle(beside, &request(&[])).unwrap();
         assert_eq!((answer.text.as_str(), answer.tool_calls.len()), ("42", 0));
+    }
+
+    #[test]
+    fn calls_beside_the_form_of_an_answer_come_first() {
+        let form = OutputSchema { name: "json".into(), schema: json!({}) };
+        let called = json!({"tool_calls": [
+            {"id": "1", "function": {"name": "json", "arguments": "{\"a\": 1}"}},
+            {"id": "2", "function": {"name": "fs_read", "arguments": "{}"}},
+            {"id": "3", "function": {"name": "nobody", "arguments": "{}"}},
+        ]});
+        let names = |reply: &ChatReply| -> Vec<String> {
+            reply.tool_calls.iter().map(|it| it.name.clone()).collect()
+        };
+        let asked = ChatRequest { output: Some(form), ..request(&["fs.read"]) };
+        let calls = settle(reply(&called), &asked).unwrap();
+        assert_eq!(
+            (calls.text.as_str(), names(&calls)),
+            ("", vec!["fs.read".to_owned(), "nobody".to_owned()])
+        );
+        let last = ChatRequest { tool_choice: ToolChoice::None, ..asked.clone() };
+        let answer = settle(reply(&called), &last).unwrap();
+        assert_eq!(
+            (answer.text.as_str(), names(&answer)),
+            ("{\"a\": 1}", vec!["fs.read".to_owned()])
+        );
+        // A call of a tool that does not exist is no reason to give up an answer.
+        let asked = ChatRequest { tools: vec![tool("other")], ..asked };
+        let answer = settle(reply(&called), &asked).unwrap();
+        assert_eq!((answer.text.as_str(), answer.tool_calls.len()), ("{\"a\": 1}", 0));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub trait AnswerReader: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug, Default)]
 pub struct AnswerSink {
     buffer: Option<Arc<DeltaBuffer>>,
-    /// The number of blanks at the end of the text so far.
+    /// The number of blanks at the end of the text or of the arguments so far.
     blanks: Arc<AtomicU64>,
 }
 
@@ -79,13 +79,7 @@ impl AnswerSink {
 
     /// Sends a piece of the answer.
     pub fn send(&self, part: MessagePart, text: &str) {
-        let end = text.trim_end();
-        let blanks = u64::try_from(text.len() - end.len()).unwrap_or(u64::MAX);
-        if part == MessagePart::Text && end.is_empty() {
-            self.blanks.fetch_add(blanks, Ordering::Relaxed);
-        } else {
-            self.blanks.store(blanks, Ordering::Relaxed);
-        }
+        self.note_blanks(text, part == MessagePart::Text);
         let Some(pending) = &self.buffer else { return };
         pending.count(text);
         if text.is_empty() || !pending.reader.is_watched() {
@@ -109,8 +103,20 @@ impl AnswerSink {
     /// Counts a piece of the answer that is not shown, such as one of the arguments of a call.
     #[cfg(feature = "openai")]
     pub(crate) fn count(&self, text: &str) {
+        self.note_blanks(text, true);
         if let Some(pending) = &self.buffer {
             pending.count(text);
+        }
+    }
+
+    /// Counts the blanks at the end of the text or of the arguments of a call.
+    fn note_blanks(&self, text: &str, may_continue: bool) {
+        let end = text.trim_end();
+        let blanks = u64::try_from(text.len() - end.len()).unwrap_or(u64::MAX);
+        if may_continue && end.is_empty() {
+            self.blanks.fetch_add(blanks, Ordering::Relaxed);
+        } else {
+            self.blanks.store(blanks, Ordering::Relaxed);
         }
     }
 
@@ -129,6 +135,10 @@ impl AnswerSink {
 
 impl DeltaBuffer {
     fn count(&self, text: &str) {
+        // Some servers send empty pieces to keep a connection open.
+        if text.is_empty() {
+            return;
+        }
         self.reader.heartbeat();
         self.characters.fetch_add(characters(text), Ordering::Relaxed);
     }

@@ -102,7 +102,8 @@ pub(super) fn not_a_reply(body: &Value, protocol: Protocol) -> ModelError {
 
 /// Classifies the body of a 200 that has something else than the request asks for.
 pub(super) fn not_a(body: &Value, wanted: &str) -> ModelError {
-    let Some(error) = body.get("error").filter(|_| has_error(body)) else {
+    let error = body.get("error").filter(|_| has_error(body));
+    let Some(error) = error.or_else(|| is_error(body).then_some(body)) else {
         let keys: Vec<&str> =
             body.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).take(8).collect();
         let message = format!(
@@ -150,6 +151,11 @@ pub(super) fn has_error(body: &Value) -> bool {
     }
 }
 
+/// Returns whether a body is an error by its own words.
+pub(super) fn is_error(body: &Value) -> bool {
+    ["type", "object"].iter().any(|it| body.get(*it).and_then(Value::as_str) == Some("error"))
+}
+
 /// Reads the body of a 200. Bytes that are not UTF-8 were replaced: one broken character is no
 /// reason to pay for the whole answer again.
 ///
@@ -181,9 +187,10 @@ fn read_value(
     if text.is_empty() {
         return Err(ModelError::EmptyResponse { usage: TokenUsage::default() });
     }
-    let parsed = parse(text).or_else(|error| match with_whole_characters(text) {
-        Some(text) => parse(&text),
-        None => Err(error),
+    let parsed = parse(text).or_else(|error| {
+        let whole = with_whole_characters(text);
+        let finite = without_other_numbers(whole.as_deref().unwrap_or(text));
+        finite.or(whole).map_or(Err(error), |text| parse(&text))
     });
     let mut body: Value = parsed.map_err(|error| {
         let start: String = redact(text).chars().take(80).collect();
@@ -220,6 +227,42 @@ fn with_whole_characters(text: &str) -> Option<String> {
     }
     whole.push_str(rest);
     has_halves.then_some(whole)
+}
+
+/// Replaces the numbers that JSON does not have, `NaN` and infinite ones, by `null`: some servers write them as counts and probabilities.
+/// `None` if there are none.
+#[cfg(feature = "openai")]
+fn without_other_numbers(text: &str) -> Option<String> {
+    let is_of_word = |it: char| it.is_ascii_alphanumeric() || matches!(it, '+' | '-' | '.');
+    let mut replaced = String::new();
+    let mut rest = text;
+    let mut has_others = false;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '"' => length_of_string(rest),
+            _ if is_of_word(first) => rest.find(|it| !is_of_word(it)).unwrap_or(rest.len()),
+            _ => first.len_utf8(),
+        };
+        let (part, after) = rest.split_at(length);
+        // Rust reads the words for these numbers, too.
+        let is_other = part.parse::<f64>().is_ok_and(|it| !it.is_finite());
+        has_others |= is_other;
+        replaced.push_str(if is_other { "null" } else { part });
+        rest = after;
+    }
+    has_others.then_some(replaced)
+}
+
+/// Returns the length of the string that a text begins with, quotes included.
+#[cfg(feature = "openai")]
+fn length_of_string(text: &str) -> usize {
+    let mut is_escaped = false;
+    let end = text[1..].find(|it| {
+        let is_end = it == '"' && !is_escaped;
+        is_escaped = it == '\\' && !is_escaped;
+        is_end
+    });
+    end.map_or(text.len(), |end| end + 2)
 }
 
 /// Returns the unit of UTF-16 of an escape that a text begins with.

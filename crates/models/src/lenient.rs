@@ -25,6 +25,13 @@ pub(super) fn parts_text(part: &Value) -> String {
     }
 }
 
+/// Returns whether a value is a part of content that stands alone, and no answer in JSON.
+pub(super) fn is_content_part(value: &Value) -> bool {
+    let kind = value.get("type").and_then(Value::as_str);
+    matches!(kind, Some("text" | "output_text" | "thinking" | "reasoning" | "refusal"))
+        && !parts_text(value).is_empty()
+}
+
 /// Takes `12`, `12.0` and `"12"`.
 pub(super) fn whole_number(value: &Value) -> Option<u64> {
     let text = text_of(Some(value));

@@ -68,6 +68,7 @@ mod windows;
 
 pub use admission::{Admission, Admit};
 pub use attachment::{Attachment, AttachmentError, AttachmentKind};
+pub use calls::names_on_the_wire;
 pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Patience, Role};
 pub use deltas::{AnswerReader, AnswerSink};
 pub use embeddings::{EMBEDDED_CHARACTERS_MAX, EmbeddingModel, EmbeddingReply, EmbeddingRequest};
@@ -85,8 +86,8 @@ pub use provider::{
 };
 pub use reader::read_reply;
 pub use recording::{
-    BadLine, EmbeddingRecorder, EmbeddingReplay, Recorder, RecordingError, RecordingFile, Replay,
-    UnusedEntry, normalise,
+    BadLine, CallPlace, EmbeddingRecorder, EmbeddingReplay, Recorder, RecordingError,
+    RecordingFile, Replay, UnusedEntry, normalise, result_of_changed_call,
 };
 pub use retry_after::read_retry_after;
 pub use secret::Secret;

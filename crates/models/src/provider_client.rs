@@ -13,7 +13,7 @@ use async_openai::{
     traits::RequestOptionsBuilder,
 };
 use async_trait::async_trait;
-use graphrun_guard::redact::redact;
+use graphrun_guard::redact::{learn_address, redact};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
@@ -160,8 +160,10 @@ impl ProviderClient {
         let is_http =
             |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.host().is_some();
         if !reqwest::Url::parse(&base_url).is_ok_and(|url| is_http(&url)) {
-            return Err(ConfigError::BaseUrl { url: redact(&base_url).into_owned() });
+            let shown = base_url.split(['?', '#']).next().unwrap_or_default();
+            return Err(ConfigError::BaseUrl { url: redact(shown).into_owned() });
         }
+        learn_address(&base_url);
         let Address { base_url, query } = Address::of(&base_url, profile.protocol);
         // async-openai panics on a key that is no valid header.
         if HeaderValue::from_str(api_key.expose()).is_err() {
@@ -444,7 +446,7 @@ impl Rejection {
 fn finish(reply: ChatReply, request: &ChatRequest, model: &str) -> Result<ChatReply, ModelError> {
     let mut reply = settle(reply, request)?;
     if let Some(output) = &request.output
-        && reply.tool_calls.is_empty()
+        && (reply.tool_calls.is_empty() || !request.tool_choice.allows_calls())
     {
         reply.text = unwrap_answer(reply.text, output);
     }

@@ -4,6 +4,8 @@
 //! missing, null, of another type or unknown. It also classifies a reply without an answer
 //! (refused, truncated, empty, an error in disguise), before any caller parses the text.
 
+use std::slice;
+
 use serde_json::Value;
 
 use super::{
@@ -11,7 +13,7 @@ use super::{
     calls::read_calls,
     chat::characters,
     failure::{self, readable},
-    lenient::{parts_text, text_of, whole_number},
+    lenient::{is_content_part, parts_text, text_of, whole_number},
     stated::StatedUsage,
     thoughts::{TextParts, part_text},
 };
@@ -169,7 +171,10 @@ impl Answer {
             .find(|text| !text.is_empty())
             .or_else(|| message.get(REASONING_DETAILS).map(parts_text));
         answer.reasoning = answer.reasoning.or(reasoning).filter(|text| !text.is_empty());
-        answer.refusal = Some(text_of(message.get("refusal")))
+        // Some servers send `false`.
+        answer.refusal = message
+            .get("refusal")
+            .map(parts_text)
             .filter(|text| !text.is_empty())
             .or(answer.refusal);
         let details = message.get(REASONING_DETAILS).and_then(Value::as_array);
@@ -181,10 +186,15 @@ impl Answer {
         answer
     }
 
-    /// Reads a text, or a list of parts, some of which are reasoning or refusals.
+    /// Reads a text, a part, or a list of parts, some of which are reasoning or refusals.
     fn of_content(content: Option<&Value>) -> Self {
         let mut answer = Self::default();
-        let Some(Value::Array(parts)) = content else {
+        let parts = match content {
+            Some(Value::Array(parts)) => Some(parts.as_slice()),
+            Some(part) if is_content_part(part) => Some(slice::from_ref(part)),
+            _ => None,
+        };
+        let Some(parts) = parts else {
             let parted = part_text(&text_of(content));
             let TextParts { answer: text, reasoning, tool_calls } = parted;
             return Self { text, reasoning, tool_calls, ..answer };

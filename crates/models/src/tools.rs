@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::structured::{ExpectedKind, extract_json};
+use super::structured::{ExpectedKind, extract_candidates};
 
 /// A tool that a model may call before it answers.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,17 +79,24 @@ impl ToolCall {
     /// assert_eq!(call("").input()?, serde_json::json!({}));
     /// assert_eq!(call(r#""{\"zone\": \"UTC\"}""#).input()?["zone"], "UTC");
     /// assert!(call("tomorrow").input().is_err());
+    /// assert!(call(r#"{"zone": "UTC"}{"zone": "CET"}"#).input().is_err());
     /// # Ok::<(), String>(())
     /// ```
     pub fn input(&self) -> Result<Value, String> {
         if matches!(self.arguments.trim(), "" | "null") {
             return Ok(Value::Object(Map::new()));
         }
-        let found = extract_json(&self.arguments, ExpectedKind::Object);
-        found.map(|it| it.value).map_err(|problem| {
-            let why = serde_json::from_str::<Value>(&self.arguments);
-            let why = why.map_or_else(|it| it.to_string(), |_| problem);
-            format!("the arguments are not a JSON object: {why}")
-        })
+        let mut found =
+            extract_candidates(&self.arguments, ExpectedKind::Object).map_err(|problem| {
+                let why = serde_json::from_str::<Value>(&self.arguments);
+                let why = why.map_or_else(|it| it.to_string(), |_| problem);
+                format!("the arguments are not a JSON object: {why}")
+            })?;
+        if found.len() > 1 {
+            let reason =
+                "the arguments are several JSON objects that differ; call the tool once for each";
+            return Err(reason.to_owned());
+        }
+        Ok(found.swap_remove(0).value)
     }
 }

@@ -1,7 +1,7 @@
 //! Calls a model from a node: reports the usage at once and classifies failures.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     iter, slice,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -76,6 +76,8 @@ struct CallState {
     measured: BTreeMap<String, RequestSize>,
     /// The results of the calls of tools, by the names of the calls.
     results: BTreeMap<String, String>,
+    /// The names of the calls that change files, also of those that a person rejects.
+    changes: BTreeSet<String>,
     /// Those that may differ at another time, and that no outcome has answered to.
     unanswered: Vec<ToolFailure>,
 }
@@ -186,6 +188,16 @@ impl Calls {
             self.keep_result(name, &saved);
             Some(saved)
         })
+    }
+
+    /// Notes a call that changes files.
+    pub(super) fn note_change(&self, name: &str) {
+        self.state().changes.insert(name.to_owned());
+    }
+
+    /// Returns the number of calls so far that change files.
+    pub(super) fn changes(&self) -> usize {
+        self.state().changes.len()
     }
 
     /// Keeps the result of a call of a tool for the rest of the attempt.

@@ -138,9 +138,9 @@ fn removed_names(removed: &[String], program: &str) -> Option<String> {
 fn refused_names(refused: &[PathBuf], program: &str) -> Option<String> {
     let named = first_names(
         refused.iter().map(|path| {
-            // The program chose the names, so they are escaped and cut.
+            // The program chose the names, so they are escaped and cut, after keys are removed: a part of a key is not recognised.
             let path = path.to_string_lossy();
-            let shown: String = path.chars().take(NAME_CHARACTERS_MAX).collect();
+            let shown: String = redact(&path).chars().take(NAME_CHARACTERS_MAX).collect();
             let problem = check_path(&path).err();
             let problem = problem.map_or_else(|| "it is not UTF-8".to_owned(), |it| it.to_string());
             format!("{shown:?} ({problem})")

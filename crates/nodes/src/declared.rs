@@ -12,7 +12,7 @@ use graphrun_sandbox::{SandboxError, clean_output};
 use graphrun_workflow::{
     kind::Services,
     tool::{
-        CommandTool, DeclaredTool, McpCaller, RequestTool, Tool, ToolAction, ToolContext,
+        CommandTool, DeclaredTool, McpCaller, Method, RequestTool, Tool, ToolAction, ToolContext,
         ToolError, WebAccess, WebPermission,
     },
 };
@@ -27,6 +27,10 @@ use crate::{
 
 /// The most characters of an output in an error.
 const SHOWN_CHARACTERS_MAX: usize = 500;
+
+/// The header by which a service recognises a repeated request:
+/// <https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>.
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
 /// A declared tool with the services that it needs.
 #[derive(Debug)]
@@ -104,12 +108,22 @@ impl CallableTool {
         parse(&output.stdout, "the command printed")
     }
 
-    async fn request(&self, tool: &RequestTool, input: &Value) -> Result<Value, ToolError> {
+    async fn request(
+        &self,
+        tool: &RequestTool,
+        input: &Value,
+        ctx: &ToolContext,
+    ) -> Result<Value, ToolError> {
         let permission = self.web.check(tool).map_err(ToolError::permanent)?;
+        let mut headers = self.web.headers_of(tool);
+        let has_key = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(IDEMPOTENCY_KEY));
+        if tool.method != Method::Get && !has_key && !ctx.key.is_empty() {
+            headers.push((IDEMPOTENCY_KEY.to_owned(), ctx.key.clone()));
+        }
         let request = FetchRequest {
             method: tool.method.as_str().to_owned(),
             url: tool.url.fill(input).map_err(ToolError::permanent)?,
-            headers: self.web.headers_of(tool),
+            headers,
             body: tool.body(input),
             time: tool.time,
             allows_private: permission == WebPermission::Private,
@@ -152,7 +166,7 @@ impl Tool for CallableTool {
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<Value, ToolError> {
         match &self.definition.action {
             ToolAction::Command(tool) => self.run(tool, &input, ctx).await,
-            ToolAction::Request(tool) => self.request(tool, &input).await,
+            ToolAction::Request(tool) => self.request(tool, &input, ctx).await,
             ToolAction::Server(tool) => self.mcp.call(tool, input, ctx).await,
         }
     }

@@ -61,7 +61,7 @@ impl Node for Call {
         let memory = task_memory(&ctx, &self.services, &self.definition.tiers);
         let caller = ctx.node.to_string();
         let node = Some(ctx.clone());
-        let tool_ctx = ToolContext { key, cancel, folder, caller, memory, node };
+        let tool_ctx = ToolContext { key, cancel, folder, caller, memory, node, place: None };
         let folder = self.definition.folder.as_deref();
         let asked = AskedCall { tool: &self.tool, input: &input, name: "tool", folder };
         let input = match asked.ask(&ctx).await? {

@@ -29,7 +29,7 @@ use crate::{
             loaded,
             models::{client, embedding_client},
         },
-        settings::{config::Config, database::without_secrets, run_settings::Settings},
+        settings::{config::Config, database::shown_setting, run_settings::Settings},
     },
     models::{
         ChatModel as _, ChatRequest, ConfigError, EmbeddingModel as _, EmbeddingRequest, Message,
@@ -245,8 +245,7 @@ fn describe(
     ProviderRow {
         name: name.to_owned(),
         usable: found.is_ok(),
-        // A query may contain a key.
-        address: address.map(|it| without_secrets(it.split('?').next().unwrap_or_default())),
+        address: address.map(|it| shown_setting(&it)),
         address_from,
         key_variable: provider.key_variable.clone(),
         key,

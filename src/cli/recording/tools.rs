@@ -29,7 +29,7 @@ impl ToolResults for RecordedTools {
         input: &Value,
         ctx: &ToolContext,
     ) -> Option<Result<Value, ToolError>> {
-        recorded_result(&self.0, tool, input, &ctx.caller)
+        recorded_result(&self.0, tool, input, ctx)
     }
 
     fn keeps_built_in(&self) -> bool {

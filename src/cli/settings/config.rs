@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use self::trust::{Amount, Trust};
 pub(crate) use self::{layers::FolderFile, trust::WithheldSetting};
-use super::{database::without_secrets, run_settings::UntrustedLimits};
+use super::{database::shown_setting, run_settings::UntrustedLimits};
 use crate::{
     cli::{
         arguments::{
@@ -155,7 +155,7 @@ impl Config {
     /// Returns all settings, without secrets.
     pub(crate) fn shown(&self) -> Vec<String> {
         let line = |(name, it): (&&str, &ConfigValue)| {
-            format!("{name} = {} ({})", without_secrets(&it.text), it.layer)
+            format!("{name} = {} ({})", shown_setting(&it.text), it.layer)
         };
         self.settings.iter().map(line).collect()
     }

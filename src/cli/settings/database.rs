@@ -457,6 +457,13 @@ pub(crate) fn without_secrets(url: &str) -> String {
     format!("{scheme}://{rest}")
 }
 
+/// Returns the value of a setting without secrets. The query of an address may have a key under any name.
+pub(crate) fn shown_setting(text: &str) -> String {
+    let is_address = text.starts_with("http://") || text.starts_with("https://");
+    let end = if is_address { text.find(['?', '#']).unwrap_or(text.len()) } else { text.len() };
+    without_secrets(&text[..end])
+}
+
 /// Returns whether a parameter of a URL has the name of a secret.
 fn holds_a_secret(parameter: &str) -> bool {
     names_a_secret(parameter.split_once('=').map_or(parameter, |it| it.0))
@@ -585,6 +592,18 @@ mod tests {
             parse("sqlite:///a/b").unwrap().location,
             DatabaseLocation::Sqlite(PathBuf::from("/a/b"))
         );
+    }
+
+    #[test]
+    fn an_address_of_models_is_shown_without_its_query() {
+        for (text, shown) in [
+            ("https://me:pw@lab/v1?key=secret", "https://me:…@lab/v1"),
+            ("http://lab?code=secret#sig=secret", "http://lab"),
+            ("postgres://me@db/app?a=b", "postgres://me@db/app?a=b"),
+            ("openai/gpt-5?", "openai/gpt-5?"),
+        ] {
+            assert_eq!(shown_setting(text), shown);
+        }
     }
 
     #[test]

@@ -86,9 +86,25 @@ pub fn learn_url(url: &str) {
     }
 }
 
+/// Learns the password and all parameters in the address of a provider of models: a gateway may take its key under any name. The version
+/// of Azure's interface is none.
+pub fn learn_address(url: &str) {
+    learn_url(url);
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    for parameter in query.split(['&', ';', '#']) {
+        let (name, value) = parameter.split_once('=').unwrap_or(("", parameter));
+        if name != "api-version" {
+            learn(value);
+        }
+    }
+}
+
 /// Learns a variable of the environment, if its name is that of a secret, its value is a URL with a password, or it has the
-/// headers of telemetry.
+/// headers of telemetry or the address of a provider of models.
 pub fn learn_variable(name: &str, value: &str) {
+    if name.ends_with("_BASE_URL") {
+        learn_address(value);
+    }
     if names_a_secret(name) {
         learn(value);
     }
@@ -314,5 +330,15 @@ mod tests {
             assert_eq!(redact(&format!("a {secret} b")), "a [redacted] b");
         }
         assert_eq!(redact("/home/pass-4"), "/home/pass-4");
+    }
+
+    #[test]
+    fn parameters_of_the_address_of_models_are_learned() {
+        learn_variable("LAB_BASE_URL", "https://lab/v1?code=query-pass-7&x&api-version=2024-10-21");
+        learn_address("https://lab/v1?query-pass-8#sig=query-pass-9");
+        for secret in ["query-pass-7", "query-pass-8", "query-pass-9"] {
+            assert_eq!(redact(&format!("a {secret} b")), "a [redacted] b");
+        }
+        assert_eq!(redact("since 2024-10-21"), "since 2024-10-21");
     }
 }

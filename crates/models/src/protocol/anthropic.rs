@@ -266,7 +266,7 @@ pub(super) struct AnthropicFold {
 }
 
 impl Fold for AnthropicFold {
-    fn add(&mut self, event: Value, deltas: &AnswerSink) {
+    fn add(&mut self, event: Value, deltas: &AnswerSink) -> bool {
         let index =
             event.get("index").and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok());
         match event.get("type").and_then(Value::as_str) {
@@ -287,15 +287,15 @@ impl Fold for AnthropicFold {
             }
             Some("content_block_delta") => {
                 self.has_content = true;
-                if let Some(delta) = event.get("delta") {
-                    self.add_delta(index, delta, deltas);
-                }
+                return event.get("delta").is_some_and(|it| self.add_delta(index, it, deltas));
             }
             Some("content_block_stop") => self.is_thinking = false,
             Some("message_delta") => self.add_end(&event),
             Some("message_stop") => self.is_over = true,
-            _ => {}
+            // A `ping`, or an event of a later version.
+            _ => return false,
         }
+        true
     }
 
     fn is_whole(&self) -> bool {
@@ -349,8 +349,10 @@ impl AnthropicFold {
         self.blocks.get_mut(index)
     }
 
-    fn add_delta(&mut self, index: Option<usize>, delta: &Value, deltas: &AnswerSink) {
-        let Some(Value::Object(block)) = self.block(index) else { return };
+    /// Adds a piece of a block, and returns whether it has content.
+    fn add_delta(&mut self, index: Option<usize>, delta: &Value, deltas: &AnswerSink) -> bool {
+        let Some(Value::Object(block)) = self.block(index) else { return false };
+        let mut has_content = false;
         let kinds = [
             ("text", "text", Some(MessagePart::Text)),
             ("thinking", "thinking", Some(MessagePart::Reasoning)),
@@ -365,9 +367,11 @@ impl AnthropicFold {
                 None => {}
             }
             if !text.is_empty() {
+                has_content = true;
                 append(block.entry(field).or_insert(Value::Null), text);
             }
         }
+        has_content
     }
 
     /// The counts of the end are those of the whole answer, but not all are repeated.

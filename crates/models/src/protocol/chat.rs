@@ -6,7 +6,11 @@ use graphrun_core::event::MessagePart;
 use serde_json::{Map, Value, json};
 
 use super::stream::{Fold, add_counts, append, send};
-use crate::{deltas::AnswerSink, lenient::text_of, reader::REASONING_DETAILS};
+use crate::{
+    deltas::AnswerSink,
+    lenient::{is_content_part, text_of},
+    reader::REASONING_DETAILS,
+};
 
 /// The most choices and calls of a stream. Their numbers are the provider's.
 const PARTS_MAX: usize = 1024;
@@ -36,27 +40,29 @@ struct Call {
 }
 
 impl Fold for ChatFold {
-    fn add(&mut self, event: Value, deltas: &AnswerSink) {
-        let Value::Object(event) = event else { return };
+    fn add(&mut self, event: Value, deltas: &AnswerSink) -> bool {
+        let Value::Object(event) = event else { return false };
+        let mut is_data = false;
         for (name, value) in event {
             match (name.as_str(), value) {
                 ("choices", Value::Array(choices)) => {
                     for choice in choices {
-                        self.add_choice(choice, deltas);
+                        is_data |= self.add_choice(choice, deltas);
                     }
                 }
                 // Groq puts the usage of a stream elsewhere.
                 ("x_groq", value) => {
                     if let Some(usage) = value.get("usage") {
-                        self.add_usage(usage.clone());
+                        is_data |= self.add_usage(usage.clone());
                     }
                 }
                 (_, Value::Null) => {}
                 // Each chunk of some servers has counts, and those of the last ones may be empty.
-                ("usage", usage) => self.add_usage(usage),
+                ("usage", usage) => is_data |= self.add_usage(usage),
                 (_, value) => drop(self.body.insert(name, value)),
             }
         }
+        is_data
     }
 
     fn is_whole(&self) -> bool {
@@ -78,35 +84,43 @@ impl Fold for ChatFold {
 }
 
 impl ChatFold {
-    fn add_usage(&mut self, usage: Value) {
-        add_counts(self.body.entry("usage").or_insert(Value::Null), usage);
+    fn add_usage(&mut self, usage: Value) -> bool {
+        add_counts(self.body.entry("usage").or_insert(Value::Null), usage)
     }
 
-    fn add_choice(&mut self, choice: Value, deltas: &AnswerSink) {
-        let Value::Object(choice) = choice else { return };
+    /// Adds a piece of a choice, and returns whether it has content or an end.
+    fn add_choice(&mut self, choice: Value, deltas: &AnswerSink) -> bool {
+        let Value::Object(choice) = choice else { return false };
         let index = choice.get("index").and_then(Value::as_u64).unwrap_or(0);
         if self.choices.len() >= PARTS_MAX && !self.choices.contains_key(&index) {
-            return;
+            return false;
         }
         let is_first = self.choices.keys().next().is_none_or(|first| index <= *first);
         let place = self.choices.entry(index).or_default();
         let silent = AnswerSink::default();
         let deltas = if is_first { deltas } else { &silent };
+        let mut has_content = false;
+        let mut has_end = false;
         for (name, value) in choice {
             match (name.as_str(), value) {
                 (_, Value::Null) => {}
                 // A whole message in place of a piece, as some servers send it for a short answer.
                 ("delta" | "message", Value::Object(delta)) => {
-                    self.has_content |= place.add(delta, deltas);
+                    has_content |= place.add(delta, deltas);
                 }
                 // The older completions.
                 ("text", text @ Value::String(_)) => {
                     let delta = Map::from_iter([("content".to_owned(), text)]);
-                    self.has_content |= place.add(delta, deltas);
+                    has_content |= place.add(delta, deltas);
                 }
-                (_, value) => drop(place.fields.insert(name, value)),
+                (_, value) => {
+                    has_end |= name == "finish_reason" && value != "";
+                    place.fields.insert(name, value);
+                }
             }
         }
+        self.has_content |= has_content;
+        has_content || has_end
     }
 }
 
@@ -115,6 +129,10 @@ impl Choice {
     fn add(&mut self, delta: Map<String, Value>, deltas: &AnswerSink) -> bool {
         let mut has_content = false;
         for (name, value) in delta {
+            let value = match value {
+                part if name == "content" && is_content_part(&part) => Value::Array(vec![part]),
+                value => value,
+            };
             match (name.as_str(), value) {
                 (_, Value::Null) => {}
                 ("role", value) => drop(self.message.insert(name, value)),
@@ -185,17 +203,19 @@ impl Choice {
         let id = piece.get("id").and_then(Value::as_str).filter(|it| !it.is_empty());
         let has_name = text_in(&piece, "name").is_some();
         let begins_anew = |it: &Call| begins_another_call(&it.call["function"], &piece);
+        // One server gives all calls the same id.
+        let has_ended = |it: &Call| is_whole_call(&it.call["function"]) && begins_anew(it);
         let same = |call: &Call| match (index, id) {
             // One server numbers all calls with zero, but each call has another id.
             (Some(index), Some(id)) => {
                 call.index == Some(index)
-                    && (call.call["id"] == id
+                    && (call.call["id"] == id && !has_ended(call)
                         || !has_name
                         || call.call["id"].is_null() && !begins_anew(call))
             }
             // Another one has no ids, either.
             (Some(index), None) => call.index == Some(index) && !begins_anew(call),
-            (None, Some(id)) => call.call["id"] == id,
+            (None, Some(id)) => call.call["id"] == id && !has_ended(call),
             (None, None) => false,
         };
         let at = self.calls.iter().rposition(same);
@@ -326,8 +346,8 @@ fn add_function(place: &mut Value, piece: Map<String, Value>, deltas: &AnswerSin
 mod tests {
     use super::*;
     use crate::{
-        ChatRequest, Message, Profile, Protocol, provider::OutputMode, refused::RefusedParameters,
-        shape::Shape,
+        ChatRequest, Message, ModelError, Profile, Protocol, provider::OutputMode,
+        refused::RefusedParameters, shape::Shape,
     };
 
     fn stream_of(deltas: &[Value]) -> String {
@@ -386,6 +406,67 @@ mod tests {
         }
         let plain = json!({"choices": [{"message": {"tool_calls": calls}}]}).to_string();
         assert_eq!(sent_back(&plain).get("reasoning_details"), None);
+    }
+
+    /// Returns the arguments of the calls of a stream.
+    fn arguments_of(calls: &[Value]) -> Vec<String> {
+        let deltas: Vec<Value> = calls.iter().map(|it| json!({"tool_calls": [it]})).collect();
+        let reply = Protocol::Chat.read_text(&stream_of(&deltas)).unwrap();
+        reply.tool_calls.into_iter().map(|it| it.arguments).collect()
+    }
+
+    #[test]
+    fn whole_calls_with_one_id_stay_apart() {
+        for index in [json!(0), Value::Null] {
+            let call = |name: &str, arguments: &str| {
+                let function = json!({"name": name, "arguments": arguments});
+                json!({"index": index, "id": "call_0", "type": "function", "function": function})
+            };
+            let (one, two) = (r#"{"text":"one"}"#, r#"{"text":"two"}"#);
+            let calls = [call("save", one), call("save", two), call("save", one)];
+            assert_eq!(arguments_of(&calls), [one, two], "a call that is repeated is one");
+            let calls = [call("save", one), call("save", r#"{"text""#), call("", r#":"two"}"#)];
+            assert_eq!(arguments_of(&calls), [one, two]);
+            // Pieces that repeat the name belong to their call.
+            let calls = [call("save", ""), call("save", r#"{"text""#), call("save", r#":"two"}"#)];
+            assert_eq!(arguments_of(&calls), [two]);
+        }
+    }
+
+    #[test]
+    fn a_refusal_without_a_text_is_none() {
+        for refusal in [json!(false), json!(""), Value::Null, json!({}), json!([])] {
+            let message = json!({"content": "Hello", "refusal": refusal});
+            let reply = json!({"choices": [{"message": message, "finish_reason": "stop"}]});
+            assert_eq!(Protocol::Chat.read_text(&reply.to_string()).unwrap().text, "Hello");
+        }
+    }
+
+    #[test]
+    fn an_error_in_place_of_a_reply_keeps_its_message_and_class() {
+        let error =
+            json!({"object": "error", "message": "The model `x` does not exist.", "code": 404});
+        let error = Protocol::Chat.read_text(&error.to_string()).unwrap_err();
+        let expected = "The model `x` does not exist.".to_owned();
+        assert_eq!(error, ModelError::NotFound { message: expected });
+    }
+
+    #[test]
+    fn a_part_in_place_of_a_text_is_a_text() {
+        for (content, text) in [
+            (json!({"type": "text", "text": "Hello"}), "Hello"),
+            (json!({"colour": "teal"}), r#"{"colour":"teal"}"#),
+            (json!({"type": "square", "text": "x"}), r#"{"type":"square","text":"x"}"#),
+        ] {
+            let reply =
+                json!({"choices": [{"message": {"content": content}, "finish_reason": "stop"}]});
+            assert_eq!(Protocol::Chat.read_text(&reply.to_string()).unwrap().text, text);
+        }
+        let part = |text: &str| json!({"content": {"type": "text", "text": text}});
+        let end = json!({"choices": [{"delta": {}, "finish_reason": "stop"}]});
+        let event = |delta: Value| format!("data: {}\n\n", json!({"choices": [{"delta": delta}]}));
+        let stream = format!("{}{}data: {end}\n\n", event(part("Hel")), event(part("lo")));
+        assert_eq!(Protocol::Chat.read_text(&stream).unwrap().text, "Hello");
     }
 
     #[test]

@@ -316,13 +316,15 @@ pub(super) struct GeminiFold {
 }
 
 impl Fold for GeminiFold {
-    fn add(&mut self, event: Value, deltas: &AnswerSink) {
-        let Value::Object(event) = event else { return };
+    fn add(&mut self, event: Value, deltas: &AnswerSink) -> bool {
+        let Value::Object(event) = event else { return false };
+        let mut is_data = false;
         for (name, value) in event {
             if name == "usageMetadata" {
-                add_counts(self.body.entry(name).or_insert(Value::Null), value);
+                is_data |= add_counts(self.body.entry(name).or_insert(Value::Null), value);
                 continue;
             }
+            is_data |= name == "promptFeedback";
             if name != "candidates" {
                 self.body.insert(name, value);
                 continue;
@@ -335,11 +337,13 @@ impl Fold for GeminiFold {
                 let content = candidate.remove("content");
                 let parts = content.as_ref().and_then(|it| it.get("parts")?.as_array());
                 for part in parts.into_iter().flatten() {
-                    self.add_part(part, deltas);
+                    is_data |= self.add_part(part, deltas);
                 }
+                is_data |= candidate.get("finishReason").is_some_and(Value::is_string);
                 self.candidate.extend(candidate);
             }
         }
+        is_data
     }
 
     fn is_whole(&self) -> bool {
@@ -366,8 +370,8 @@ impl Fold for GeminiFold {
 }
 
 impl GeminiFold {
-    /// Adds a part. Each piece of a text is a part.
-    fn add_part(&mut self, part: &Value, deltas: &AnswerSink) {
+    /// Adds a part, and returns whether it has content. Each piece of a text is a part.
+    fn add_part(&mut self, part: &Value, deltas: &AnswerSink) -> bool {
         let kind = if is_thought(part) { MessagePart::Reasoning } else { MessagePart::Text };
         let has_text = send(deltas, kind, part.get("text"));
         let call = part.get("functionCall");
@@ -388,5 +392,6 @@ impl GeminiFold {
             }
             _ => self.parts.push(part.clone()),
         }
+        has_text || text.is_none()
     }
 }

@@ -273,7 +273,7 @@ impl OpenItem {
 }
 
 impl Fold for ResponsesFold {
-    fn add(&mut self, event: Value, deltas: &AnswerSink) {
+    fn add(&mut self, event: Value, deltas: &AnswerSink) -> bool {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
         let delta = event.get("delta");
         let text = delta.and_then(Value::as_str).unwrap_or_default();
@@ -318,6 +318,8 @@ impl Fold for ResponsesFold {
                 }
             }
         }
+        // Other events, and pieces without a text, keep the connection open.
+        kind.starts_with("response.") && delta.is_none_or(|it| *it != "")
     }
 
     fn is_whole(&self) -> bool {

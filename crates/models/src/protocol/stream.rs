@@ -10,7 +10,7 @@ use super::Protocol;
 use crate::{
     ChatReply, ModelError, TokenUsage,
     deltas::AnswerSink,
-    failure::{ErrorReply, read_body, read_json, readable},
+    failure::{ErrorReply, is_error, read_body, read_json, readable},
     reader::usage_of_part,
     sse::{SseItem, SseReader},
 };
@@ -29,8 +29,9 @@ const BLANKS_MAX: u64 = 4096;
 
 /// Collects the events of a protocol's stream.
 pub(super) trait Fold: Send {
-    /// Adds an event, and sends the text in it to `deltas`.
-    fn add(&mut self, event: Value, deltas: &AnswerSink);
+    /// Adds an event, and sends the text in it to `deltas`. Returns whether the event is data: it adds to the reply, and does not only keep
+    /// the connection open.
+    fn add(&mut self, event: Value, deltas: &AnswerSink) -> bool;
 
     /// Returns whether the model has ended its answer.
     fn is_whole(&self) -> bool;
@@ -72,6 +73,14 @@ struct Events {
     has_begun: bool,
     /// The error of the stream, which ends it.
     error: Option<Value>,
+}
+
+/// An item of a stream that was taken.
+struct TakenItem {
+    /// Its size as a part of the reply.
+    bytes: usize,
+    /// Whether it is more than a sign that keeps the connection open.
+    is_data: bool,
 }
 
 /// What a reply allows until its next piece.
@@ -128,8 +137,9 @@ impl IncomingReply {
             Form::Stream(events) => {
                 let mut has_data = false;
                 for item in events.sse.add(bytes) {
-                    self.bytes += events.take(item, &self.deltas)?;
-                    has_data = true;
+                    let taken = events.take(item, &self.deltas)?;
+                    self.bytes += taken.bytes;
+                    has_data |= taken.is_data;
                     if events.is_over() {
                         break;
                     }
@@ -195,7 +205,8 @@ impl IncomingReply {
     pub(crate) fn finish(self) -> Result<Value, ModelError> {
         let events = match self.form {
             Form::Unknown(body) | Form::Whole(body) => {
-                return read_body(&String::from_utf8_lossy(&body));
+                let body = String::from_utf8_lossy(&body);
+                return read_body(&body).map_err(|error| charged_for(error, &body));
             }
             Form::Stream(events) => *events,
         };
@@ -216,7 +227,9 @@ impl IncomingReply {
                 match read_event(&name, &data) {
                     Some(Read::Done) => is_done = true,
                     Some(Read::Error(body)) => error = Some(body),
-                    Some(Read::Event(event)) => fold.add(event, &self.deltas),
+                    Some(Read::Event(event)) => {
+                        fold.add(event, &self.deltas);
+                    }
                     Some(Read::Garbage) | None => {}
                 }
                 has_begun = true;
@@ -270,13 +283,13 @@ impl Events {
     }
 
     /// Refuses data that is no JSON. After a whole answer it ends the stream: it is no reason to pay for the answer again.
-    fn end_at_garbage(&mut self, data: &str) -> Result<usize, ModelError> {
+    fn end_at_garbage(&mut self, data: &str) -> Result<TakenItem, ModelError> {
         self.is_done = self.fold.is_whole();
-        if self.is_done { Ok(0) } else { Err(garbage(data)) }
+        if self.is_done { Ok(TakenItem { bytes: 0, is_data: true }) } else { Err(garbage(data)) }
     }
 
-    /// Takes an item, and returns its size as a part of the reply.
-    fn take(&mut self, item: SseItem, deltas: &AnswerSink) -> Result<usize, ModelError> {
+    /// Takes an item.
+    fn take(&mut self, item: SseItem, deltas: &AnswerSink) -> Result<TakenItem, ModelError> {
         let (name, data) = match item {
             SseItem::Event { name, data } => (name, data),
             SseItem::Stray(line) => {
@@ -285,20 +298,21 @@ impl Events {
                     return self.end_at_garbage(&line);
                 };
                 self.error = Some(body);
-                return Ok(0);
+                return Ok(TakenItem { bytes: 0, is_data: true });
             }
         };
         let beyond = data.len().saturating_sub(EVENT_OVERHEAD_BYTES);
         let size = beyond.max(data.len() / EVENT_CONTENT_PART);
+        let mut is_data = true;
         match read_event(&name, &data) {
-            None => return Ok(0),
+            None => return Ok(TakenItem { bytes: 0, is_data: false }),
             Some(Read::Done) => self.is_done = true,
             Some(Read::Error(body)) => self.error = Some(body),
-            Some(Read::Event(event)) => self.fold.add(event, deltas),
+            Some(Read::Event(event)) => is_data = self.fold.add(event, deltas),
             Some(Read::Garbage) => return self.end_at_garbage(&data),
         }
         self.has_begun = true;
-        Ok(size)
+        Ok(TakenItem { bytes: size, is_data })
     }
 }
 
@@ -334,11 +348,6 @@ fn read_event(name: &str, data: &str) -> Option<Read> {
     })
 }
 
-/// Returns whether an event is an error by its own words.
-fn is_error(body: &Value) -> bool {
-    ["type", "object"].iter().any(|it| body.get(*it).and_then(Value::as_str) == Some("error"))
-}
-
 /// Returns the reply as far as it has arrived, with the error that ended it beside it. The reply has the counts of the
 /// provider before the error.
 fn with_error(body: Value, error: Value) -> Value {
@@ -362,20 +371,26 @@ fn with_error(body: Value, error: Value) -> Value {
 
 /// Adds the counts of a later event to those of earlier ones. Counts only grow during an answer, but some servers end with
 /// zeros, so the larger one of two numbers stays.
-pub(super) fn add_counts(place: &mut Value, counts: Value) {
+///
+/// Returns whether the counts have changed.
+pub(super) fn add_counts(place: &mut Value, counts: Value) -> bool {
     match (place, counts) {
         (Value::Object(known), Value::Object(counts)) => {
+            let mut has_changed = false;
             for (name, count) in counts {
-                add_counts(known.entry(name).or_insert(Value::Null), count);
+                has_changed |= add_counts(known.entry(name).or_insert(Value::Null), count);
             }
+            has_changed
         }
-        (_, Value::Null) | (Value::Object(_), _) => {}
+        (_, Value::Null) | (Value::Object(_), _) => false,
         (place, counts) => {
             let is_smaller =
                 number_of(place).zip(number_of(&counts)).is_some_and(|(known, new)| new < known);
-            if !is_smaller {
-                *place = counts;
+            if is_smaller || *place == counts {
+                return false;
             }
+            *place = counts;
+            true
         }
     }
 }
@@ -383,6 +398,16 @@ pub(super) fn add_counts(place: &mut Value, counts: Value) {
 /// Takes a number and its text.
 fn number_of(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
+}
+
+/// Returns the failure of a body that cannot be read, with an estimate of an answer that has its length. The page of a proxy is no answer, and
+/// costs nothing.
+fn charged_for(error: ModelError, body: &str) -> ModelError {
+    let is_answer = body.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']);
+    if !is_answer {
+        return error;
+    }
+    error.charged(TokenUsage::estimate(0, body.chars().count()), None)
 }
 
 fn endless_blanks() -> ModelError {
@@ -449,6 +474,93 @@ mod tests {
         let taken = (0..=2 * EVENTS_MAX).take_while(|_| incoming.add(event.as_bytes()).is_ok());
         let count = taken.count();
         assert!((EVENTS_MAX..EVENTS_MAX + EVENTS_MAX / 10).contains(&count), "{count}");
+    }
+
+    /// Returns whether there is data in these events.
+    fn is_data(protocol: Protocol, events: &[Value]) -> Vec<bool> {
+        let mut incoming = IncomingReply::new(protocol, &AnswerSink::default(), usize::MAX);
+        let add = |it: &Value| incoming.add(format!("data: {it}\n\n").as_bytes()).unwrap();
+        events.iter().map(add).collect()
+    }
+
+    #[test]
+    fn events_that_keep_a_connection_open_are_no_data() {
+        let delta = |delta: Value| json!({"choices": [{"index": 0, "delta": delta}]});
+        let usage = |tokens: u64| json!({"choices": [], "usage": {"completion_tokens": tokens}});
+        let chat = [
+            delta(json!({"content": "Hi"})),
+            delta(json!({"role": "assistant", "content": ""})),
+            delta(json!({})),
+            json!({"type": "ping"}),
+            usage(1),
+            usage(1),
+            delta(
+                json!({"tool_calls": [{"index": 0, "function": {"name": "look", "arguments": ""}}]}),
+            ),
+            json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+        ];
+        let expected = [true, false, false, false, true, false, true, true];
+        assert_eq!(is_data(Protocol::Chat, &chat), expected);
+        let delta = |text: &str| json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}});
+        let start = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}});
+        let anthropic =
+            [start, delta("Hi"), delta(""), json!({"type": "ping"}), json!({"type": "later"})];
+        let expected = [true, true, false, false, false];
+        assert_eq!(is_data(Protocol::Anthropic, &anthropic), expected);
+        let delta = |text: &str| json!({"type": "response.output_text.delta", "delta": text});
+        let responses =
+            [delta("Hi"), delta(""), json!({"type": "keepalive", "sequence_number": 3})];
+        assert_eq!(is_data(Protocol::Responses, &responses), [true, false, false]);
+        let part = |text: &str| json!({"candidates": [{"content": {"parts": [{"text": text}]}}]});
+        let gemini = [part("Hi"), part(""), json!({"candidates": [], "modelVersion": "m"})];
+        assert_eq!(is_data(Protocol::Gemini, &gemini), [true, false, false]);
+    }
+
+    #[test]
+    fn a_call_whose_arguments_end_with_blanks_is_given_up() {
+        let call = |arguments: &str| json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"name": "look", "arguments": arguments}}]}}]});
+        let mut incoming = IncomingReply::new(Protocol::Chat, &AnswerSink::default(), usize::MAX);
+        let mut add =
+            |arguments: &str| incoming.add(format!("data: {}\n\n", call(arguments)).as_bytes());
+        add("{\"at\":").unwrap();
+        let blanks = " \n".repeat(64);
+        let count = (0..100).take_while(|_| add(&blanks).is_ok()).count();
+        assert_eq!(count, usize::try_from(BLANKS_MAX).unwrap() / blanks.len());
+    }
+
+    #[test]
+    fn a_body_that_cannot_be_read_has_a_usage() {
+        let finished = |body: &str| {
+            let mut incoming =
+                IncomingReply::new(Protocol::Chat, &AnswerSink::default(), usize::MAX);
+            incoming.add(body.as_bytes()).unwrap();
+            incoming.finish()
+        };
+        let error =
+            finished(&format!(r#"{{"choices":[{{"message":{{"content":"{}"#, "z".repeat(700)))
+                .unwrap_err();
+        let usage = error.usage();
+        assert!(error.is_retryable() && usage.estimated, "{error:?}");
+        assert!(usage.calls == 1 && (200..230).contains(&usage.output_tokens), "{usage:?}");
+        // The page of a proxy is no answer.
+        let error = finished("<html>502 Bad Gateway</html>").unwrap_err();
+        assert_eq!(error.usage(), TokenUsage::default());
+    }
+
+    #[test]
+    fn numbers_that_json_does_not_have_count_as_absent() {
+        for number in ["NaN", "-NaN", "Infinity", "-Infinity", "1e999", "-1E+999", "nan", "inf"] {
+            let text = r#"a NaN, \" 1e999 \\"#;
+            let body = format!(
+                r#"{{"choices":[{{"message":{{"content":"{text}"}},"logprobs":[{number} , 1]}}],"x":{number}}}"#
+            );
+            let read = read_body(&body).unwrap();
+            assert_eq!(read["choices"][0]["message"]["content"], r#"a NaN, " 1e999 \"#);
+            assert_eq!(read["choices"][0]["logprobs"], json!([null, 1]));
+            assert_eq!(read["x"], Value::Null, "{number}");
+            assert!(read_json(&body).is_ok());
+        }
+        assert!(read_body(r#"{"a": Nope}"#).is_err());
     }
 
     #[test]

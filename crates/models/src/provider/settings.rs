@@ -246,7 +246,7 @@ impl<'a> TableReader<'a> {
         if text.starts_with("http://") || text.starts_with("https://") {
             return Some(text);
         }
-        let shown = redact(&text);
+        let shown = redact(text.split(['?', '#']).next().unwrap_or_default());
         let message =
             format!("`{key}` is `{shown}`: expected an address, as in `http://localhost:8000/v1`");
         self.problem(item.span(), message);

@@ -15,6 +15,7 @@ use super::{
     lines::{CallLine, EntryLine, ReplyLine, RequestLine},
     normalise::normalise,
     replay::Replay,
+    results::ToolResult,
 };
 use crate::{ChatReply, ChatRequest, Message, ModelError, StatedUsage, TokenUsage};
 
@@ -76,28 +77,6 @@ pub(super) struct Entry {
     pub(super) results: Vec<ToolResult>,
 }
 
-/// The result of a call of a tool, as the model saw it.
-#[derive(Debug)]
-pub(super) struct ToolResult {
-    pub(super) tool: String,
-    pub(super) arguments: Value,
-    pub(super) text: String,
-}
-
-impl ToolResult {
-    /// Returns the results in the messages of a request.
-    fn all_in(messages: &[Message]) -> Vec<Self> {
-        let calls = || messages.iter().flat_map(|it| &it.tool_calls);
-        let result = |message: &Message| {
-            let id = message.tool_call_id.as_ref()?;
-            let call = calls().find(|it| it.id == *id)?;
-            let arguments = serde_json::from_str(&call.arguments).ok()?;
-            Some(Self { tool: call.name.clone(), arguments, text: message.content.clone() })
-        };
-        messages.iter().filter_map(result).collect()
-    }
-}
-
 /// The requests that an entry answers.
 #[derive(Debug)]
 pub(super) enum Matcher {
@@ -146,6 +125,11 @@ impl Entry {
         entry.reply.validate()?;
         let EntryLine { node, about, reply, .. } = entry;
         Ok(Self { line, node, about, matcher, reply, results })
+    }
+
+    /// Returns whether the request was not answered.
+    pub(super) fn is_failure(&self) -> bool {
+        self.reply.error.is_some()
     }
 
     /// Returns the answer of the recorded model.
@@ -210,29 +194,35 @@ pub(super) fn request_key(node: &str, request: &ChatRequest) -> String {
 /// The key leaves out ids of calls and the model's thoughts: they are no part of the question.
 fn key_of(node: &str, asked: &RequestLine) -> String {
     let mut hash = blake3::Hasher::new();
-    let mut add = |text: &str| {
-        // The length is included, so that no two lists of texts are equal when joined.
-        hash.update(&(text.len() as u64).to_le_bytes());
-        hash.update(text.as_bytes());
-    };
-    add(node);
-    add(asked.schema.as_deref().unwrap_or_default());
+    add_text(&mut hash, node);
+    add_text(&mut hash, asked.schema.as_deref().unwrap_or_default());
     for message in &asked.messages {
-        add(message.role.as_str());
-        add(&normalise(&message.content));
-        for file in &message.attachments {
-            add(file.name());
-            add(file.hash());
-        }
-        for call in &message.tool_calls {
-            add(&call.name);
-            add(&normalise(&call.arguments));
-        }
+        add_message(&mut hash, message);
     }
     for tool in &asked.tools {
-        add(tool);
+        add_text(&mut hash, tool);
     }
     hash.finalize().to_hex().to_string()
+}
+
+/// Adds a message without the ids of its calls.
+pub(super) fn add_message(hash: &mut blake3::Hasher, message: &Message) {
+    add_text(hash, message.role.as_str());
+    add_text(hash, &normalise(&message.content));
+    for file in &message.attachments {
+        add_text(hash, file.name());
+        add_text(hash, file.hash());
+    }
+    for call in &message.tool_calls {
+        add_text(hash, &call.name);
+        add_text(hash, &normalise(&call.arguments));
+    }
+}
+
+fn add_text(hash: &mut blake3::Hasher, text: &str) {
+    // The length is included, so that no two lists of texts are equal when joined.
+    hash.update(&(text.len() as u64).to_le_bytes());
+    hash.update(text.as_bytes());
 }
 
 /// Returns the normalised text of a conversation, in which hand-written entries look for their

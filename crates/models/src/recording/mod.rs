@@ -11,9 +11,11 @@ mod lines;
 mod normalise;
 mod recorder;
 mod replay;
+mod results;
 
 pub use embeddings::{EmbeddingRecorder, EmbeddingReplay};
 pub use entry::{BadLine, RecordingError};
 pub use normalise::normalise;
 pub use recorder::{Recorder, RecordingFile};
 pub use replay::{Replay, UnusedEntry};
+pub use results::{CallPlace, result_of_changed_call};

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{
     embeddings::RecordedVectors,
     entry::{BadLine, Entry, Matcher, RecordingError, joined, request_key},
+    results::{CallPlace, RecordedResults},
 };
 use crate::{
     ChatModel, ChatReply, ChatRequest, EmbeddingReply, EmbeddingRequest, ModelError, Nearest,
@@ -36,6 +37,8 @@ pub struct Replay {
     entries: Vec<Entry>,
     /// Parallel to `entries`: whether each has answered. One lock, so that two tasks never get the same entry.
     used: Mutex<Vec<bool>>,
+    /// The results of tools in the recorded requests.
+    results: RecordedResults,
 }
 
 /// An entry of a recording that never answered.
@@ -77,7 +80,8 @@ impl Replay {
         let stem =
             file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         let used = Mutex::new(vec![false; entries.len()]);
-        Ok(Self { name: format!("replay/{stem}"), file, entries, used })
+        let results = RecordedResults::of(&mut entries);
+        Ok(Self { name: format!("replay/{stem}"), file, entries, used, results })
     }
 
     /// Returns the entries that have not answered in this process. After a complete run these are superfluous.
@@ -124,11 +128,17 @@ impl Replay {
 
     /// Returns the recorded result of a call that the model of a node made, as the model saw it. Lines that were written by
     /// hand have none.
-    pub fn tool_result(&self, node: &str, tool: &str, arguments: &Value) -> Option<&str> {
-        let of_node = self.entries.iter().filter(|it| names_of(node).any(|name| name == it.node));
-        let mut results = of_node.flat_map(|it| &it.results);
-        let found = results.find(|it| it.tool == tool && it.arguments == *arguments);
-        found.map(|it| it.text.as_str())
+    ///
+    /// Results at the same place of a conversation come first. If several match, each is used once, in the order of the file, and the
+    /// last from then on.
+    pub fn tool_result(
+        &self,
+        node: &str,
+        tool: &str,
+        arguments: &Value,
+        place: Option<&CallPlace>,
+    ) -> Option<&str> {
+        self.results.take(names_of(node), tool, arguments, place)
     }
 
     /// Returns the recorded vectors of texts.

@@ -80,7 +80,7 @@ pub fn extract_json(text: &str, wanted: ExpectedKind) -> Result<ExtractedValue, 
 
 /// Returns the JSON values of the wanted kind in a model's answer, in their order and at least one. A value that repeats
 /// another one is left out.
-pub(super) fn extract_candidates(
+pub(crate) fn extract_candidates(
     text: &str,
     wanted: ExpectedKind,
 ) -> Result<Vec<ExtractedValue>, String> {

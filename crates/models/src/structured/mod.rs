@@ -11,6 +11,7 @@ pub use ask::{
     AnswerCheck, StructuredAnswer, StructuredChat, StructuredError, repair_messages,
     with_doubled_max_tokens,
 };
+pub(super) use extract::extract_candidates;
 pub use extract::{ExpectedKind, ExtractedValue, extract_json};
 #[cfg(feature = "openai")]
 pub(super) use schema::tool_schema;

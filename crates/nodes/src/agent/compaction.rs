@@ -22,7 +22,10 @@ use graphrun_workflow::{
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use super::{cut::FittingModel, result::cut};
+use super::{
+    cut::{BETWEEN_MESSAGES, FittingModel},
+    result::cut,
+};
 use crate::call::{Calls, Candidates, WatchedModel};
 
 /// The turns that stay whole if the workflow names no number.
@@ -158,16 +161,19 @@ impl Compaction {
 }
 
 impl Excess<'_> {
+    fn transcript(&self) -> Vec<String> {
+        self.older.iter().map(transcribed).collect()
+    }
+
     /// Returns the request for a summary.
     fn request(&self, ctx: &NodeContext, settings: &RequestSettings) -> ChatRequest {
         let words = self.room * 3 / 4;
-        let transcript: Vec<String> = self.older.iter().map(transcribed).collect();
         let prompt = format!(
             "Summarise the conversation below in at most {words} words, so that it can continue without these messages. \
              Keep the goals and requests of the user, decisions and their reasons, facts, names, numbers, paths, results \
              of tools that still matter, and open questions. Keep what an earlier summary says. Write only the \
              summary.\n\n<conversation>\n{}\n</conversation>",
-            transcript.join("\n\n")
+            self.transcript().join(BETWEEN_MESSAGES)
         );
         ChatRequest {
             caller: ctx.full_name().to_string(),
@@ -218,7 +224,8 @@ impl Summariser<'_> {
             let name = candidate.name;
             let request = ChatRequest { key: format!("{}/{name}", request.key), ..request.clone() };
             let watched = WatchedModel::new(candidate, ctx, self.services, calls).without_pieces();
-            let fitted = FittingModel::new(&watched, ctx, OnOverflow::Cut, &request);
+            let fitted = FittingModel::new(&watched, ctx, OnOverflow::Cut, &request)
+                .with_transcript(excess.transcript());
             match fitted.chat(&request).await {
                 Ok(reply) => return Ok(self.bounded(ctx, reply.text.trim(), excess.room).await),
                 Err(error) => candidates.failed(name, error)?,

@@ -1,7 +1,8 @@
 //! `on_overflow: cut`: a request that is too long for its model is shortened and sent again.
 //!
 //! The order is fixed, so a repeated task sends the same requests: the oldest messages of the history; the middles of
-//! results of tools, the oldest first; the middles of the longest values in the prompt. The system prompt, the other text
+//! results of tools, the oldest first; the middles of the longest values in the prompt; the oldest messages of a conversation
+//! that is summarised. The system prompt, the other text
 //! of the prompt, the calls of the model, the messages about an invalid answer, and the last error stay whole: that of a
 //! tool, and that which led to the node.
 
@@ -27,6 +28,9 @@ const CUTS_MAX: u32 = 40;
 /// The length up to which a text is not shortened, in characters.
 const WHOLE_CHARACTERS_MAX: usize = 1_000;
 
+/// The text between two messages of a conversation that stands in a prompt.
+pub(super) const BETWEEN_MESSAGES: &str = "\n\n";
+
 /// A model whose requests are cut if they are too long for it, as far as the agent allows that.
 #[derive(Debug)]
 pub(super) struct FittingModel<'a> {
@@ -34,6 +38,8 @@ pub(super) struct FittingModel<'a> {
     ctx: &'a NodeContext,
     on_overflow: OnOverflow,
     question: RequestLayout,
+    /// The messages of a conversation in the prompt, in their order. The last one stays.
+    transcript: Vec<String>,
     /// The cuts of the last request: a later one of the conversation is longer.
     cuts: Mutex<u32>,
 }
@@ -45,6 +51,14 @@ struct RequestLayout {
     system: usize,
     /// The position of the prompt. The history stands before it.
     prompt: usize,
+}
+
+/// The parts of a prompt that may be shortened or left out.
+#[derive(Debug, Default)]
+struct PromptParts<'a> {
+    values: &'a [LongValue],
+    /// The messages of a conversation in the prompt.
+    transcript: Vec<String>,
 }
 
 /// The removed parts of a request.
@@ -83,8 +97,14 @@ impl<'a> FittingModel<'a> {
             ctx,
             on_overflow,
             question: RequestLayout { system, prompt },
+            transcript: Vec::new(),
             cuts: Mutex::default(),
         }
+    }
+
+    /// Also leaves out messages of a conversation in the prompt, which are joined by [`BETWEEN_MESSAGES`].
+    pub(super) fn with_transcript(self, transcript: Vec<String>) -> Self {
+        Self { transcript, ..self }
     }
 
     pub(super) async fn save_last(&self) {
@@ -102,7 +122,9 @@ impl<'a> FittingModel<'a> {
         let excess = usize::try_from(all - rest).unwrap_or(usize::MAX);
         let mut messages = request.messages.clone();
         let mut left_out = RemovedParts::default();
-        self.question.cut(&mut messages, excess, &LongValue::all(self.ctx), &mut left_out);
+        let values = LongValue::all(self.ctx);
+        let parts = PromptParts { values: &values, transcript: self.transcript.clone() };
+        self.question.cut(&mut messages, excess, parts, &mut left_out);
         let is_shorter = left_out != RemovedParts::default();
         // Another request needs another key.
         let key = match request.key.as_str() {
@@ -157,7 +179,7 @@ impl RequestLayout {
         self,
         messages: &mut Vec<Message>,
         mut excess: usize,
-        values: &[LongValue],
+        parts: PromptParts<'_>,
         left_out: &mut RemovedParts,
     ) {
         let mut prompt = self.prompt.min(messages.len().saturating_sub(1));
@@ -169,8 +191,7 @@ impl RequestLayout {
                 .sum();
             prompt -= removed;
             let first = &mut messages[self.system];
-            first.content =
-                format!("[… {removed} earlier messages left out …]\n\n{}", first.content);
+            first.content = format!("{}{BETWEEN_MESSAGES}{}", mark_of(removed), first.content);
             left_out.messages += removed;
             left_out.characters += gone;
         }
@@ -183,15 +204,20 @@ impl RequestLayout {
                 left_out.results += left_out.characters - before;
             }
         }
-        let prompt = &mut messages[prompt];
+        let PromptParts { values, mut transcript } = parts;
+        let prompt = &mut messages[prompt].content;
         for LongValue { name, text } in values {
-            if excess > 0 && prompt.content.contains(text.as_str()) {
+            if excess > 0 && prompt.contains(text.as_str()) {
                 let before = left_out.characters;
                 let short = left_out.shorten(text.clone(), &mut excess);
                 left_out.values.push((name.clone(), left_out.characters - before));
-                prompt.content = prompt.content.replacen(text.as_str(), &short, 1);
+                *prompt = prompt.replacen(text.as_str(), &short, 1);
+                if let Some(message) = transcript.iter_mut().find(|it| it.contains(text.as_str())) {
+                    *message = message.replacen(text.as_str(), &short, 1);
+                }
             }
         }
+        left_out.drop_oldest(prompt, &transcript, excess);
     }
 
     /// Returns how many of the oldest messages before the prompt are removed. The first message that stays is one of the
@@ -210,6 +236,22 @@ impl RequestLayout {
 }
 
 impl RemovedParts {
+    /// Leaves out the oldest messages of the conversation in a prompt, but not the last one.
+    fn drop_oldest(&mut self, prompt: &mut String, transcript: &[String], mut excess: usize) {
+        let mut count = 0;
+        while excess > 0 && count + 1 < transcript.len() {
+            excess = excess.saturating_sub(length(&transcript[count]));
+            count += 1;
+        }
+        let oldest = transcript[..count].join(BETWEEN_MESSAGES);
+        if count == 0 || !prompt.contains(&oldest) {
+            return;
+        }
+        *prompt = prompt.replacen(&oldest, &mark_of(count), 1);
+        self.messages += count;
+        self.characters += length(&oldest);
+    }
+
     /// Removes the middle of a text: as many characters as are too many, but not all of a long text.
     fn shorten(&mut self, text: String, excess: &mut usize) -> String {
         let all = length(&text);
@@ -247,6 +289,11 @@ impl fmt::Display for RemovedParts {
 /// Returns whether a message is the error of a call.
 fn is_error_of_tool(message: &Message) -> bool {
     message.role == Role::Tool && message.content.starts_with(ERROR_PREFIX)
+}
+
+/// Returns the mark in place of messages.
+fn mark_of(messages: usize) -> String {
+    format!("[… {messages} earlier messages left out …]")
 }
 
 fn length(text: &str) -> usize {
@@ -332,7 +379,8 @@ mod tests {
         let mut messages = question();
         let mut left_out = RemovedParts::default();
         let values = [LongValue { name: "code".to_owned(), text: "c".repeat(4_000) }];
-        RequestLayout { system: 1, prompt: 5 }.cut(&mut messages, excess, &values, &mut left_out);
+        let parts = PromptParts { values: &values, ..PromptParts::default() };
+        RequestLayout { system: 1, prompt: 5 }.cut(&mut messages, excess, parts, &mut left_out);
         (messages, left_out)
     }
 
@@ -379,7 +427,6 @@ mod tests {
 
     #[test]
     fn the_last_error_of_a_tool_stays_whole() {
-        let values = [];
         let failed = |id: &str| Message::tool(id, format!("error: {}", "x".repeat(3_000)));
         let mut messages = vec![Message::user("Go."), failed("1"), failed("2")];
         messages.push(Message::tool("3", "o".repeat(3_000)));
@@ -388,11 +435,38 @@ mod tests {
         RequestLayout { system: 0, prompt: 0 }.cut(
             &mut messages,
             usize::MAX,
-            &values,
+            PromptParts::default(),
             &mut left_out,
         );
         assert_eq!((&messages[0], &messages[2]), (&whole[0], &whole[2]));
         assert_eq!(left_out.results, 2_007 + 2_000);
+    }
+
+    #[test]
+    fn a_conversation_that_is_summarised_loses_its_oldest_messages() {
+        let long = "l".repeat(2_000);
+        let mut transcript: Vec<String> = (0..40).map(|it| format!("user:\nshort {it}")).collect();
+        transcript[0] = format!("user:\n{long}");
+        let prompt = format!("Summarise:\n{}\nEnd.", transcript.join(BETWEEN_MESSAGES));
+        let values = [LongValue { name: "chat[0].content".to_owned(), text: long }];
+        let cut = |excess: usize| {
+            let mut messages = vec![Message::user(prompt.as_str())];
+            let mut left_out = RemovedParts::default();
+            let parts = PromptParts { values: &values, transcript: transcript.clone() };
+            let layout = RequestLayout { system: 0, prompt: 0 };
+            layout.cut(&mut messages, excess, parts, &mut left_out);
+            (messages.swap_remove(0).content, left_out)
+        };
+        let (text, left_out) = cut(500);
+        assert_eq!((left_out.messages, left_out.characters), (0, 500), "long messages come first");
+        assert!(text.contains("500 characters left out"), "{text}");
+        let (text, left_out) = cut(2_000);
+        assert_eq!((left_out.messages, left_out.values.len()), (1, 1));
+        let start = "Summarise:\n[… 1 earlier messages left out …]\n\nuser:\nshort 1\n\n";
+        assert!(text.starts_with(start), "{text}");
+        let (text, left_out) = cut(usize::MAX);
+        let only = "Summarise:\n[… 39 earlier messages left out …]\n\nuser:\nshort 39\nEnd.";
+        assert_eq!((text.as_str(), left_out.messages), (only, 39));
     }
 
     #[test]

@@ -399,6 +399,10 @@ impl NodeSettings for AgentSettings {
         Some(Arc::new(Self { models: models.to_vec(), ..self.clone() }))
     }
 
+    fn requested_fields(&self) -> &[ChannelName] {
+        &self.writes
+    }
+
     fn conversation(&self) -> Option<&ChannelName> {
         self.history.as_ref().map(|it| &it.field)
     }

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use graphrun_core::{event::Report, graph::NodeError, words::duration};
 use graphrun_models::{
-    ChatModel, ChatReply, ChatRequest, Message, ModelError, ToolCall, ToolChoice, ToolSpec,
+    CallPlace, ChatModel, ChatReply, ChatRequest, Message, ModelError, ToolCall, ToolChoice,
+    ToolSpec, names_on_the_wire, result_of_changed_call,
 };
 use graphrun_workflow::tool::{ToolContext, ToolError};
 use serde_json::{Value, json};
@@ -98,14 +99,20 @@ enum PlannedToolCall<'a> {
     /// Its result is known without a call.
     Known(String),
     /// It is made.
-    Call {
-        tool: &'a CheckedTool,
-        input: Value,
-        /// The name of its result in the task.
-        memo: String,
-        /// Whether a person has changed the input.
-        is_changed: bool,
-    },
+    Call(PermittedCall<'a>),
+}
+
+/// A call that is made.
+#[derive(Debug)]
+struct PermittedCall<'a> {
+    tool: &'a CheckedTool,
+    input: Value,
+    /// The name of its result in the task.
+    memo: String,
+    /// Whether a person has changed the input.
+    is_changed: bool,
+    /// Its place in the conversation, in a replay.
+    place: Option<CallPlace>,
 }
 
 impl PlannedToolCall<'_> {
@@ -116,7 +123,7 @@ impl PlannedToolCall<'_> {
     fn file_use(&self) -> FileUse {
         match self {
             Self::Known(_) => FileUse::None,
-            Self::Call { tool, .. } => tool.file_use,
+            Self::Call(call) => call.tool.file_use,
         }
     }
 }
@@ -144,6 +151,14 @@ impl<'a> WithTools<'a> {
         self.attempt.ctx.report(Report::Warning { message }).await;
     }
 
+    /// Reports calls after the last round.
+    async fn warn_of_calls(&self, calls: &[ToolCall], rounds: u32) {
+        let names: BTreeSet<String> = calls.iter().map(|it| format!("`{}`", it.name)).collect();
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        let model = self.model.name();
+        self.warn(format!("{model} calls {names} after its {rounds} rounds of calls")).await;
+    }
+
     /// Makes the calls of a reply, and adds them to the conversation with their results.
     ///
     /// People are asked before any call is made: the question ends the attempt, and the next one makes all calls of the
@@ -151,11 +166,13 @@ impl<'a> WithTools<'a> {
     async fn make_calls(
         &self,
         exchange: &mut Exchange,
+        request: &ChatRequest,
         mut reply: ChatReply,
     ) -> Result<(), NodeError> {
         exchange.assign_ids(&mut reply.tool_calls);
         let calls = reply.tool_calls.clone();
         exchange.messages.push(Message::calls(reply));
+        let places = self.places(exchange, request);
         // The tools may have irreversible effects, so the reply that requests them is saved first.
         self.model.save_last().await;
         let mut planned = Vec::new();
@@ -169,7 +186,12 @@ impl<'a> WithTools<'a> {
             }
             let number = exchange.count(call);
             exchange.is_stuck |= number > SAME_CALL_MAX;
-            planned.push(self.plan(call, number).await?);
+            planned.push(match self.plan(call, number).await? {
+                PlannedToolCall::Call(call) => {
+                    PlannedToolCall::Call(PermittedCall { place: places.get(at).copied(), ..call })
+                }
+                known @ PlannedToolCall::Known(_) => known,
+            });
         }
         let results = self.results(planned).await;
         for (call, result) in calls.iter().zip(results) {
@@ -182,6 +204,14 @@ impl<'a> WithTools<'a> {
         Ok(())
     }
 
+    /// Returns the places of the last calls of a conversation, if recorded results can take their place.
+    fn places(&self, exchange: &Exchange, request: &ChatRequest) -> Vec<CallPlace> {
+        if self.attempt.agent.services.tool_results.is_none() {
+            return Vec::new();
+        }
+        CallPlace::of_last_message(&[exchange.question(request), &exchange.messages].concat())
+    }
+
     /// Decides about a call with its number among equal ones: whether it can be made, has a known result, or is rejected by
     /// a person.
     ///
@@ -189,33 +219,40 @@ impl<'a> WithTools<'a> {
     async fn plan(&self, call: &ToolCall, number: u32) -> Result<PlannedToolCall<'_>, NodeError> {
         let AgentAttempt { agent, ctx, calls, .. } = self.attempt;
         let toolbox = &agent.toolbox;
-        let refuse = |reason: String| Ok(PlannedToolCall::refused(&reason));
         if number > SAME_CALL_MAX {
             let reason = "this call was made before; its result is in the conversation";
-            return refuse(reason.to_owned());
+            return Ok(self.refuse(call, reason.to_owned()).await);
         }
         let Some(tool) = toolbox.find(&call.name) else {
-            let known: Vec<&str> = toolbox.tools.iter().map(|it| it.tool.name()).collect();
-            return refuse(format!("there is no `{}`, only {}", call.name, known.join(", ")));
+            let known = names_on_the_wire(&toolbox.specs()).join(", ");
+            let reason = format!("there is no `{}`, only {known}", call.name);
+            return Ok(self.refuse(call, reason).await);
         };
         let input = match call.input() {
             Ok(input) => input,
-            Err(problem) => return refuse(problem),
+            Err(problem) => return Ok(self.refuse(call, problem).await),
         };
         let hash = blake3::hash(input.to_string().as_bytes()).to_hex();
-        let memo = numbered(format!("tool/{}/{}", tool.tool.name(), &hash[..16]), number);
+        let mut memo = format!("tool/{}/{}", tool.tool.name(), &hash[..16]);
+        // What another model has changed reads differently now.
+        if tool.file_use == FileUse::Reads && calls.changes() > 0 {
+            memo = format!("{memo}/changed{}", calls.changes());
+        }
+        let memo = numbered(memo, number);
+        if tool.file_use == FileUse::Changes {
+            calls.note_change(&memo);
+        }
         if let Some(known) = calls.known_result(ctx, &memo) {
             return Ok(PlannedToolCall::Known(known));
         }
         let folder = toolbox.folder.as_deref();
         let asked = AskedCall { tool, input: &input, name: &memo, folder };
+        let permitted = |input, memo, is_changed| {
+            PlannedToolCall::Call(PermittedCall { tool, input, memo, is_changed, place: None })
+        };
         Ok(match asked.ask(ctx).await? {
-            CallPermission::Approved => {
-                PlannedToolCall::Call { tool, input, memo, is_changed: false }
-            }
-            CallPermission::Changed(input) => {
-                PlannedToolCall::Call { tool, input, memo, is_changed: true }
-            }
+            CallPermission::Approved => permitted(input, memo, false),
+            CallPermission::Changed(input) => permitted(input, memo, true),
             CallPermission::Rejected(comment) => {
                 let reason = comment.map(|it| format!(": {it}")).unwrap_or_default();
                 let rejected = format!("{ERROR_PREFIX}a person rejected this call{reason}");
@@ -224,6 +261,19 @@ impl<'a> WithTools<'a> {
                 PlannedToolCall::Known(rejected)
             }
         })
+    }
+
+    /// Answers a call that cannot be made.
+    async fn refuse(&self, call: &ToolCall, reason: String) -> PlannedToolCall<'_> {
+        let refused = PlannedToolCall::refused(&reason);
+        let report = Report::ToolCall {
+            tool: call.name.clone(),
+            input: cut(&call.arguments, INPUT_CHARACTERS_MAX),
+            ms: 0,
+            error: Some(reason),
+        };
+        self.attempt.ctx.report(report).await;
+        refused
     }
 
     /// Makes the calls side by side. If one of them changes a file, those that work on files are made one after another, in
@@ -244,9 +294,7 @@ impl<'a> WithTools<'a> {
     async fn result(&self, planned: PlannedToolCall<'_>) -> String {
         match planned {
             PlannedToolCall::Known(result) => result,
-            PlannedToolCall::Call { tool, input, memo, is_changed } => {
-                self.call(tool, input, memo, is_changed).await
-            }
+            PlannedToolCall::Call(call) => self.call(call).await,
         }
     }
 
@@ -255,16 +303,11 @@ impl<'a> WithTools<'a> {
     ///
     /// A failure that may pass is not saved at once: the next attempt makes the call again, unless the model has answered to
     /// the failure.
-    async fn call(
-        &self,
-        tool: &CheckedTool,
-        input: Value,
-        memo: String,
-        is_changed: bool,
-    ) -> String {
+    async fn call(&self, call: PermittedCall<'_>) -> String {
+        let PermittedCall { tool, input, memo, is_changed, place } = call;
         let given = input.to_string();
         let key = format!("{}/{memo}", self.attempt.ctx.idempotency_key());
-        let tool_ctx = ToolContext { key, ..self.attempt.tools.clone() };
+        let tool_ctx = ToolContext { key, place, ..self.attempt.tools.clone() };
         let started = Instant::now();
         let outcome = match self.attempt.agent.toolbox.timeout {
             None => tool.call(input, &tool_ctx).await,
@@ -282,8 +325,7 @@ impl<'a> WithTools<'a> {
         let is_final = outcome.as_ref().err().is_none_or(|it| !it.transient);
         let mut result = result_text(outcome);
         if is_changed {
-            let given = cut(&given, RESULT_CHARACTERS_MAX);
-            result = format!("(a person changed the arguments of this call to {given})\n{result}");
+            result = result_of_changed_call(&cut(&given, RESULT_CHARACTERS_MAX), &result);
         }
         if is_final {
             self.attempt.calls.keep_result(&memo, &result);
@@ -311,17 +353,16 @@ impl ChatModel for WithTools<'_> {
                 return Ok(reply);
             }
             if !may_call {
-                let model = self.model.name();
                 let rounds = exchange.rounds;
-                let message = format!("{model} calls tools after its {rounds} rounds of calls");
-                self.warn(message).await;
+                self.warn_of_calls(&reply.tool_calls, rounds).await;
+                // Without a form, a text beside a call is no answer: models comment their calls there.
+                let is_no_answer = request.output.is_none() || reply.text.trim().is_empty();
                 return match reply.tool_calls.first() {
-                    Some(call) if reply.text.trim().is_empty() => {
+                    Some(call) if is_no_answer => {
                         let name = call.name.clone();
                         let usage = reply.usage;
                         Err(ModelError::NoAnswer { name, rounds, usage })
                     }
-                    // The text beside the calls may be the answer.
                     _ => Ok(ChatReply { tool_calls: Vec::new(), ..reply }),
                 };
             }
@@ -331,7 +372,7 @@ impl ChatModel for WithTools<'_> {
             } else {
                 let name = reply.tool_calls[0].name.clone();
                 let usage = reply.usage;
-                if let Err(end) = self.make_calls(&mut exchange, reply).await {
+                if let Err(end) = self.make_calls(&mut exchange, request, reply).await {
                     self.attempt.end.set(end);
                     let rounds = exchange.rounds;
                     return Err(ModelError::NoAnswer { name, rounds, usage });
@@ -346,11 +387,18 @@ impl ChatModel for WithTools<'_> {
 }
 
 impl Exchange {
+    /// Returns the messages of the question.
+    fn question<'r>(&self, request: &'r ChatRequest) -> &'r [Message] {
+        let all = &request.messages;
+        &all[..self.asked.unwrap_or(all.len()).min(all.len())]
+    }
+
     /// Returns the request with the exchanges so far, right after the question. Messages behind
     /// them belong to an answer under repair.
     fn request(&mut self, request: &ChatRequest, may_call: bool) -> ChatRequest {
-        let asked = *self.asked.get_or_insert(request.messages.len());
-        let (question, rest) = request.messages.split_at(asked.min(request.messages.len()));
+        self.asked.get_or_insert(request.messages.len());
+        let question = self.question(request);
+        let rest = &request.messages[question.len()..];
         let messages = [question, &self.messages, rest].concat();
         // Another request needs another key: the first one's would return the first answer.
         let key = match (request.key.as_str(), self.rounds) {

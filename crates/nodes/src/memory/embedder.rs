@@ -3,7 +3,10 @@
 //! A model for embeddings that does not answer fails no node: memory ranks by words without it. So the engine does not
 //! repeat these calls, and this file does, a few times within seconds.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use graphrun_core::{
@@ -36,6 +39,15 @@ const CHARACTERS_MIN: usize = 256;
 pub(super) struct TaskEmbedder {
     ctx: NodeContext,
     services: Services,
+    /// Whether a model has made a vector for the task.
+    has_vectors: AtomicBool,
+}
+
+/// The vectors of the first texts of a request.
+struct MadeVectors {
+    vectors: Vec<Option<Vector>>,
+    /// Why the request was divided.
+    refusal: Option<ModelError>,
 }
 
 /// A connected model that makes vectors for a task.
@@ -49,11 +61,44 @@ struct WatchedEmbeddings<'a> {
 
 impl TaskEmbedder {
     pub(super) fn new(ctx: &NodeContext, services: &Services) -> Self {
-        Self { ctx: ctx.clone(), services: services.clone() }
+        let has_vectors = AtomicBool::new(false);
+        Self { ctx: ctx.clone(), services: services.clone(), has_vectors }
     }
 }
 
 impl WatchedEmbeddings<'_> {
+    /// Asks for the vectors of a request. If the model refuses it because of one text, half as many of its first texts are sent, until
+    /// an answer arrives: so each request has one answer at most, as the plan of the workflow has it. A later search asks for the
+    /// others.
+    async fn accepted_vectors(self, request: EmbeddingRequest) -> Result<MadeVectors, ModelError> {
+        let part = |texts: &[String]| EmbeddingRequest { texts: texts.to_vec(), ..request.clone() };
+        let refusal = match self.vectors(request.clone()).await {
+            Ok(vectors) => return Ok(MadeVectors { vectors, refusal: None }),
+            Err(error) if may_be_of_one_text(&error) => error,
+            Err(error) => return Err(error),
+        };
+        let mut count = request.texts.len();
+        while count > 1 {
+            count /= 2;
+            match self.vectors(part(&request.texts[..count])).await {
+                Ok(vectors) => return Ok(MadeVectors { vectors, refusal: Some(refusal) }),
+                Err(error) if may_be_of_one_text(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut vectors = vec![Some(Vector::of_refused_text())];
+        // A model that has made no vector may refuse all texts.
+        if !self.task.has_vectors.load(Ordering::Relaxed) {
+            let Some(next) = request.texts.get(1..2) else { return Err(refusal) };
+            match self.vectors(part(next)).await {
+                Ok(next) => vectors.extend(next),
+                Err(error) if may_be_of_one_text(&error) => return Err(refusal),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(MadeVectors { vectors, refusal: Some(refusal) })
+    }
+
     /// Asks for the vectors of a request, with shorter texts if they are too long for the model.
     async fn vectors(
         self,
@@ -62,6 +107,7 @@ impl WatchedEmbeddings<'_> {
         loop {
             match self.reply(&request).await {
                 Ok(reply) => {
+                    self.task.has_vectors.store(true, Ordering::Relaxed);
                     return Ok(reply.vectors.iter().map(|it| Vector::of(it)).collect());
                 }
                 Err(error @ ModelError::ContextOverflow { .. }) => {
@@ -153,17 +199,29 @@ impl Embedder for TaskEmbedder {
         consequence: &str,
     ) -> Result<Vec<Option<Vector>>, StoreError> {
         let mut vectors = Vec::new();
+        let mut is_reported = false;
         let connected = self.services.models.embeddings(model);
         for request in EmbeddingRequest::batches(self.ctx.node.as_str(), texts) {
+            let end = vectors.len() + request.texts.len();
             let made = match &connected {
                 Ok(connected) => {
                     let model = WatchedEmbeddings { named: model, model: &**connected, task: self };
-                    model.vectors(request).await
+                    model.accepted_vectors(request).await
                 }
                 Err(error) => Err(error.clone()),
             };
             match made {
-                Ok(made) => vectors.extend(made),
+                Ok(MadeVectors { vectors: made, refusal }) => {
+                    vectors.extend(made);
+                    vectors.resize(end, None);
+                    if let Some(error) = refusal.filter(|_| !is_reported) {
+                        is_reported = true;
+                        let message = format!(
+                            "`{model}` refuses the text of an entry: {error}; {consequence}"
+                        );
+                        self.ctx.report(Report::Warning { message }).await;
+                    }
+                }
                 Err(error) if error.kind() == ModelErrorKind::Recording => {
                     return Err(StoreError::Recording(error.to_string()));
                 }
@@ -177,4 +235,14 @@ impl Embedder for TaskEmbedder {
         vectors.resize(texts.len(), None);
         Ok(vectors)
     }
+}
+
+/// Returns whether a request may fail because of one of its texts.
+fn may_be_of_one_text(error: &ModelError) -> bool {
+    matches!(
+        error.reason(),
+        ModelError::BadRequest { status: 400 | 413 | 422, .. }
+            | ModelError::Refused { .. }
+            | ModelError::ContextOverflow { .. }
+    )
 }

@@ -14,8 +14,8 @@ use graphrun_core::{
 };
 use graphrun_guard::redact::redact_value;
 use graphrun_memory::{
-    Approval, Batch, Embedding, Entry, EntryId, Memory, NewEntry, Search, Source, StoreError,
-    Vector,
+    Approval, Batch, ENTRIES_MAX, Embedding, Entry, EntryId, Memory, NewEntry, Search, Source,
+    StoreError, Vector,
 };
 use graphrun_models::EmbeddingRequest;
 use serde_json::{Map, Value, json};
@@ -90,7 +90,8 @@ pub struct TaskMemory {
 #[async_trait]
 pub trait Embedder: fmt::Debug + Send + Sync {
     /// Returns a vector for each text, by the model of this name. A text has none if the model cannot make it; the task
-    /// then reports that with `consequence`, and continues.
+    /// then reports that with `consequence`, and continues. A text that the model refuses has a vector [without a
+    /// direction](Vector::of_refused_text).
     ///
     /// # Errors
     ///
@@ -178,6 +179,10 @@ impl TaskMemory {
         if let Some(confidence) = confidence.filter(|it| !(0.0..=1.0).contains(it)) {
             return Err(TaskMemoryError::Confidence(confidence));
         }
+        // Before the vectors, which cost something.
+        if values.len() > ENTRIES_MAX {
+            return Err(StoreError::TooMany(values.len()).into());
+        }
         let mut entries = Vec::new();
         for mut value in values {
             redact_value(&mut value);
@@ -189,7 +194,6 @@ impl TaskMemory {
             let module = module.clone();
             let entry = NewEntry::of(name.clone(), value, self.source.clone());
             let entry = NewEntry { module, confidence, approval, keep, ..entry };
-            // Before the vectors, which cost something.
             entry.check()?;
             entries.push(entry);
         }
@@ -213,7 +217,8 @@ impl TaskMemory {
         };
         let consequence = format!("entries of `{}` are ranked by their words alone", search.tier);
         let mut vectors = self.embedder.embed(model, &[query], &consequence).await?;
-        let Some(vector) = vectors.pop().flatten() else { return Ok(search) };
+        let vector = vectors.pop().flatten().filter(Vector::has_direction);
+        let Some(vector) = vector else { return Ok(search) };
         let store = &self.memory.store;
         let lacking = store.without_vector(&search.tier, model, ADDED_VECTORS_MAX).await?;
         if !lacking.is_empty() {

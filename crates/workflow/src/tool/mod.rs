@@ -13,6 +13,7 @@ use std::{fmt, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use graphrun_core::graph::NodeContext;
+use graphrun_models::CallPlace;
 use serde_json::Value;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -162,6 +163,8 @@ pub struct ToolContext {
     pub memory: Option<Arc<TaskMemory>>,
     /// The context of the node that calls, with the folders of the run.
     pub node: Option<NodeContext>,
+    /// The place of the call in the conversation of a model, if recorded results can take the place of calls.
+    pub place: Option<CallPlace>,
 }
 
 /// Calls the tools of MCP servers.

@@ -6,6 +6,7 @@ use toml_edit::{Document, Item, Key as Name, TableLike};
 
 use super::{ConfigValue, KEYS, ValueKind};
 use crate::{
+    cli::settings::database::shown_setting,
     diagnostic::did_you_mean,
     models::{Price, ProviderSettings},
     workflow::{Approval, HostPermission, parse_shape},
@@ -80,7 +81,8 @@ impl FileReader<'_> {
                 let checked = text.and_then(|text| match (key.check)(&text) {
                     Ok(()) => Some(text),
                     Err(error) => {
-                        self.problem(item.span(), &format!("`{full}` is `{text}`: {error}"));
+                        let shown = shown_setting(&text);
+                        self.problem(item.span(), &format!("`{full}` is `{shown}`: {error}"));
                         None
                     }
                 });

@@ -18,12 +18,13 @@ use crate::{
         error::CliError,
         exit::Exit,
         settings::{
-            database::without_secrets,
+            database::shown_setting,
             user_folders::{UserFolders, is_absent},
         },
     },
     data_limit::DataLimit,
     models::{ContextWindows, Price, Prices, Providers, full_name},
+    redact::learn_address,
 };
 
 /// The key of the cost limit.
@@ -105,11 +106,11 @@ impl Config {
         let parsed = file::parse(&file.text, FILE).map_err(|it| unusable(FILE, it))?;
         let settings = parsed.settings.iter();
         let mut shown: Vec<String> =
-            settings.map(|(name, it)| format!("{name} = {}", without_secrets(&it.text))).collect();
+            settings.map(|(name, it)| format!("{name} = {}", shown_setting(&it.text))).collect();
         shown.extend(parsed.prices.keys().map(|model| format!("the price of {model}")));
         shown.extend(parsed.context.keys().map(|model| format!("the context of {model}")));
         shown.extend(parsed.providers.iter().map(|(name, it)| {
-            let address = it.settings.base_url.as_deref().map(without_secrets);
+            let address = it.settings.base_url.as_deref().map(shown_setting);
             let address = address.map(|it| format!(" at {it}")).unwrap_or_default();
             format!("the provider {name}{address}")
         }));
@@ -145,6 +146,9 @@ impl Config {
             let layer = key.variable.to_owned();
             config.settings.insert(key.name, ConfigValue { text, layer, is_untrusted: false });
         }
+        let of_default = config.get("base_url").map(|it| it.text.as_str());
+        let addresses = providers.iter().filter_map(|(_, it)| it.base_url.as_deref());
+        addresses.chain(of_default).for_each(learn_address);
         config.providers = Arc::new(providers);
         let is_of_user = |it: &ConfigValue| !it.is_untrusted;
         config.is_cost_limited = has_own_limit || config.get(COST_LIMIT).is_some_and(is_of_user);

@@ -8,7 +8,7 @@ use std::path::{Component, Path};
 use super::{ConfigValue, Key, file::ConfiguredProvider};
 use crate::{
     beneath::{BeneathError, Folder},
-    cli::{arguments::values::parse_duration, settings::database::without_secrets},
+    cli::{arguments::values::parse_duration, settings::database::shown_setting},
 };
 
 /// Whether a setting of a folder's file requires the user's trust.
@@ -47,7 +47,7 @@ impl WithheldSetting {
     /// Returns the setting, its position, and why it requires trust.
     pub(crate) fn shown(&self) -> String {
         let Self { name, text, place, reason } = self;
-        format!("{place}: `{name}` is `{}`: {reason}", without_secrets(text))
+        format!("{place}: `{name}` is `{}`: {reason}", shown_setting(text))
     }
 }
 
@@ -88,7 +88,7 @@ pub(super) fn withhold_provider(
     }
     Some(WithheldSetting {
         name: format!("providers.{name}"),
-        text: destination.join(", "),
+        text: destination.iter().map(|it| shown_setting(it)).collect::<Vec<_>>().join(", "),
         place: configured.place.clone(),
         reason: "it decides where requests to a model, with your key, are sent".to_owned(),
     })
