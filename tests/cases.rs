@@ -55,6 +55,18 @@ async fn assert_passed(path: &str) {
     assert_all_passed(run(&load(path)).await);
 }
 
+/// Returns the first problem of each test case of a file.
+async fn first_problems(path: &str) -> Vec<String> {
+    let ran = run(&load(path)).await.into_iter();
+    ran.map(|it| it.1.problems.first().map_or("none", |it| it.what.as_str()).to_owned()).collect()
+}
+
+/// Returns the last problem of each test case of a file.
+async fn last_problems(path: &str) -> Vec<String> {
+    let ran = run(&load(path)).await.into_iter();
+    ran.map(|it| it.1.problems.last().map_or("none", |it| it.what.as_str()).to_owned()).collect()
+}
+
 fn assert_all_passed(ran: Vec<(String, CaseRun)>) {
     assert!(!ran.is_empty());
     for (name, ran) in ran {
@@ -110,11 +122,8 @@ async fn an_agent_that_writes_one_item_answers_with_it() {
 #[tokio::test]
 async fn cases_decide_about_calls_that_need_an_approval() {
     assert_passed("tests/cases/paid.test.yaml").await;
-    let ran = run(&load("tests/cases/paid_failing.test.yaml")).await;
-    let problems: Vec<&str> =
-        ran.iter().map(|it| it.1.problems.last().unwrap().what.as_str()).collect();
     assert_eq!(
-        problems,
+        last_problems("tests/cases/paid_failing.test.yaml").await,
         [
             "`clerk` asks a person before this call: give it `answer: approve` or `answer: reject`",
             "this call needs no approval, so it takes no `answer`",
@@ -135,6 +144,47 @@ async fn agents_with_tools_replay_the_recorded_results() {
     let ran = run(&load(path.to_str().unwrap())).await;
     let problem = ran[0].1.problems.last().unwrap();
     assert_eq!(problem.what, "`report` calls `weather`, and no result of it is recorded");
+}
+
+#[tokio::test]
+async fn a_script_answers_in_place_of_the_program_of_an_agent() {
+    assert_passed("tests/cases/program.test.yaml").await;
+    assert_eq!(
+        last_problems("tests/cases/program_failing.test.yaml").await,
+        [
+            "`ask` refused this call: its tools are none, the input must fit the tool, and the agent \
+             may call tools in a limited number of rounds"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_person_answers_with_one_item_of_a_list_that_grows() {
+    assert_passed("tests/cases/asked.test.yaml").await;
+}
+
+#[tokio::test]
+async fn a_scripted_model_answers_in_the_requested_form() {
+    assert_passed("tests/cases/requested.test.yaml").await;
+}
+
+#[tokio::test]
+async fn a_field_that_holds_nothing_is_unset() {
+    assert_passed("tests/cases/nothing.test.yaml").await;
+}
+
+#[tokio::test]
+async fn the_prompt_of_each_item_of_a_map_is_compared() {
+    assert_passed("tests/cases/unrendered.test.yaml").await;
+    assert_eq!(
+        first_problems("tests/cases/unrendered_failing.test.yaml").await,
+        [
+            "the prompt of `write` on visit 1 cannot be rendered",
+            "`read` has 2 items, and 1 is expected",
+            "the prompt of `read` for item 2 differs",
+            "`read` has no item 3",
+        ]
+    );
 }
 
 #[tokio::test]
@@ -298,6 +348,37 @@ async fn uncovered_parts_are_listed_by_kind() {
     );
 }
 
+#[tokio::test]
+async fn bounds_with_limits_are_covered_like_those_with_visits() {
+    assert_passed("tests/cases/limited.test.yaml").await;
+    assert_passed("tests/cases/limited_visits.test.yaml").await;
+    assert_eq!(missed("tests/cases/limited.test.yaml").await, Vec::<String>::new());
+    let rest = ["exhausted polish fail"];
+    assert_eq!(missed("tests/cases/limited_visits.test.yaml").await, rest);
+    assert_eq!(
+        missed("tests/cases/unlimited.test.yaml").await,
+        [
+            "node write",
+            "exhausted write note",
+            "edge write write",
+            "node note",
+            "edge note polish",
+            "exhausted polish fail",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_default_route_counts_only_if_a_node_may_take_it() {
+    let untaken = ["catch  apart invalid_output"];
+    let missed = missed("tests/cases/defaults.test.yaml").await;
+    let is_route = |it: &&String| it.starts_with("catch");
+    assert_eq!(
+        missed.iter().filter(is_route).collect::<Vec<_>>(),
+        untaken.iter().collect::<Vec<_>>()
+    );
+}
+
 #[test]
 fn values_of_every_type_are_tried() {
     let explored = explored("tests/cases/explore/values.yaml", 10_000);
@@ -449,6 +530,35 @@ fn a_node_may_use_up_its_limits() {
     let explored = explored("tests/cases/explore/node_limits.yaml", 10_000);
     assert!(explored.is_complete, "{explored:?}");
     assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
+}
+
+#[test]
+fn limits_of_a_node_that_lead_to_failure_leave_nothing_stuck() {
+    let explored = explored("tests/cases/explore/limits_fail.yaml", 10_000);
+    assert!(explored.is_complete, "{explored:?}");
+    assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
+}
+
+#[test]
+fn a_message_is_tried_between_the_steps() {
+    let explored = explored("tests/cases/explore/inbox.yaml", 10_000);
+    assert!(explored.is_complete, "{explored:?}");
+    let names: Vec<&str> = explored.not_yet_reached.iter().map(NodeName::as_str).collect();
+    assert_eq!((names, explored.stuck, explored.unreached), (vec!["both"], vec![], vec![]));
+    let gap = "more than one message to `guidance`";
+    assert!(explored.gaps.iter().any(|it| it == gap), "{:?}", explored.gaps);
+}
+
+#[test]
+fn items_fail_with_each_kind_that_a_decision_names() {
+    let complete = explored("tests/cases/explore/failed_items.yaml", 10_000);
+    assert!(complete.is_complete, "{complete:?}");
+    assert_eq!((complete.stuck, complete.unreached, complete.gaps), (vec![], vec![], vec![]));
+    let many = explored("tests/cases/explore/many_failures.yaml", 10_000);
+    let names: Vec<&str> = many.not_yet_reached.iter().map(NodeName::as_str).collect();
+    assert_eq!((names, many.unreached), (vec!["two"], vec![]));
+    let gap = "every failure of `read` in `lost`: the tried ones are few of many";
+    assert!(many.gaps.iter().any(|it| it == gap), "{:?}", many.gaps);
 }
 
 #[test]

@@ -200,7 +200,7 @@ impl Conversations {
         let unscripted = || ToolError::permanent("the test case has no result for this call");
         let mut all = self.all();
         let Some(conversation) = find(&mut all, &ctx.key) else {
-            return self.recorded_result(tool, input, &ctx.caller).unwrap_or_else(|| {
+            return self.recorded_result(tool, input, ctx).unwrap_or_else(|| {
                 let text = format!(
                     "`{}` calls `{}`, and no result of it is recorded",
                     ctx.caller,
@@ -230,9 +230,9 @@ impl Conversations {
         &self,
         tool: &dyn Tool,
         input: &Value,
-        node: &str,
+        ctx: &ToolContext,
     ) -> Option<Result<Value, ToolError>> {
-        recorded_result(self.recording.as_ref()?, tool, input, node)
+        recorded_result(self.recording.as_ref()?, tool, input, ctx)
     }
 
     /// Returns descriptions of the calls that have no recorded result.
@@ -251,8 +251,11 @@ fn find<'c>(
     all: &'c mut BTreeMap<String, Conversation>,
     key: &str,
 ) -> Option<&'c mut Conversation> {
-    let is_of =
-        |task: &String| key.strip_prefix(task.as_str()).is_some_and(|it| it.starts_with('/'));
+    // The request to a program has the key of its task.
+    let is_of = |task: &String| {
+        let rest = key.strip_prefix(task.as_str());
+        rest.is_some_and(|it| it.is_empty() || it.starts_with('/'))
+    };
     all.iter_mut().find(|(task, _)| is_of(task)).map(|(_, it)| it)
 }
 
@@ -261,9 +264,9 @@ pub(crate) fn recorded_result(
     recording: &Replay,
     tool: &dyn Tool,
     input: &Value,
-    node: &str,
+    ctx: &ToolContext,
 ) -> Option<Result<Value, ToolError>> {
-    let text = recording.tool_result(node, tool.name(), input)?;
+    let text = recording.tool_result(&ctx.caller, tool.name(), input, ctx.place.as_ref())?;
     if let Some(reason) = text.strip_prefix("error: ") {
         return Some(Err(ToolError::permanent(reason)));
     }
@@ -284,25 +287,13 @@ fn reply() -> ChatReply {
 
 /// Returns the answer in the form that the request asks for.
 fn answer_text(script: &ScriptedAgent, request: &ChatRequest) -> String {
-    let writes = || {
-        script.answer.writes.iter().map(|(name, value)| {
-            // One item of a list is asked for without the list.
-            let item = value.as_array().filter(|_| script.writes_one.contains(name));
-            (name.as_str(), item.and_then(|it| it.first()).unwrap_or(value.as_ref()))
-        })
-    };
-    let Some(output) = &request.output else {
-        return writes().find_map(|it| it.1.as_str()).unwrap_or_default().to_owned();
-    };
-    let properties = output.schema.get("properties").and_then(Value::as_object);
-    let is_asked = |name: &str| properties.is_some_and(|it| it.contains_key(name));
-    let asked = writes().filter(|it| is_asked(it.0));
-    let asked: serde_json::Map<String, Value> =
-        asked.map(|(name, value)| (name.to_owned(), value.clone())).collect();
-    // A single record is asked for without its name.
-    match writes().find(|it| it.1.is_object()).filter(|_| asked.is_empty()) {
-        Some((_, record)) => record.to_string(),
-        None => Value::from(asked).to_string(),
+    let ScriptedAgent { answer, is_bare, .. } = script;
+    if request.output.is_none() {
+        return answer.values().find_map(Value::as_str).unwrap_or_default().to_owned();
+    }
+    match answer.values().next().filter(|_| *is_bare) {
+        Some(value) => value.to_string(),
+        None => Value::from(answer.clone()).to_string(),
     }
 }
 
@@ -315,17 +306,32 @@ pub(super) struct ScriptedModels {
 
 impl ModelSource for ScriptedModels {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
-        let conversations = Arc::clone(&self.conversations);
-        let others = Arc::clone(&self.others);
-        Ok(Arc::new(ScriptedModel { name: name.to_owned(), conversations, others }))
+        Ok(Arc::new(self.with_other(name, self.others.model(name))))
     }
 
     fn embeddings(&self, name: &str) -> Result<Arc<dyn EmbeddingModel>, ModelError> {
         self.others.embeddings(name)
     }
 
+    /// No program runs in a test case.
     fn in_place_of_programs(&self) -> Option<Arc<dyn ChatModel>> {
-        self.others.in_place_of_programs()
+        let none = || ModelError::Unavailable {
+            message: "the test case has no answer in place of the program".to_owned(),
+        };
+        let other = self.others.in_place_of_programs().ok_or_else(none);
+        Some(Arc::new(self.with_other("script", other)))
+    }
+}
+
+impl ScriptedModels {
+    /// Returns the scripted model of a name. The other one answers requests of agents without a script.
+    fn with_other(
+        &self,
+        name: &str,
+        other: Result<Arc<dyn ChatModel>, ModelError>,
+    ) -> ScriptedModel {
+        let conversations = Arc::clone(&self.conversations);
+        ScriptedModel { name: name.to_owned(), conversations, other }
     }
 }
 
@@ -333,7 +339,8 @@ impl ModelSource for ScriptedModels {
 struct ScriptedModel {
     name: String,
     conversations: Arc<Conversations>,
-    others: Arc<dyn ModelSource>,
+    /// The model for agents without a script, or why there is none.
+    other: Result<Arc<dyn ChatModel>, ModelError>,
 }
 
 #[async_trait]
@@ -341,7 +348,7 @@ impl ChatModel for ScriptedModel {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         match self.conversations.reply(request) {
             Some(reply) => Ok(reply),
-            None => self.others.model(&self.name)?.chat(request).await,
+            None => self.other.clone()?.chat(request).await,
         }
     }
 

@@ -7,8 +7,10 @@ use serde_json::Value;
 use crate::{
     checkpoint::{Activation, Outcome, Position, TaskRecord, is_followed},
     diagnostic::SourceSpan,
-    graph::{Catch, Edge, Graph, Target, Transition},
+    engine::machine::has_used_up_limits,
+    graph::{Catch, Edge, Failure, Graph, Target, Transition},
     id::{ChannelName, NodeName, Step, TaskId},
+    workflow::Workflow,
 };
 
 /// The parts of a graph, and those that the runs have taken.
@@ -82,13 +84,17 @@ pub(super) struct Trail {
 }
 
 impl Coverage {
-    /// Makes a coverage with no part taken. `defaults` are the `catch` routes that all nodes share.
-    pub fn of(graph: &Graph, defaults: &[Catch]) -> Self {
+    /// Makes a coverage of a workflow with no part taken. A failure that a node never has is no part.
+    pub fn of(workflow: &Workflow, graph: &Graph) -> Self {
+        let defaults = &workflow.defaults.catch;
+        let may_take = |node: &NodeName, catch: &Catch| {
+            catch.kind.is_none_or(|kind| workflow.may_fail_as(node, kind))
+        };
         let mut coverage = Self {
             parts: Vec::new(),
             index: BTreeMap::new(),
             taken: BTreeSet::new(),
-            defaults: defaults.to_vec(),
+            defaults: defaults.clone(),
         };
         for (name, spec) in &graph.nodes {
             let part = |kind, to: Option<&Target>, label: Option<String>| Part {
@@ -103,13 +109,13 @@ impl Coverage {
                 let label = Some(format!("not {}", when.text()));
                 coverage.add(PartKey::Skip(name.clone()), part(PartKind::Skip, None, label));
             }
-            if spec.policies.bounds.max_visits.is_some() {
+            if spec.policies.bounds.is_bounded() {
                 let to = spec.policies.bounds.exhausted.as_ref().unwrap_or(&Target::Fail);
                 let exhausted = part(PartKind::Exhausted, Some(to), None);
                 coverage.add(PartKey::Exhausted(name.clone()), exhausted);
             }
             for (at, catch) in spec.policies.catch.iter().enumerate() {
-                if !defaults.contains(catch) {
+                if !defaults.contains(catch) && may_take(name, catch) {
                     let caught = part(PartKind::Catch, Some(&catch.to), Some(kind_of(catch)));
                     coverage.add(PartKey::Catch(name.clone(), at), caught);
                 }
@@ -121,8 +127,11 @@ impl Coverage {
             Part { kind, from: None, to, label, span: None }
         };
         for (at, catch) in defaults.iter().enumerate() {
-            let caught = common(PartKind::Catch, &catch.to, Some(kind_of(catch)));
-            coverage.add(PartKey::DefaultCatch(at), caught);
+            let mut nodes = graph.nodes.iter();
+            if nodes.any(|(name, it)| it.policies.catch.contains(catch) && may_take(name, catch)) {
+                let caught = common(PartKind::Catch, &catch.to, Some(kind_of(catch)));
+                coverage.add(PartKey::DefaultCatch(at), caught);
+            }
         }
         if let Some(to) = &graph.limits.exhausted {
             coverage.add(PartKey::Limit, common(PartKind::Limit, to, None));
@@ -205,7 +214,9 @@ impl Coverage {
         for before in &trail.positions {
             let of_step = |it: &&&TaskRecord| it.task.step == before.step.next();
             let records: Vec<&TaskRecord> = tasks.values().filter(of_step).copied().collect();
-            for (node, _) in used_up(graph, before, &records, |it| trail.values.get(it)) {
+            let after = trail.positions.iter().find(|it| it.step == before.step.next());
+            let around = StepEnds { before, after: after.unwrap_or(before) };
+            for (node, _) in used_up(graph, around, &records, |it| trail.values.get(it)) {
                 self.take(&PartKey::Exhausted(node));
             }
         }
@@ -241,21 +252,28 @@ impl Coverage {
             Outcome::Caught { failure, .. } => {
                 let Some(spec) = graph.nodes.get(node) else { return };
                 let catch = spec.policies.catch.iter().position(|it| it.takes(failure));
-                let Some(at) = catch else { return };
+                let Some(at) = catch else { return self.take_limit(node, failure) };
                 let caught = &spec.policies.catch[at];
                 match self.defaults.iter().position(|it| it == caught) {
                     Some(common) => self.take(&PartKey::DefaultCatch(common)),
                     None => self.take(&PartKey::Catch(node.clone(), at)),
                 }
             }
+            Outcome::Failed { failure } => self.take_limit(node, failure),
             Outcome::Undecided { .. }
-            | Outcome::Failed { .. }
             | Outcome::Retrying { .. }
             | Outcome::TimerSet { .. }
             | Outcome::Aborted
             | Outcome::MemoSaved { .. }
             | Outcome::Asked { .. }
             | Outcome::Answered { .. } => (),
+        }
+    }
+
+    /// Takes the bound of a node that reached one of its limits while it ran.
+    fn take_limit(&mut self, node: &NodeName, failure: &Failure) {
+        if failure.is_node_limit() {
+            self.take(&PartKey::Exhausted(node.clone()));
         }
     }
 
@@ -304,11 +322,18 @@ fn followed_tasks<'r>(
     move |it| !dispatched.contains(&it.task) || is_followed(it)
 }
 
+/// The positions before and after a step. If nothing was saved after it, both are the same.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepEnds<'p> {
+    pub(super) before: &'p Position,
+    pub(super) after: &'p Position,
+}
+
 /// Returns the nodes that a step would have reached if their bounds were not used up, each with its
 /// target for that case.
 pub(super) fn used_up<'v>(
     graph: &Graph,
-    before: &Position,
+    StepEnds { before, after }: StepEnds<'_>,
     records: &[&TaskRecord],
     value: impl Fn(&ChannelName) -> Option<&'v Value>,
 ) -> Vec<(NodeName, Option<Target>)> {
@@ -354,11 +379,13 @@ pub(super) fn used_up<'v>(
         // `compile` refuses graphs with a circle of `exhausted` targets.
         while let Some(spec) = graph.nodes.get(&name) {
             let made = visits.get(&name).copied().unwrap_or(0);
-            if spec.policies.bounds.max_visits_of(&value).is_none_or(|it| made < it) {
+            let bounds = &spec.policies.bounds;
+            let may_visit = bounds.max_visits_of(&value).is_none_or(|it| made < it);
+            if may_visit && !has_used_up_limits(graph, after, &name) {
                 break;
             }
-            found.push((name.clone(), spec.policies.bounds.exhausted.clone()));
-            match &spec.policies.bounds.exhausted {
+            found.push((name.clone(), bounds.exhausted.clone()));
+            match &bounds.exhausted {
                 Some(Target::Node(next)) => name = next.clone(),
                 _ => break,
             }

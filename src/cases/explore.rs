@@ -17,7 +17,7 @@ use graphrun_core::usage::TokenUsage;
 
 use super::{
     Suite,
-    coverage::used_up,
+    coverage::{StepEnds, used_up},
     outcomes::{Outcome, Outcomes},
     relevant::Relevant,
     undecided::{sums_in_a_range, undecided},
@@ -401,11 +401,33 @@ impl Search<'_> {
             return;
         }
         let limited = Self::at_limit(&machine, from.is_some() && committed.is_some());
+        let is_between_steps = from.is_none() || committed.is_some();
+        let informed = if is_between_steps { self.with_message(&machine) } else { Vec::new() };
         let records = records.split_off(committed.unwrap_or_default());
-        let entered = self.enter(machine, tasks, records, from, step);
-        if let (Some(at), Some((machine, tasks))) = (entered, limited) {
+        let Some(at) = self.enter(machine, tasks, records, from, step) else { return };
+        if let Some((machine, tasks)) = limited {
             self.enter(machine, tasks, Vec::new(), Some(at), vec![(limit_name(), String::new())]);
         }
+        for (label, machine, actions) in informed {
+            let before = machine.position();
+            let step = vec![(message_name(), label)];
+            self.arrive(machine, &before, actions, &[], Some(at), step);
+        }
+    }
+
+    /// Returns the continuations of a run after each message that a person may send now. Only the first message of a run is
+    /// tried.
+    fn with_message(&mut self, machine: &Machine) -> Vec<(String, Machine, Vec<Action>)> {
+        let messages = self.outcomes.messages();
+        if messages.is_empty() || machine.position().people.last_message > 0 {
+            return Vec::new();
+        }
+        let mut informed = Vec::new();
+        for (label, channel, value) in messages {
+            let branch = machine.branch_with_message(channel, value);
+            informed.extend(branch.map(|(machine, actions)| (label, machine, actions)));
+        }
+        informed
     }
 
     /// Records a state, if it is new.
@@ -524,7 +546,9 @@ fn asked_to_fail(machine: &Machine, before: &Position, records: &[TaskRecord]) -
     let records_of_step: Vec<&TaskRecord> = records.iter().collect();
     let graph = machine.graph().definition();
     let state = machine.state();
-    let used_up = used_up(graph, before, &records_of_step, |it| state.get(it.as_str()));
+    let after = machine.position();
+    let around = StepEnds { before, after: &after };
+    let used_up = used_up(graph, around, &records_of_step, |it| state.get(it.as_str()));
     records.iter().any(fails)
         || used_up.iter().any(|(_, target)| *target == Some(Target::Fail))
         || before.failure.is_some()
@@ -533,6 +557,11 @@ fn asked_to_fail(machine: &Machine, before: &Position, records: &[TaskRecord]) -
 /// Returns the name that represents the input in a path.
 fn input_name() -> NodeName {
     NodeName::parse("input").expect("it is a word")
+}
+
+/// Returns the name that represents a message of a person in a path.
+fn message_name() -> NodeName {
+    NodeName::parse("message").expect("it is a word")
 }
 
 /// Returns the name that represents a limit of the run in a path.

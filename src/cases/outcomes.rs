@@ -30,6 +30,10 @@ use crate::{
 
 /// The maximum number of values of one field.
 const VALUES_MAX: usize = 256;
+/// The number of items of a map that fail together in a run: the lists that are tried have at least so many items.
+const FAILURES_MAX: u32 = 2;
+/// The field of a failure in a list with its kind.
+const KIND: &str = "kind";
 /// The maximum number of outcomes of one node.
 const OUTCOMES_MAX: usize = 1_024;
 
@@ -60,6 +64,8 @@ pub(super) struct Outcomes<'a> {
     /// The nodes whose tasks are nested runs. Any result that fits their fields is an outcome of them.
     nested: BTreeSet<NodeName>,
     made: BTreeMap<NodeName, Vec<Outcome>>,
+    /// The possible messages to a run, once they are needed.
+    messages: Option<Vec<(String, ChannelName, Value)>>,
     /// Descriptions of the cases that could not be tried.
     pub(super) gaps: BTreeSet<String>,
     /// Whether there were more outcomes than it returned.
@@ -89,6 +95,7 @@ impl<'a> Outcomes<'a> {
             keyed_items,
             nested,
             made: BTreeMap::new(),
+            messages: None,
             gaps: BTreeSet::new(),
             is_sampled: false,
             untried: BTreeSet::new(),
@@ -105,6 +112,28 @@ impl<'a> Outcomes<'a> {
         let channels: Vec<ChannelName> =
             graph.definition().input.iter().filter(is_needed).cloned().collect();
         self.updates("the input", &channels, &[])
+    }
+
+    /// Returns the possible messages to a run, with their channels: those that affect a decision.
+    pub(super) fn messages(&mut self) -> Vec<(String, ChannelName, Value)> {
+        if let Some(made) = &self.messages {
+            return made.clone();
+        }
+        let schema = self.graph.schema().clone();
+        let mut messages = Vec::new();
+        for name in &self.graph.definition().inbox {
+            let Some(channel) = schema.channel(name.as_str()).filter(|_| self.looks_at(name))
+            else {
+                continue;
+            };
+            self.untried.insert(format!("more than one message to `{name}`"));
+            for (label, list) in self.channel_values(channel, true) {
+                let Value::Array(mut items) = list else { continue };
+                messages.extend(items.pop().map(|it| (label, name.clone(), it)));
+            }
+        }
+        self.messages = Some(messages.clone());
+        messages
     }
 
     /// Returns the possible outcomes of the node of a task.
@@ -157,13 +186,30 @@ impl<'a> Outcomes<'a> {
         outcomes
     }
 
-    /// Returns each kind of failure that the node catches; one kind represents `any`.
-    fn failures(&self, node: &NodeName) -> Vec<Outcome> {
+    /// Returns each kind of failure that the node catches; one kind represents `any`. Of an item of a map that collects
+    /// failures, also each kind that a decision names.
+    fn failures(&mut self, node: &NodeName) -> Vec<Outcome> {
         let spec = self.graph.node(node).expect("the rules run only nodes of the graph");
         let caught = spec.policies.catch.iter().map(|it| it.kind.unwrap_or(ErrorKind::Other));
-        let collects = spec.policies.schedule.items.as_ref().is_some_and(|it| it.failed.is_some());
-        let kinds = caught.chain(collects.then_some(ErrorKind::Other));
-        kinds.map(|it| failure(node, it)).collect()
+        let mut kinds: Vec<ErrorKind> = caught.collect();
+        let items = spec.policies.schedule.items.as_ref();
+        if let Some(list) = items.and_then(|it| it.failed.as_ref()) {
+            let accesses = self.accesses.iter().filter(|it| it.channel == *list);
+            let named = accesses.clone().flat_map(|it| &it.texts);
+            let named = named.filter_map(|it| ErrorKind::named(it)).chain([ErrorKind::Other]);
+            let named: BTreeSet<ErrorKind> = named.collect();
+            let is_new = |it: &ErrorKind| {
+                !kinds.contains(it) && Failure::new(*it, String::new()).ends_its_task()
+            };
+            let new: Vec<ErrorKind> = named.into_iter().filter(is_new).collect();
+            kinds.extend(new);
+            if accesses.clone().any(|it| !is_tried(it)) {
+                self.untried.insert(format!(
+                    "every failure of `{node}` in `{list}`: the tried ones are few of many"
+                ));
+            }
+        }
+        kinds.into_iter().map(|it| failure(node, it)).collect()
     }
 
     /// Runs a node without side effects, and answers its question with each distinct valid answer.
@@ -399,6 +445,17 @@ fn failure(node: &NodeName, kind: ErrorKind) -> Outcome {
     let label = format!("fails: {kind}");
     let result = Err(Failure::new(kind, format!("`{node}` fails: {kind}")));
     Outcome { is_expected: true, ..Outcome::new(label, result) }
+}
+
+/// Returns whether the failures that are tried show both results of a decision about a list of failures: about their kinds,
+/// or about their number, if two are enough.
+fn is_tried(access: &Access) -> bool {
+    let kind = || vec![KIND.to_owned()];
+    let reads_kinds =
+        access.item_parts.as_ref().is_some_and(|it| it.iter().all(|it| *it == kind()));
+    let are_kinds = access.texts.iter().all(|it| ErrorKind::named(it).is_some());
+    let are_small = access.numbers.iter().all(|it| *it < i64::from(FAILURES_MAX));
+    (!access.is_whole || reads_kinds) && are_kinds && are_small && access.fractions.is_empty()
 }
 
 fn access_name(accesses: &[Access], path: &[String]) -> String {

@@ -52,7 +52,7 @@ impl Suite {
     /// Returns the coverage of the workflow by some runs.
     pub fn coverage<'r>(&self, ran: impl IntoIterator<Item = &'r CaseRun>) -> Coverage {
         let graph = self.compiled();
-        let mut coverage = Coverage::of(graph.definition(), &self.definition.defaults.catch);
+        let mut coverage = Coverage::of(&self.definition, graph.definition());
         for ran in ran {
             coverage.follow(graph.definition(), &ran.trail);
         }

@@ -10,7 +10,7 @@ use std::{
 use async_trait::async_trait;
 use graphrun_core::words::count;
 
-use super::{AFTER_ALL_WAITS, agents::Conversations};
+use super::{AFTER_ALL_WAITS, agents::Conversations, traces::RenderedPrompt};
 use crate::{
     engine::{OpenQuestion, ShutdownHandle},
     graph::{
@@ -43,7 +43,7 @@ struct Requests {
     /// The tasks of each node in the order of their start, with their attempts.
     visits: BTreeMap<NodeName, Vec<(TaskId, u32)>>,
     /// The prompts of the nodes, by the visit.
-    prompts: BTreeMap<NodeName, BTreeMap<usize, String>>,
+    prompts: BTreeMap<NodeName, BTreeMap<usize, RenderedPrompt>>,
     gap: Option<Gap>,
     /// The edges that are routes, by index, and the targets that they chose.
     route_targets: BTreeSet<(usize, usize)>,
@@ -89,7 +89,7 @@ impl Script {
     }
 
     /// Returns the recorded prompts of each node, in the order of its visits.
-    pub(super) fn prompts(&self) -> BTreeMap<NodeName, Vec<String>> {
+    pub(super) fn prompts(&self) -> BTreeMap<NodeName, Vec<RenderedPrompt>> {
         let requests = self.requests();
         let texts = requests.prompts.iter();
         texts.map(|(node, it)| (node.clone(), it.values().cloned().collect())).collect()
@@ -197,20 +197,20 @@ impl Script {
         if !self.prompted.contains(name) {
             return;
         }
-        let text = match node.preview(ctx) {
+        let prompt = match node.preview(ctx) {
             Ok(preview) => {
                 let parts = ["system", "prompt", "question"].into_iter();
                 let parts = parts.filter_map(|it| preview.get(it)?.as_str());
-                parts.collect::<Vec<_>>().join("\n\n")
+                Ok(parts.collect::<Vec<_>>().join("\n\n"))
             }
-            Err(NodeError::Failed(failure)) => failure.message,
-            Err(NodeError::Ask(question)) => question.prompt,
-            Err(NodeError::Wait(timer)) => timer.key,
+            Err(NodeError::Failed(failure)) => Err(failure.message),
+            Err(NodeError::Ask(question)) => Ok(question.prompt),
+            Err(NodeError::Wait(timer)) => Ok(timer.key),
         };
         let mut requests = self.requests();
         let visits = requests.visits.get(name).map_or(&[][..], Vec::as_slice);
         if let Some(at) = visits.iter().position(|(it, _)| *it == ctx.task) {
-            requests.prompts.entry(name.clone()).or_default().insert(at, text);
+            requests.prompts.entry(name.clone()).or_default().insert(at, prompt);
         }
     }
 

@@ -11,6 +11,9 @@ use crate::{
     id::{ChannelName, NodeName, Step, TaskId},
 };
 
+/// The prompt of a task, or why it cannot be rendered.
+pub(super) type RenderedPrompt = Result<String, String>;
+
 /// The data of a run that the expectation is compared with.
 #[derive(Debug)]
 pub(super) struct Traces {
@@ -24,7 +27,7 @@ pub(super) struct Traces {
     /// The names of the events from `emits`.
     pub(super) events: Vec<String>,
     /// The prompts of the nodes that are compared, in the order of their visits.
-    pub(super) prompts: BTreeMap<NodeName, Vec<String>>,
+    pub(super) prompts: BTreeMap<NodeName, Vec<RenderedPrompt>>,
     pub(super) trail: Trail,
 }
 

@@ -107,7 +107,8 @@ pub(super) fn sums_in_a_range(definition: &Workflow, graph: &Graph) -> Vec<Strin
     .collect()
 }
 
-/// Returns the fields whose values the exploration chooses: inputs, messages, and what a node writes that does not only compute.
+/// Returns the fields whose values the exploration chooses: inputs, messages, failures of items, and what a node writes that
+/// does not only compute.
 fn chosen(graph: &Graph, computed: &[ComputedField]) -> BTreeSet<ChannelName> {
     let mut chosen: BTreeSet<ChannelName> =
         graph.input.iter().chain(&graph.inbox).cloned().collect();
@@ -116,6 +117,8 @@ fn chosen(graph: &Graph, computed: &[ComputedField]) -> BTreeSet<ChannelName> {
         let computes =
             |it: &ChannelName| computed.iter().any(|of| of.node == *name && of.to == *it);
         chosen.extend(writes.filter(|it| !computes(it)).cloned());
+        let items = spec.policies.schedule.items.as_ref();
+        chosen.extend(items.and_then(|it| it.failed.clone()));
     }
     chosen
 }

@@ -1,5 +1,6 @@
 //! Compares a run with the expectation of its test case.
 
+use graphrun_core::words::count;
 use serde_json::Value;
 
 use super::traces::Traces;
@@ -75,7 +76,8 @@ pub(super) fn compare(expect: &Expectation, traces: &Traces) -> Vec<Problem> {
     }
     problems.extend(expect.state.iter().filter_map(|it| compare_value(it, traces)));
     for unset in &expect.unset {
-        if let Some(value) = traces.values.get(unset.value.as_str()) {
+        let held = traces.values.get(unset.value.as_str());
+        if let Some(value) = held.filter(|it| !it.is_null()) {
             let problem = Problem::new(&unset.span, format!("`{}` holds a value", unset.value));
             problems.push(problem.differs("nothing", shown(value)));
         }
@@ -228,7 +230,7 @@ fn compare_prompts(
     traces: &Traces,
 ) -> Vec<Problem> {
     let prompts = traces.prompts.get(node).map_or(&[][..], Vec::as_slice);
-    if prompts.iter().all(String::is_empty) {
+    if prompts.iter().all(|it| it.as_ref().is_ok_and(String::is_empty)) {
         let what = if prompts.is_empty() { "did not run" } else { "has no prompt" };
         return vec![Problem::new(span, format!("`{node}` {what}"))];
     }
@@ -236,18 +238,30 @@ fn compare_prompts(
         PromptParts::Each(part) => vec![part; prompts.len()],
         PromptParts::Visits(parts) => parts.iter().collect(),
     };
+    // The items of a map are one visit, and each has its prompt.
+    let visits = traces.visits.get(node).copied().unwrap_or_default();
+    let (noun, on) = if visits < prompts.len() { ("item", "for") } else { ("visit", "on") };
     let further = prompts.len().checked_sub(parts.len()).filter(|it| *it > 0).map(|_| {
-        let what =
-            format!("`{node}` has {} visits, and {} are expected", prompts.len(), parts.len());
-        Problem::new(span, what)
+        let made = count(prompts.len() as u64, noun);
+        let expected = match parts.len() {
+            1 => "1 is expected".to_owned(),
+            several => format!("{several} are expected"),
+        };
+        Problem::new(span, format!("`{node}` has {made}, and {expected}"))
     });
     let missed = parts.into_iter().enumerate().filter_map(|(at, part)| {
-        let visit = at + 1;
+        let number = at + 1;
         let Some(prompt) = prompts.get(at) else {
-            return Some(Problem::new(span, format!("`{node}` has no visit {visit}")));
+            return Some(Problem::new(span, format!("`{node}` has no {noun} {number}")));
         };
-        let what = format!("the prompt of `{node}` on visit {visit} differs");
-        (!prompt.contains(part)).then(|| Problem::new(span, what).differs(part, prompt))
+        let what = format!("the prompt of `{node}` {on} {noun} {number}");
+        match prompt {
+            Ok(prompt) if prompt.contains(part) => None,
+            Ok(prompt) => Some(Problem::new(span, format!("{what} differs")).differs(part, prompt)),
+            Err(error) => {
+                Some(Problem::new(span, format!("{what} cannot be rendered")).differs(part, error))
+            }
+        }
     });
     missed.chain(further).collect()
 }

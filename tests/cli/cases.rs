@@ -168,6 +168,58 @@ fn uncovered_parts_are_listed_and_have_a_minimum() {
 }
 
 #[test]
+fn one_workflow_has_one_coverage_however_its_path_is_written() {
+    let place = Place::new();
+    fs::copy(workflow("two_steps"), place.path("flow.yaml")).unwrap();
+    let cases = |start: &str, head: &str| {
+        format!(
+            "graphrun_test: 1\n{head}input: {{ brief: x }}\ncases:\n\
+             \x20 - {{ name: a part of the run, {start}, expect: {{ status: paused }} }}\n"
+        )
+    };
+    fs::write(place.path("flow.test.yaml"), cases("until: second", "")).unwrap();
+    let head = "workflow: ./flow.yaml\n";
+    let rest = cases("start: second, state: { draft: y }", head).replace("paused", "done");
+    fs::write(place.path("other.test.yaml"), rest).unwrap();
+    let ended = place.run(["test", "--coverage", "--explore", "--output", "json"]);
+    let report = ended.json();
+    let percents: Vec<&Value> =
+        report["coverage"].as_array().unwrap().iter().map(|it| &it["percent"]).collect();
+    assert_eq!(percents, [100], "{ended}");
+    assert_eq!(report["explored"].as_array().unwrap().len(), 1, "{ended}");
+    assert_eq!(place.run(["test", "--coverage-min", "100"]).code, 0);
+}
+
+#[test]
+fn an_explored_workflow_without_test_cases_has_no_coverage() {
+    let place = Place::new();
+    fs::copy(workflow("asks"), place.path("asks.yaml")).unwrap();
+    let ended = place.run(["test", "--explore", "--coverage-min", "1", "asks.yaml"]);
+    assert_eq!(ended.code, 1, "{ended}");
+    assert!(ended.stdout.contains("coverage of asks.yaml: 0%, 0 of 2 parts\n"), "{ended}");
+    assert_eq!(place.run(["test", "--explore", "--coverage-min", "0", "asks.yaml"]).code, 0);
+}
+
+#[test]
+fn warnings_about_test_cases_are_shown() {
+    let place = Place::new();
+    fs::copy(workflow("agent"), place.path("agent.yaml")).unwrap();
+    let line = |node: &str| {
+        format!(
+            "{{\"v\": 1, \"node\": \"{node}\", \"when\": {{}}, \"reply\": {{\"text\": \"hi\"}}}}\n"
+        )
+    };
+    fs::write(place.path("r.jsonl"), line("write") + &line("wrote")).unwrap();
+    let cases = "graphrun_test: 1\ninput: { brief: x }\nreplay: r.jsonl\ncases:\n\
+        \x20 - { name: an answer, expect: { route: [write] } }\n";
+    fs::write(place.path("agent.test.yaml"), cases).unwrap();
+    let ended = place.run(["test"]);
+    assert_eq!(ended.code, 0, "{ended}");
+    let warning = "line 2 of `r.jsonl` names `wrote`, which is no node";
+    assert!(ended.stderr.contains("GR085") && ended.stderr.contains(warning), "{ended}");
+}
+
+#[test]
 fn everything_is_tried_without_any_case() {
     let place = Place::new();
     fs::copy(workflow("asks"), place.path("asks.yaml")).unwrap();

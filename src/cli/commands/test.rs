@@ -13,11 +13,11 @@ use tokio::runtime;
 
 use self::{
     coverage::ExploredWorkflow,
-    files::TestFiles,
+    files::{TestFiles, is_same_file},
     report::{Report, TestedCase, TestedFile},
 };
 use crate::{
-    cases::{self, Effort, ExplorationResult, Suite, explore},
+    cases::{self, Coverage, Effort, ExplorationResult, Suite, explore},
     cli::{
         arguments::{
             globals::{Globals, Output, Progress},
@@ -26,6 +26,7 @@ use crate::{
         error::CliError,
         exit::Exit,
         output::{
+            diagnostics::print_warnings,
             json::to_json,
             terminal::{print_over, print_result},
             words::count,
@@ -33,6 +34,7 @@ use crate::{
         run::loaded::refuse,
     },
     compile::CompiledGraph,
+    diagnostic::Diagnostics,
     workflow::{LoadError, Workflow},
 };
 
@@ -84,10 +86,11 @@ impl Args {
             runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
                 CliError::new(Exit::Unusable, "cannot start the program").because(error)
             })?;
+        let is_covered = self.coverage || self.coverage_min.is_some();
         let mut report = Report::default();
         for suite in &loaded.suites {
             let file = runtime.block_on(run_suite(suite, self));
-            if self.coverage || self.coverage_min.is_some() {
+            if is_covered {
                 report.cover(&suite.workflow, suite.coverage(file.cases.iter().map(|it| &it.ran)));
             }
             report.files.push(file);
@@ -96,6 +99,10 @@ impl Args {
             return Err(no_case(self));
         }
         for (path, definition, compiled) in &loaded.to_explore {
+            if is_covered {
+                // A workflow without test cases counts, too.
+                report.cover(path, Coverage::of(definition, compiled.definition()));
+            }
             let effort = Effort { states_max: self.explore_max, time_max: Some(self.explore_time) };
             let mut last_shown = Instant::now();
             let is_shown = globals.progress == Progress::Tree;
@@ -136,6 +143,8 @@ fn how_far(explored: &ExplorationResult) -> String {
 struct TestPlan {
     suites: Vec<Suite>,
     to_explore: Vec<(PathBuf, Workflow, CompiledGraph)>,
+    /// The warnings about the test cases.
+    warnings: Diagnostics,
 }
 
 impl TestPlan {
@@ -143,11 +152,14 @@ impl TestPlan {
         let registry = crate::cli::registry();
         let mut workflow = found.workflow.clone();
         if let Some(path) = &found.cases {
-            let suite = Suite::load(path, &registry).map_err(|error| (path.clone(), error))?;
-            workflow.get_or_insert_with(|| suite.0.workflow.clone());
-            self.suites.push(suite.0);
+            let (suite, warnings) =
+                Suite::load(path, &registry).map_err(|error| (path.clone(), error))?;
+            workflow.get_or_insert_with(|| suite.workflow.clone());
+            self.suites.push(suite);
+            self.warnings.extend(warnings);
         }
-        let is_new = |path: &PathBuf| self.to_explore.iter().all(|(it, ..)| it != path);
+        let is_new =
+            |path: &PathBuf| self.to_explore.iter().all(|(it, ..)| !is_same_file(it, path));
         if let Some(path) = workflow.filter(|it| args.explore && is_new(it)) {
             let loaded = cases::load(&path, &registry).map_err(|error| (path.clone(), error))?;
             self.to_explore.push((path, loaded.0, loaded.1));
@@ -173,6 +185,7 @@ fn load(args: &Args, globals: &Globals) -> Result<TestPlan, CliError> {
             }
         }
     }
+    print_warnings(&loaded.warnings, globals.stderr);
     refused.map_or(Ok(loaded), Err)
 }
 

@@ -153,6 +153,10 @@ impl<'a> Reading<'a> {
         let schema = self.graph.schema.clone();
         let written = self.written_by(node);
         match written.first().and_then(|it| schema.channel(it.as_str())) {
+            // The node adds the answer to the list as an item.
+            Some(channel) if channel.reducer().grows_list() => {
+                self.item(channel, said).map(Answer::Says)
+            }
             Some(channel) => self.written(channel, said).map(Answer::Says),
             None => self
                 .expected(

@@ -2,11 +2,11 @@
 
 use graphrun_core::{
     diagnostic::{Diagnostic, SourceSpan},
-    id::{ChannelName, NodeName},
+    id::NodeName,
     state::{Type, Update},
 };
 use graphrun_expressions::problem::suggestion;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Answer, read::Reading};
 use crate::{
@@ -23,10 +23,10 @@ use crate::{
 pub struct ScriptedAgent {
     /// The calls, round by round: those of one reply are made at the same time.
     pub rounds: Vec<Vec<ScriptedCall>>,
-    /// The fields of its last answer.
-    pub answer: Update,
-    /// The lists to which this answer adds exactly one item.
-    pub writes_one: Vec<ChannelName>,
+    /// Its last answer, by the names of the fields in the file of the agent.
+    pub answer: Map<String, Value>,
+    /// Whether the answer is the value of its only field, without the name of the field.
+    pub is_bare: bool,
 }
 
 /// A call of a tool.
@@ -83,8 +83,36 @@ impl Reading<'_> {
         let rounds: Vec<Option<Vec<ScriptedCall>>> =
             items.iter().map(|it| self.round(it)).collect();
         let rounds = rounds.into_iter().collect::<Option<_>>()?;
-        let writes_one = self.graph.nodes[node].describe().writes_one.clone();
-        Some(Answer::Calls(ScriptedAgent { rounds, answer: answer?, writes_one }.into()))
+        let (answer, is_bare) = self.requested(node, &answer?);
+        Some(Answer::Calls(ScriptedAgent { rounds, answer, is_bare }.into()))
+    }
+
+    /// Returns the answer of a model from which an agent makes an update, and whether it is the value of the only field.
+    fn requested(&self, node: &NodeName, update: &Update) -> (Map<String, Value>, bool) {
+        let definition = self.workflow.nodes.get(node);
+        let fields = definition.map_or(&[][..], |it| it.settings.requested_fields());
+        let scopes = definition.map_or(&[][..], |it| it.scopes.as_slice());
+        let writes_one = &self.graph.nodes[node].describe().writes_one;
+        let mut answer = Map::new();
+        let mut are_objects = true;
+        for field in fields {
+            let name = scopes.iter().fold(field.clone(), |it, scope| scope.channel_name(&it));
+            let written = update.writes.iter().find(|(it, _)| *it == name);
+            let channel = self.graph.schema.channel(name.as_str());
+            let Some(((_, value), channel)) = written.zip(channel) else { continue };
+            let mut value = Value::clone(value);
+            let mut ty = channel.ty().required();
+            if let (Type::List(item), true) = (ty, writes_one.contains(&name)) {
+                ty = item.required();
+                value = match value {
+                    Value::Array(mut items) if items.len() == 1 => items.remove(0),
+                    value => value,
+                };
+            }
+            are_objects &= matches!(ty, Type::Record(_) | Type::Map(_));
+            answer.insert(field.to_string(), value);
+        }
+        (answer, fields.len() == 1 && are_objects)
     }
 
     fn round(&mut self, yaml: &Yaml) -> Option<Vec<ScriptedCall>> {

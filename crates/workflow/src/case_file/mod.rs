@@ -27,7 +27,7 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_guard::{
-    beneath::{BeneathError, read_named},
+    beneath::{BeneathError, read_named, without_mark},
     data_limit::DataLimit,
 };
 use jiff::Timestamp;
@@ -189,6 +189,7 @@ impl Draft {
     pub fn read(path: &Path) -> Result<Self, LoadError> {
         let text = read_named(path, DataLimit::FileBytes)
             .map_err(|error| LoadError::Read { path: path.to_owned(), source: error.into() })?;
+        let text = without_mark(text);
         Ok(Self::of(path, Arc::new(SourceFile { name: path.display().to_string(), text })))
     }
 

@@ -9,7 +9,10 @@ use graphrun_core::{
     graph::Graph,
     state::read_json,
 };
-use graphrun_guard::{beneath::read_named, data_limit::DataLimit};
+use graphrun_guard::{
+    beneath::{read_named, without_mark},
+    data_limit::DataLimit,
+};
 use serde_json::{Map, Value};
 
 use super::{Expectation, accesses, read::Reading};
@@ -50,7 +53,7 @@ pub fn read_table(
 ) -> Result<(Vec<Row>, Diagnostics), LoadError> {
     let text = read_named(path, DataLimit::InputBytes)
         .map_err(|error| LoadError::Read { path: path.to_owned(), source: error.into() })?;
-    let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+    let text = without_mark(text);
     let file = Arc::new(SourceFile { name: path.display().to_string(), text });
     let report = Report::new(Arc::clone(&file));
     let accesses = accesses(workflow, graph);

@@ -50,6 +50,24 @@ impl Reading<'_> {
         Some(value)
     }
 
+    /// Reads one item of a list that grows, without the list.
+    pub(super) fn item(&mut self, channel: &Channel, yaml: &Yaml) -> Option<Value> {
+        let ty = match channel.ty().required() {
+            Type::List(item) => item,
+            _ => &Type::Any,
+        };
+        if !self.check_shape(yaml, ty, channel.name()) {
+            return None;
+        }
+        let item = value_of(&mut self.report, yaml, ty)?;
+        let list = self.completed(channel, Value::Array(vec![item]), &yaml.range)?;
+        if !self.check_fit(channel, &list, yaml) {
+            return None;
+        }
+        let Value::Array(mut items) = list else { return None };
+        items.pop()
+    }
+
     /// Returns the smallest value of a field that a case leaves out, or the smallest list of a size; reported if the
     /// field decides a route.
     pub(super) fn guessed(

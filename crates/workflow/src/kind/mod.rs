@@ -319,6 +319,11 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns the fields that it requests from a model, in one answer.
+    fn requested_fields(&self) -> &[ChannelName] {
+        &[]
+    }
+
     /// Returns the field of a conversation, to which it adds its prompt and its answer.
     fn conversation(&self) -> Option<&ChannelName> {
         None

@@ -79,6 +79,15 @@ fn found(named: &Path) -> Result<TestFiles, CliError> {
     Ok(TestFiles { workflow: Some(named.to_owned()), cases })
 }
 
+/// Returns whether two paths lead to the same file.
+pub(super) fn is_same_file(one: &Path, other: &Path) -> bool {
+    one == other
+        || fs::canonicalize(one)
+            .ok()
+            .zip(fs::canonicalize(other).ok())
+            .is_some_and(|(one, other)| one == other)
+}
+
 /// Returns the path of a workflow's test cases.
 fn beside(workflow: &Path) -> PathBuf {
     let stem = workflow.file_stem().unwrap_or_default().to_string_lossy();

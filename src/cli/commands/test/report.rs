@@ -7,7 +7,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::coverage::{ExploredWorkflow, WorkflowCoverage};
+use super::{
+    coverage::{ExploredWorkflow, WorkflowCoverage},
+    files::is_same_file,
+};
 use crate::{
     cases::{CaseRun, Coverage, ExplorationResult, Problem, step_text},
     cli::output::{
@@ -46,7 +49,7 @@ pub(super) struct TestedCase {
 impl Report {
     /// Adds the coverage of a workflow; several files may have test cases for one workflow.
     pub(super) fn cover(&mut self, workflow: &Path, coverage: Coverage) {
-        match self.coverage.iter_mut().find(|it| it.workflow == workflow) {
+        match self.coverage.iter_mut().find(|it| is_same_file(&it.workflow, workflow)) {
             Some(known) => known.coverage.add_all(&coverage),
             None => {
                 self.coverage.push(WorkflowCoverage { workflow: workflow.to_owned(), coverage });
