@@ -6,15 +6,16 @@ use serde_json::Value;
 
 use super::{
     cases,
-    expressions::{ExpectedKind, OF_PROMPTS, open_code, type_of, variables, wanted},
+    expressions::{ExpectedKind, OF_PROMPTS, is_word, type_of, variables, wanted},
     grammar::{self, Role},
     positions::LineIndex,
     protocol::{CompletionItem, ItemKind, TextEdit},
+    templates::code_at,
     workspace::{DocumentView, Workspace},
 };
 use crate::{
     state::Type,
-    workflow::{Fact, Function, Outline, Registry, Slot, Step, source_paths},
+    workflow::{Fact, Function, Outline, Registry, ScalarText, Slot, Step, source_paths},
 };
 
 /// The maximum number of suggested files, and the maximum depth of folders searched for them.
@@ -29,22 +30,25 @@ pub(super) fn complete(
 ) -> Vec<CompletionItem> {
     let written = Document { text: view.text, lines: &view.lines };
     if let Some((owner, path)) = workspace.owner(view) {
-        let Some(code) = open_code(&view.text[..at]) else { return Vec::new() };
-        let mut offers = Offers { view: &owner, written, start: at, at, items: Vec::new() };
-        offers.expression(&path, code, Some(0));
+        let mut offers = Offers::new(&owner, written, at, at);
+        offers.template(&path, 0);
         return offers.items;
     }
-    let slot = Outline::slot(view.text, at);
+    let mut slot = Outline::slot(view.text, at);
+    // The quote before an incomplete key is no part of it.
+    if view.text[slot.start..at].starts_with(['"', '\'']) {
+        slot.start += 1;
+    }
     let Some(schema) = view.grammar.at(&slot.path) else { return Vec::new() };
     if view.is_cases {
         let workflow = workspace.tested(view);
         // Without its workflow, a file has its own keys.
         let names = workflow.as_ref().unwrap_or(view);
-        let mut offers = Offers { view: names, written, start: slot.start, at, items: Vec::new() };
+        let mut offers = Offers::new(names, written, slot.start, at);
         offers.of_cases(view, &slot, schema);
         return offers.items;
     }
-    let mut offers = Offers { view, written, start: slot.start, at, items: Vec::new() };
+    let mut offers = Offers::new(view, written, slot.start, at);
     if slot.takes_key {
         offers.keys(&slot, schema);
     }
@@ -69,10 +73,46 @@ struct Offers<'v, 'w> {
     /// The start of the typed text, and the cursor.
     start: usize,
     at: usize,
+    /// The end of the text that an item replaces.
+    end: usize,
     items: Vec<CompletionItem>,
 }
 
-impl Offers<'_, '_> {
+/// An expression up to the cursor.
+struct TypedCode<'s> {
+    scalar: &'s ScalarText,
+    /// Where it begins in the scalar.
+    start: usize,
+    /// The code before it, which may bind names.
+    before: String,
+    is_template: bool,
+}
+
+impl<'v, 'w> Offers<'v, 'w> {
+    fn new(view: &'v DocumentView<'w>, written: Document<'v>, start: usize, at: usize) -> Self {
+        Self { view, written, start, at, end: at, items: Vec::new() }
+    }
+
+    /// Sets the end of the key under the cursor, and returns the text that an item needs behind it.
+    fn end_key(&mut self, slot: &Slot) -> &'static str {
+        let rest = &self.written.text[self.at..];
+        let behind = rest.trim_start_matches(|it: char| is_word(it) || matches!(it, '-' | '.'));
+        let end = self.written.text.len() - behind.len();
+        let quote = self.written.text[..slot.start].chars().next_back();
+        let quote = quote.filter(|it| matches!(it, '"' | '\''));
+        let is_key = match quote {
+            Some(quote) => behind.starts_with(quote),
+            None => behind.trim_start_matches(' ').starts_with(':'),
+        };
+        self.end = if is_key { end } else { self.at };
+        match quote {
+            _ if is_key => "",
+            Some('"') => "\": ",
+            Some(_) => "': ",
+            None => ": ",
+        }
+    }
+
     /// Adds the items of a place in a file of test cases; `self.view` is the workflow under test.
     fn of_cases(&mut self, file: &DocumentView<'_>, slot: &Slot, schema: &Value) {
         if slot.takes_key {
@@ -80,8 +120,7 @@ impl Offers<'_, '_> {
             let others =
                 below.filter(|outer| outer.key.as_ref().is_some_and(|it| it.start != slot.start));
             let present: Vec<&str> = others.filter_map(|it| it.name()).collect();
-            let rest = self.written.text[self.at..].trim_start_matches(' ');
-            let colon = if rest.starts_with(':') { "" } else { ": " };
+            let colon = self.end_key(slot);
             match schema.get("propertyNames").and_then(grammar::role) {
                 Some(Role::Node) => self.nodes_of_run(file, colon, &present),
                 Some(Role::Path) => self.fields(colon, &present),
@@ -114,6 +153,7 @@ impl Offers<'_, '_> {
                 item.documentation = grammar::about(schema).map(|it| it.to_owned().into());
             }
         }
+        self.end = self.at;
         if slot.takes_value {
             let from = self.items.len();
             match grammar::role(schema) {
@@ -175,11 +215,7 @@ impl Offers<'_, '_> {
             .filter(|it| it.key.as_ref().is_some_and(|key| key.start != slot.start))
             .filter_map(|it| it.name())
             .collect();
-        let colon = if self.written.text[self.at..].trim_start_matches(' ').starts_with(':') {
-            ""
-        } else {
-            ": "
-        };
+        let colon = self.end_key(slot);
         match schema.get("propertyNames").and_then(grammar::role) {
             Some(Role::Field) => self.fields(colon, &present),
             Some(Role::Value) => {
@@ -206,6 +242,7 @@ impl Offers<'_, '_> {
     }
 
     fn values(&mut self, slot: &Slot, schema: &Value) {
+        self.end = self.at;
         let from = self.items.len();
         match grammar::role(schema) {
             Some(Role::Node) => self.nodes(),
@@ -224,13 +261,14 @@ impl Offers<'_, '_> {
             Some(Role::Folder) => self.declared("folders"),
             Some(Role::Tier) => self.declared("memory"),
             Some(Role::Prompt) => self.prompts(),
-            Some(Role::Expression) => self.expression(&slot.path, self.start, None),
-            Some(Role::Template) => {
-                let code = open_code(&self.written.text[slot.start..self.at]);
-                if let Some(code) = code {
-                    self.expression(&slot.path, slot.start + code, Some(slot.start));
+            Some(Role::Expression) => {
+                if let Some(scalar) = ScalarText::of(self.written.text, slot.start..self.at) {
+                    let (start, before, is_template) = (0, String::new(), false);
+                    let code = TypedCode { scalar: &scalar, start, before, is_template };
+                    self.expression(&slot.path, &code);
                 }
             }
+            Some(Role::Template) => self.template(&slot.path, slot.start),
             Some(Role::State) => {
                 for state in self.view.registry.states() {
                     self.add(state, ItemKind::Class);
@@ -318,16 +356,22 @@ impl Offers<'_, '_> {
         }
     }
 
-    /// Adds names, fields and values for an expression that starts at an offset. In a template that starts at another offset, the
-    /// text between them may bind names.
-    fn expression(&mut self, path: &[Step], begin: usize, template: Option<usize>) {
-        let is_template = template.is_some();
-        let context = &self.written.text[template.unwrap_or(begin)..begin];
-        // YAML escapes this quote; the expression contains it unescaped.
-        let before = self.written.text[begin..self.at].replace("\\\"", " \"");
-        let (wanted, start) = wanted(&before);
-        self.start = begin + start;
-        let bound = format!("{}{context}{before}", self.view.items_of(path));
+    /// Adds the items of the code at the cursor in a template that starts at an offset.
+    fn template(&mut self, path: &[Step], start: usize) {
+        let Some(scalar) = ScalarText::of(self.written.text, start..self.at) else { return };
+        let text = scalar.text();
+        let Some((before, code)) = code_at(text, text.len()) else { return };
+        let (start, is_template) = (code.start, true);
+        self.expression(path, &TypedCode { scalar: &scalar, start, before, is_template });
+    }
+
+    /// Adds names, fields and values for an expression.
+    fn expression(&mut self, path: &[Step], code: &TypedCode<'_>) {
+        let TypedCode { scalar, start: begin, ref before, is_template } = *code;
+        let typed = &scalar.text()[begin..];
+        let (wanted, start) = wanted(typed);
+        self.start = scalar.in_file(&(begin + start..begin + start)).start;
+        let bound = format!("{}{before}{typed}", self.view.items_of(path));
         let ty = |chain| self.view.state.and_then(|it| type_of(chain, &bound, it));
         match wanted {
             ExpectedKind::ValueOf(of) => {
@@ -347,8 +391,7 @@ impl Offers<'_, '_> {
                 }
             }
             ExpectedKind::Name(compared) => {
-                let in_quotes = self.written.text[..begin].ends_with('"');
-                let quote = if in_quotes { '\'' } else { '"' };
+                let quote = if scalar.quote() == Some('"') { '\'' } else { '"' };
                 match compared.and_then(ty) {
                     Some(Type::Bool) => {
                         self.add("true", ItemKind::Value);
@@ -418,7 +461,7 @@ impl Offers<'_, '_> {
 
     fn add(&mut self, label: &str, kind: ItemKind) -> &mut CompletionItem {
         let at = self.items.len();
-        let range = self.written.lines.range(&(self.start..self.at));
+        let range = self.written.lines.range(&(self.start..self.end));
         self.items.push(CompletionItem {
             label: label.to_owned(),
             kind: kind as u8,

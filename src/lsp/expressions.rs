@@ -8,8 +8,11 @@ use std::ops::Range;
 
 use crate::{
     state::{Schema, Type},
-    workflow::{Fact, Function},
+    workflow::{Fact, Function, QuotedText, quoted_texts},
 };
+
+/// The fact whose value is the name of a node.
+const LEADING_NODE: &str = "via.node";
 
 /// The kind of text that is expected at the end of an incomplete expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,15 +38,8 @@ pub(super) const OF_PROMPTS: &[(&str, &str)] = &[
 
 /// Returns the kind of text that is expected after a text, and where its typed part starts.
 pub(super) fn wanted(before: &str) -> (ExpectedKind<'_>, usize) {
-    if let Some(quote) = open_quote(before) {
-        let outer = before[..quote].trim_end();
-        let called = outer.strip_suffix('(').map(|it| trailing(it, is_word));
-        let wanted = if called.and_then(function).is_some_and(Function::takes_node_name) {
-            ExpectedKind::Node
-        } else {
-            compared(outer).map_or(ExpectedKind::Nothing, ExpectedKind::ValueOf)
-        };
-        return (wanted, quote + 1);
+    if let Some(quoted) = quoted_texts(before).last().filter(|it| !it.is_closed) {
+        return (expected_in(before, &quoted), quoted.inside().start);
     }
     let start = before.len() - trailing(before, is_word).len();
     let outer = &before[..start];
@@ -53,10 +49,30 @@ pub(super) fn wanted(before: &str) -> (ExpectedKind<'_>, usize) {
     (ExpectedKind::Name(compared(outer.trim_end())), start)
 }
 
+/// Returns the kind of text that is expected inside some quotes.
+pub(super) fn expected_in<'t>(expression: &'t str, quoted: &QuotedText) -> ExpectedKind<'t> {
+    let outer = expression[..quoted.range.start].trim_end();
+    let called = outer.strip_suffix('(').map(|it| trailing(it, is_word));
+    if called.and_then(function).is_some_and(Function::takes_node_name) {
+        return ExpectedKind::Node;
+    }
+    let behind = expression[quoted.range.end..].trim_start();
+    let right = || {
+        let rest = behind.strip_prefix("==").or_else(|| behind.strip_prefix("!="))?;
+        Some(leading(rest.trim_start(), is_part)).filter(|it| !it.is_empty())
+    };
+    match compared(outer).or_else(right) {
+        Some(LEADING_NODE) => ExpectedKind::Node,
+        Some(chain) => ExpectedKind::ValueOf(chain),
+        None => ExpectedKind::Nothing,
+    }
+}
+
 /// Returns the value that is compared with the text which follows.
 fn compared(before: &str) -> Option<&str> {
-    let list = before.rfind('[').filter(|it| !before[*it..].contains(']'));
-    let is_in_list = before.ends_with(['[', ',']);
+    let code = without_texts(before);
+    let list = code.rfind('[').filter(|it| !code[*it..].contains(']'));
+    let is_in_list = code.ends_with(['[', ',']);
     let left = match list.filter(|_| is_in_list) {
         Some(at) => before[..at].trim_end().strip_suffix("in")?,
         None => before.strip_suffix("==").or_else(|| before.strip_suffix("!="))?,
@@ -65,9 +81,19 @@ fn compared(before: &str) -> Option<&str> {
     (!chain.is_empty()).then_some(chain)
 }
 
+/// Returns an expression with blanks in place of the texts in its quotes.
+pub(super) fn without_texts(expression: &str) -> String {
+    let mut code = expression.to_owned();
+    for quoted in quoted_texts(expression) {
+        let inside = quoted.inside();
+        code.replace_range(inside.clone(), &" ".repeat(inside.len()));
+    }
+    code
+}
+
 /// Returns the range of the names around an offset, up to the one there, as in `review.verdict`.
 pub(super) fn chain_at(text: &str, at: usize) -> Option<Range<usize>> {
-    if open_quote(text.get(..at)?).is_some() {
+    if quoted_texts(text.get(..at)?).any(|it| !it.is_closed) {
         return None;
     }
     let start = at - trailing(&text[..at], is_part).len();
@@ -78,10 +104,9 @@ pub(super) fn chain_at(text: &str, at: usize) -> Option<Range<usize>> {
 
 /// Returns the range of the quoted text around an offset, and the kind of text expected there.
 pub(super) fn quoted_at(text: &str, at: usize) -> Option<(Range<usize>, ExpectedKind<'_>)> {
-    let quote = open_quote(text.get(..at)?)?;
-    let (wanted, start) = wanted(&text[..=quote]);
-    let end = at + text[at..].find(['"', '\'']).unwrap_or(text.len() - at);
-    Some((start..end, wanted))
+    let is_around = |it: &QuotedText| it.inside().start <= at && at <= it.inside().end;
+    let quoted = quoted_texts(text).find(is_around)?;
+    Some((quoted.inside(), expected_in(text, &quoted)))
 }
 
 /// Returns the function or method of a name.
@@ -142,16 +167,17 @@ struct Binding<'t> {
 
 /// Returns the bindings of methods such as `list.exists(x, …)`, and of `for x in list`, in their order.
 fn bindings(before: &str) -> Vec<Binding<'_>> {
+    let code = without_texts(before);
     let mut found = Vec::new();
     for method in Function::all().iter().filter(|it| it.binds_item()) {
         let method = format!(".{}", method.opening());
-        for (at, _) in before.match_indices(&method) {
+        for (at, _) in code.match_indices(&method) {
             let variable = leading(before[at + method.len()..].trim_start(), is_word);
             let list = trailing(&before[..at], is_part);
             found.push(Binding { variable, list, at: at - list.len() });
         }
     }
-    for (at, _) in before.match_indices("for ") {
+    for (at, _) in code.match_indices("for ") {
         let rest = before[at + "for ".len()..].trim_start();
         let variable = leading(rest, is_word);
         let list = rest[variable.len()..].trim_start().strip_prefix("in ");
@@ -161,26 +187,6 @@ fn bindings(before: &str) -> Vec<Binding<'_>> {
     found.retain(|it| !it.variable.is_empty() && !it.list.is_empty());
     found.sort_by_key(|it| it.at);
     found
-}
-
-/// Returns the start of the code that is still open at the end of a template.
-pub(super) fn open_code(template: &str) -> Option<usize> {
-    let open = template.rfind("{{").max(template.rfind("{%"))? + 2;
-    let close = template.rfind("}}").max(template.rfind("%}"));
-    close.is_none_or(|it| it < open).then_some(open)
-}
-
-/// Returns the offset of the quote that is still open at the end of a text.
-fn open_quote(text: &str) -> Option<usize> {
-    let mut open: Option<(usize, char)> = None;
-    for (at, char) in text.char_indices() {
-        match open {
-            Some((_, quote)) if quote == char => open = None,
-            None if char == '"' || char == '\'' => open = Some((at, char)),
-            _ => (),
-        }
-    }
-    open.map(|(at, _)| at)
 }
 
 pub(super) fn is_word(char: char) -> bool {
@@ -235,6 +241,9 @@ mod tests {
             ("a in [\"x\", \"", ValueOf("a"), 12),
             ("a in [", Name(Some("a")), 6),
             ("visits(\"s", Node, 8),
+            ("via.node == 's", Node, 13),
+            ("via.node in ['[', \"s", Node, 19),
+            ("a == \"it's \\\"b\\\"\" && c == 'd", ValueOf("c"), 27),
             ("\"", Nothing, 1),
             ("a == \"x\" && ", Name(None), 12),
         ] {

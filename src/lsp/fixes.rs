@@ -9,10 +9,16 @@ use std::{
 
 use super::{
     grammar::Role,
-    mentions::{entry, value_of, words},
+    mentions::{entry, type_name, value_of},
     protocol::{self, CodeAction, TextEdit, WorkspaceEdit},
     workspace::{DocumentView, Workspace},
 };
+
+/// The kind of the actions.
+pub(super) const QUICK_FIX: &str = "quickfix";
+
+/// The most edits that one request checks. Each needs a check of the whole workflow, and the server answers nothing else meanwhile.
+const CHECKS_MAX: usize = 16;
 
 /// A possible edit: its title, the bytes that it replaces, and their new text.
 struct Edit {
@@ -21,7 +27,8 @@ struct Edit {
     new: String,
 }
 
-/// Returns the fixes of the diagnostics that touch a range.
+/// Returns the fixes of the diagnostics that touch a range. If there are very many, those near its start come first, and the
+/// others are left out.
 pub(super) fn fixes(
     workspace: &Workspace,
     view: &DocumentView<'_>,
@@ -30,47 +37,64 @@ pub(super) fn fixes(
     let before = workspace.published(view.uri);
     let touches =
         |it: &&protocol::Diagnostic| it.range.start <= range.end && range.start <= it.range.end;
-    let mut actions = Vec::new();
-    for diagnostic in before.iter().filter(touches) {
+    let distance = |it: &&protocol::Diagnostic| {
+        let lines = it.range.start.line.abs_diff(range.start.line);
+        (lines, it.range.start.character.abs_diff(range.start.character))
+    };
+    let mut touching: Vec<&protocol::Diagnostic> = before.iter().filter(touches).collect();
+    touching.sort_by_key(distance);
+    let possible = touching.into_iter().flat_map(|diagnostic| {
         let edits = edits(view, diagnostic);
         let is_only = edits.len() == 1;
-        for edit in edits {
-            let mut text = view.text.to_owned();
-            text.replace_range(edit.range.clone(), &edit.new);
-            let path = view.path.unwrap_or(Path::new(view.uri)).to_owned();
-            let after = workspace.check_with(view, BTreeMap::from([(path, text.into())]));
-            let errors =
-                |all: &[protocol::Diagnostic]| all.iter().filter(|it| it.severity == 1).count();
-            let is_same = |other: &&protocol::Diagnostic| {
-                other.code == diagnostic.code && other.message == diagnostic.message
-            };
-            let count = |all: &[protocol::Diagnostic]| all.iter().filter(is_same).count();
-            let is_known = |it: &protocol::Diagnostic| {
-                before.iter().any(|other| other.code == it.code && other.message == it.message)
-            };
-            let is_better = count(&after) < count(before)
-                && after.len() < before.len()
-                && errors(&after) <= errors(before)
-                && after.iter().all(is_known);
-            // A mistake of the file's shape hides all others.
-            let was_hidden = before.iter().all(|it| it.code == "GR001" || it.code == "GR010");
-            if !(is_better || was_hidden && count(&after) < count(before)) {
-                continue;
-            }
-            let range = view.lines.range(&edit.range);
-            let mut whole = WorkspaceEdit::default();
-            let edits = whole.changes.entry(view.uri.to_owned()).or_default();
-            edits.push(TextEdit { range, new_text: edit.new });
-            actions.push(CodeAction {
-                title: edit.title,
-                kind: "quickfix",
-                diagnostics: vec![diagnostic.clone()],
-                is_preferred: is_only,
-                edit: whole,
-            });
+        edits.into_iter().map(move |edit| (diagnostic, edit, is_only))
+    });
+    let mut actions = Vec::new();
+    for (diagnostic, edit, is_only) in possible.take(CHECKS_MAX) {
+        if !mends(workspace, view, diagnostic, &edit) {
+            continue;
         }
+        let range = view.lines.range(&edit.range);
+        let mut whole = WorkspaceEdit::default();
+        let edits = whole.changes.entry(view.uri.to_owned()).or_default();
+        edits.push(TextEdit { range, new_text: edit.new });
+        actions.push(CodeAction {
+            title: edit.title,
+            kind: QUICK_FIX,
+            diagnostics: vec![diagnostic.clone()],
+            is_preferred: is_only,
+            edit: whole,
+        });
     }
     actions
+}
+
+/// Returns whether the file with an edit has a diagnostic no longer, and no other one instead.
+fn mends(
+    workspace: &Workspace,
+    view: &DocumentView<'_>,
+    diagnostic: &protocol::Diagnostic,
+    edit: &Edit,
+) -> bool {
+    let before = workspace.published(view.uri);
+    let mut text = view.text.to_owned();
+    text.replace_range(edit.range.clone(), &edit.new);
+    let path = view.path.unwrap_or(Path::new(view.uri)).to_owned();
+    let after = workspace.check_with(view, BTreeMap::from([(path, text.into())]));
+    let errors = |all: &[protocol::Diagnostic]| all.iter().filter(|it| it.severity == 1).count();
+    let is_same = |other: &&protocol::Diagnostic| {
+        other.code == diagnostic.code && other.message == diagnostic.message
+    };
+    let count = |all: &[protocol::Diagnostic]| all.iter().filter(is_same).count();
+    let is_known = |it: &protocol::Diagnostic| {
+        before.iter().any(|other| other.code == it.code && other.message == it.message)
+    };
+    let is_better = after.len() < before.len()
+        && errors(&after) <= errors(before)
+        && after.iter().all(is_known);
+    // A mistake of the file's shape hides all others, but not those because of which the file cannot be read.
+    let was_hidden = before.iter().all(|it| it.code == "GR001" || it.code == "GR010")
+        && after.iter().filter(|it| matches!(it.code, "GR001" | "GR002")).all(is_known);
+    count(&after) < count(before) && (is_better || was_hidden)
 }
 
 /// Returns the edits that the advice of a diagnostic describes.
@@ -79,6 +103,7 @@ fn edits(view: &DocumentView<'_>, diagnostic: &protocol::Diagnostic) -> Vec<Edit
     let help = lines.find_map(|it| it.strip_prefix("help: ")).unwrap_or_default();
     let start = view.lines.offset(diagnostic.range.start);
     let end = view.lines.offset(diagnostic.range.end);
+    let start = behind_properties(view, &(start..end));
     let Some(marked) = view.text.get(start..end) else { return Vec::new() };
     let mut found = Vec::new();
     if let Some(meant) = quoted_after(help, "did you mean ") {
@@ -132,8 +157,9 @@ fn of_kind(view: &DocumentView<'_>, role: Role, name: &str) -> BTreeSet<String> 
 fn types_of(view: &DocumentView<'_>, field: &str) -> BTreeSet<String> {
     let inside = entry("state", field);
     let parts = view.outline.parts().iter().filter(|it| it.path.starts_with(&inside));
-    let named = parts.filter_map(|it| value_of(it, view.text)).flat_map(|(_, text)| {
-        words(text).map(|it| &text[it]).filter(|it| view.outline.under(&["types", it]).is_some())
+    let named = parts.filter_map(|it| value_of(it, view.text)).filter_map(|(_, text)| {
+        let name = &text[type_name(text)?];
+        view.outline.under(&["types", name]).map(|_| name)
     });
     named.map(str::to_owned).collect()
 }
@@ -151,6 +177,20 @@ fn replaced(marked: &str, range: Range<usize>, new: &str) -> Edit {
     // The quotes of YAML stay.
     let range = if is_quoted { range.start + 1..range.end - 1 } else { range };
     Edit { title: format!("Replace by `{new}`"), range, new: new.to_owned() }
+}
+
+/// Returns the start of a scalar behind its anchor and its tag. An alias elsewhere may refer to the anchor.
+fn behind_properties(view: &DocumentView<'_>, marked: &Range<usize>) -> usize {
+    let start_of = |value: &Range<usize>| {
+        let before =
+            view.text.get(marked.start..value.start).filter(|_| value.end <= marked.end)?;
+        let properties = before.trim_end_matches(['"', '\'']);
+        let is_property = |it: &str| it.starts_with(['&', '!']);
+        let has_no_more = properties.split_whitespace().all(is_property);
+        has_no_more.then_some(marked.start + properties.len())
+    };
+    let mut values = view.outline.parts().iter().filter_map(|it| it.value.as_ref());
+    values.find_map(start_of).unwrap_or(marked.start)
 }
 
 /// Removes the entry of a mapping whose key begins at an offset.

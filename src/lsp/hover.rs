@@ -7,14 +7,15 @@ use serde_json::Value;
 
 use super::{
     cases,
-    expressions::{ExpectedKind, OF_PROMPTS, chain_at, function, open_code, quoted_at, type_of},
+    expressions::{ExpectedKind, OF_PROMPTS, chain_at, function, quoted_at, type_of},
     grammar::{self, Role},
     protocol::Hover,
+    templates::code_at,
     workspace::{DocumentView, Spot, Workspace},
 };
 use crate::{
     state::{Field, Type},
-    workflow::{Fact, Step, source_paths},
+    workflow::{Fact, ScalarText, Step, source_paths},
 };
 
 /// Returns the description of the name at an offset.
@@ -28,20 +29,16 @@ pub(super) fn hover(workspace: &Workspace, view: &DocumentView<'_>, at: usize) -
     if view.is_cases {
         return cases::hover(workspace, view, &spot);
     }
-    let word = view.text.get(spot.range.clone())?;
+    let scalar = ScalarText::of(view.text, spot.range.clone())?;
+    let word = scalar.text();
+    let inside = scalar.in_text(at);
     let (range, text) = match spot.role {
-        Some(Role::Expression) => {
-            let code = CodeAt { before: "", expression: word, at: at - spot.range.start };
-            code.about(view, &spot.path)?
-        }
-        Some(Role::Template) => {
-            CodeAt::in_template(word, at - spot.range.start)?.about(view, &spot.path)?
-        }
+        Some(Role::Expression) => CodeAt::in_expression(word, inside).about(view, &spot.path)?,
+        Some(Role::Template) => CodeAt::in_template(word, inside)?.about(view, &spot.path)?,
         Some(role) => (0..word.len(), about(view, role, word, &spot)?),
         None => (0..word.len(), about_key(view, &spot)?),
     };
-    let start = spot.range.start;
-    let range = view.lines.range(&(start + range.start..start + range.end));
+    let range = view.lines.range(&scalar.in_file(&range));
     Some(Hover { contents: text.into(), range })
 }
 
@@ -107,36 +104,40 @@ fn about_key(view: &DocumentView<'_>, spot: &Spot) -> Option<String> {
 
 /// A position in the expression of a text.
 struct CodeAt<'a> {
-    /// The text before the expression, which may bind names.
-    before: &'a str,
+    /// The code before the expression, which may bind names.
+    before: String,
     expression: &'a str,
+    /// The offset of the expression in the text.
+    start: usize,
     /// The offset in the expression.
     at: usize,
 }
 
 impl<'a> CodeAt<'a> {
-    /// Returns the expression of a template that is open at an offset.
+    fn in_expression(expression: &'a str, at: usize) -> Self {
+        Self { before: String::new(), expression, start: 0, at }
+    }
+
+    /// Returns the expression of a template around an offset.
     fn in_template(text: &'a str, at: usize) -> Option<Self> {
-        let start = open_code(&text[..at])?;
-        let (before, expression) = text.split_at(start);
-        Some(Self { before, expression, at: at - start })
+        let (before, range) = code_at(text, at)?;
+        let start = range.start;
+        Some(Self { before, expression: &text[range], start, at: at - start })
     }
 
     /// Returns the range in the text, and the description, of the name there.
     fn about(&self, view: &DocumentView<'_>, path: &[Step]) -> Option<(Range<usize>, String)> {
         let (Range { start, end }, text) = self.about_name(view, path)?;
-        let before = self.before.len();
-        Some((before + start..before + end, text))
+        Some((self.start + start..self.start + end, text))
     }
 
     /// Returns the range in the expression, and the description, of the name there.
     fn about_name(&self, view: &DocumentView<'_>, path: &[Step]) -> Option<(Range<usize>, String)> {
-        // YAML escapes this quote; the expression contains it unescaped.
-        let expression = self.expression.replace("\\\"", " \"");
+        let expression = self.expression;
         let items = view.items_of(path);
         let text_before =
             |name: &Range<usize>| format!("{items}{}{}", self.before, &expression[..name.start]);
-        if let Some((range, wanted)) = quoted_at(&expression, self.at) {
+        if let Some((range, wanted)) = quoted_at(expression, self.at) {
             let word = &expression[range.clone()];
             return match wanted {
                 ExpectedKind::Node => Some((range, view.about_node(word)?)),
@@ -147,7 +148,7 @@ impl<'a> CodeAt<'a> {
                 ExpectedKind::MemberOf(_) | ExpectedKind::Name(_) | ExpectedKind::Nothing => None,
             };
         }
-        let range = chain_at(&expression, self.at)?;
+        let range = chain_at(expression, self.at)?;
         let chain = &expression[range.clone()];
         let before = text_before(&range);
         let about_call = || {

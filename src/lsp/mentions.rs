@@ -7,12 +7,14 @@ use std::{ops::Range, path::PathBuf};
 
 use super::{
     expressions::{
-        ExpectedKind, binding_of, binds_next, is_word, quoted_at, trailing_chain, variables,
+        ExpectedKind, binding_of, binds_next, expected_in, is_word, trailing_chain, variables,
+        without_texts,
     },
     grammar::{Role, role},
+    templates::{Code, codes},
     workspace::DocumentView,
 };
-use crate::workflow::{Part, Step};
+use crate::workflow::{Part, QuotedText, ScalarText, Step, quoted_texts, source_paths};
 
 /// The most types between a field and one of its parts.
 const TYPES_MAX: usize = 16;
@@ -105,14 +107,33 @@ impl DocumentView<'_> {
         found
     }
 
-    /// Returns the names in a value with a role.
+    /// Returns the files that its prompts may be.
+    pub(super) fn prompt_files(&self) -> Vec<PathBuf> {
+        let Some(folder) = self.folder() else { return Vec::new() };
+        self.prompts().iter().flat_map(|(path, _)| source_paths(folder, path)).collect()
+    }
+
+    /// Returns the names in a scalar of this file with a role, with their places in the file.
+    pub(super) fn mentions_in(
+        &self,
+        role: Role,
+        scalar: Range<usize>,
+        context: &Context,
+    ) -> Vec<Mention> {
+        let Some(scalar) = ScalarText::of(self.text, scalar) else { return Vec::new() };
+        let found = self.mentions(role, scalar.text(), context).into_iter();
+        found.map(|it| Mention { range: scalar.in_file(&it.range), ..it }).collect()
+    }
+
+    /// Returns the names in a text with a role, which is a value without its quotes, or a prompt.
     pub(super) fn mentions(&self, role: Role, text: &str, context: &Context) -> Vec<Mention> {
         match role {
             Role::Expression => self.in_expression(text, context),
             Role::Template => {
                 let mut found = Vec::new();
                 let mut context = Context { target: None, ..context.clone() };
-                for code in codes(text) {
+                // Text behind an open mark may be no code.
+                for Code { range: code, .. } in codes(text).into_iter().filter(|it| it.is_closed) {
                     let inner = self.in_expression(&text[code.clone()], &context);
                     found.extend(inner.into_iter().map(|it| it.moved(code.start)));
                     // A loop binds its variable for the code after it.
@@ -121,8 +142,9 @@ impl DocumentView<'_> {
                 }
                 found
             }
-            Role::Type => words(text)
+            Role::Type => type_name(text)
                 .map(|range| Mention { declared: entry("types", &text[range.clone()]), range })
+                .into_iter()
                 .collect(),
             Role::Sandbox if self.outline.under(&["hosts", text]).is_some() => {
                 vec![Mention { declared: entry("hosts", text), range: 0..text.len() }]
@@ -166,8 +188,8 @@ impl DocumentView<'_> {
                 path = items;
             } else {
                 let text = self.text.get(self.outline.part(&path)?.value.clone()?)?;
-                let mut named = words(text).map(|it| entry("types", &text[it]));
-                path = named.find(|it| self.outline.part(it).is_some())?;
+                let named = type_name(text).map(|it| entry("types", &text[it]));
+                path = named.filter(|it| self.outline.part(it).is_some())?;
             }
         }
         None
@@ -199,17 +221,25 @@ impl DocumentView<'_> {
 
     /// Returns the fields and nodes that an expression names.
     fn in_expression(&self, text: &str, context: &Context) -> Vec<Mention> {
-        // YAML escapes this quote; the expression contains it unescaped.
-        let expression = text.replace("\\\"", " \"");
+        let texts: Vec<QuotedText> = quoted_texts(text).collect();
         let mut found = Vec::new();
-        for word in words(&expression) {
-            let declared = self.named_by(&expression, &word, context);
+        for quoted in texts.iter().filter(|it| expected_in(text, it) == ExpectedKind::Node) {
+            // The name of a node of a used workflow begins with that of the node that uses it.
+            let inside = quoted.inside();
+            let name = text[inside.clone()].split('.').next().unwrap_or_default();
+            let range = inside.start..inside.start + name.len();
+            found.push(Mention { declared: entry("nodes", name), range });
+        }
+        let is_code = |word: &Range<usize>| texts.iter().all(|it| !it.range.contains(&word.start));
+        for word in words(text).filter(is_code) {
+            let declared = self.named_by(text, &word, context);
             found.extend(declared.map(|declared| Mention { declared, range: word }));
         }
+        found.sort_by_key(|it| it.range.start);
         found
     }
 
-    /// Returns the path of the declaration of a word in an expression, if it is the name of something.
+    /// Returns the path of the declaration of a word in the code of an expression, if it is the name of something.
     fn named_by(
         &self,
         expression: &str,
@@ -217,10 +247,6 @@ impl DocumentView<'_> {
         context: &Context,
     ) -> Option<Vec<Step>> {
         let name = &expression[word.clone()];
-        if let Some((range, wanted)) = quoted_at(expression, word.start) {
-            let is_node = wanted == ExpectedKind::Node && range == *word;
-            return is_node.then(|| entry("nodes", name));
-        }
         let inside = &expression[..word.start];
         let behind = &expression[word.end..];
         let before = format!("{}{inside}", context.bound);
@@ -246,12 +272,8 @@ impl DocumentView<'_> {
     /// Returns the path of the type of the record whose field begins behind a text.
     fn record_around(&self, before: &str, context: &Context) -> Option<Vec<Step>> {
         let mut open: Vec<Option<Vec<Step>>> = Vec::new();
-        let mut quote = None;
-        for (at, char) in before.char_indices() {
+        for (at, char) in without_texts(before).char_indices() {
             match char {
-                '"' | '\'' if quote == Some(char) => quote = None,
-                '"' | '\'' if quote.is_none() => quote = Some(char),
-                _ if quote.is_some() => (),
                 '(' => open.push(None),
                 '{' | '[' => {
                     let outer = before[..at].trim_end();
@@ -289,25 +311,22 @@ pub(super) fn value_of<'t>(part: &Part, text: &'t str) -> Option<(Range<usize>, 
     Some((range.clone(), text.get(range)?))
 }
 
-/// Returns the code of a template, which is between its marks.
-fn codes(text: &str) -> Vec<Range<usize>> {
-    let mut codes = Vec::new();
-    let mut at = 0;
-    while let Some((open, close)) = next_mark(&text[at..]) {
-        let start = at + open + 2;
-        let Some(length) = text[start..].find(close) else { break };
-        if close != "#}" {
-            codes.push(start..start + length);
-        }
-        at = start + length + 2;
+/// Returns the named type in the short notation of a type, such as `[Task?]`. The values of an enum are no types.
+pub(super) fn type_name(notation: &str) -> Option<Range<usize>> {
+    let mut rest = notation.trim_start();
+    loop {
+        let inner = match rest.strip_prefix('[') {
+            Some(item) => item,
+            None => match rest.strip_prefix("map[") {
+                Some(map) => map.split_once(',')?.1,
+                None => break,
+            },
+        };
+        rest = inner.trim_start();
     }
-    codes
-}
-
-fn next_mark(text: &str) -> Option<(usize, &'static str)> {
-    let marks = [("{{", "}}"), ("{%", "%}"), ("{#", "#}")];
-    let found = marks.iter().filter_map(|(open, close)| Some((text.find(open)?, *close)));
-    found.min_by_key(|(at, _)| *at)
+    let name = rest.split(['?', ']', '[', ',']).next()?.trim_end();
+    let start = notation.len() - rest.len();
+    (!name.is_empty() && name.chars().all(is_word)).then(|| start..start + name.len())
 }
 
 /// Returns the words of a text that could be names.
@@ -399,12 +418,36 @@ state:
     }
 
     #[test]
+    fn a_text_in_quotes_names_a_node_where_a_node_is_meant() {
+        let expression = |text| names(Role::Expression, text, "");
+        assert_eq!(expression(r#"b != "say \"a\" now" || a == 'it\'s a'"#), ["state.b", "state.a"]);
+        assert_eq!(expression("via.node == \"n\" && b == \"n\"")[1..], ["nodes.n", "state.b"]);
+        assert_eq!(expression("'n' != via.node")[..1], ["nodes.n"]);
+        let found = expression("via.node in ['n', 'm-1']");
+        assert_eq!(found[found.len() - 2..], ["nodes.n", "nodes.m-1"]);
+        assert_eq!(expression("visits('n.inner')"), ["nodes.n"]);
+    }
+
+    #[test]
+    fn the_values_of_an_enum_are_no_types() {
+        let ty = |text| names(Role::Type, text, "");
+        assert_eq!(ty("open | closed"), [""; 0]);
+        for notation in ["Task", "Task?", "[Task]?", "[ [Task?] ]", "map[string, [Task]]"] {
+            assert_eq!(ty(notation), ["types.Task"], "{notation}");
+        }
+        assert_eq!(ty("[Task | other]"), [""; 0]);
+        assert_eq!(ty("{ a: Task }"), [""; 0]);
+    }
+
+    #[test]
     fn only_the_code_of_a_template_names_fields() {
         let text = "a {{ a }} {# a #} {% for b in a.c %}{{ b }}{{ d | join(e) }}{% endfor %}";
         let found = names(Role::Template, text, "");
         let count = |name: &str| found.iter().filter(|it| *it == name).count();
         assert_eq!((count("state.a"), count("state.b")), (2, 0), "{found:?}");
         assert_eq!((count("state.d"), count("state.e")), (1, 1), "{found:?}");
+        let text = "{% raw %}{{ a }}{% endraw %}{{ a }}{{ '}} a' ~ c }}";
+        assert_eq!(names(Role::Template, text, ""), ["state.a", "state.c"]);
         let text = "{% for task in tasks %}{{ task.title }}{% endfor %}{{ a.b }}";
         let found = names(Role::Template, text, "");
         assert!(found.contains(&"types.Task.title".to_owned()), "{found:?}");

@@ -21,6 +21,7 @@ mod protocol;
 mod references;
 mod server;
 mod symbols;
+mod templates;
 mod uri;
 mod workspace;
 

@@ -211,10 +211,29 @@ pub(super) struct Rename {
     pub(super) new_name: String,
 }
 
-/// The range of a request: fixes.
+/// A request for fixes.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AtRange {
+pub(super) struct FindActions {
     pub(super) text_document: DocumentId,
     pub(super) range: Range,
+    #[serde(default)]
+    pub(super) context: ActionContext,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ActionContext {
+    /// The kinds of actions that the client wants; all if it names none.
+    pub(super) only: Option<Vec<String>>,
+}
+
+impl ActionContext {
+    /// Returns whether the client wants actions of a kind. A kind contains those that begin with it and a dot.
+    pub(super) fn wants(&self, kind: &str) -> bool {
+        let contains = |it: &String| {
+            let rest = kind.strip_prefix(it.as_str());
+            it.is_empty() || rest.is_some_and(|it| it.is_empty() || it.starts_with('.'))
+        };
+        self.only.as_ref().is_none_or(|all| all.iter().any(contains))
+    }
 }

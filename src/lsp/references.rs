@@ -182,6 +182,13 @@ fn refuse_names_elsewhere(
         let user = user.display();
         return Err(format!("`{user}` uses this workflow and names `{name}`: change both by hand"));
     }
+    if matches!(section.as_str(), "nodes" | "state")
+        && rest.is_empty()
+        && let Some((file, name)) = workspace.inner_name(view, entry)
+    {
+        let file = file.display();
+        return Err(format!("`{file}` names it as `{name}`: change both by hand"));
+    }
     if section == "nodes" && is_chosen_by_enum(view, entry) {
         return Err(format!(
             "an enum has the value `{entry}`, by which `match` leads to this node: change both by hand"
@@ -190,17 +197,22 @@ fn refuse_names_elsewhere(
     Ok(())
 }
 
-/// Refuses to change a prompt that another open workflow has, too: its fields keep their names.
+/// Refuses to change a prompt that another workflow has, too, which is open or beside this one: its fields keep their names.
 fn refuse_shared_prompts(
     workspace: &Workspace,
     view: &DocumentView<'_>,
     found: &[Reference],
 ) -> Result<(), String> {
     let uris: BTreeSet<&str> = found.iter().map(|it| it.uri.as_str()).collect();
-    for path in uris.into_iter().filter(|it| *it != view.uri).filter_map(uri::to_path) {
-        let mut others = workspace.owners(&path);
-        if let Some((other, _)) = others.find(|(it, _)| it.uri != view.uri) {
-            let (path, other) = (path.display(), other.uri);
+    let changed: Vec<PathBuf> =
+        uris.into_iter().filter(|it| *it != view.uri).filter_map(uri::to_path).collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    for (other, text) in workspace.workflows_beside(view) {
+        let used = workspace.workflow_view(&other, &text).prompt_files();
+        if let Some(path) = changed.iter().find(|it| used.contains(it)) {
+            let (path, other) = (path.display(), other.display());
             return Err(format!("`{path}` is a prompt of `{other}`, too: change both by hand"));
         }
     }
@@ -260,12 +272,8 @@ pub(super) fn named_at(
     {
         return Some((declared, spot.range));
     }
-    let word = view.text.get(spot.range.clone())?;
-    let found = match spot.role {
-        Some(role) => view.mentions(role, word, &view.context_of(&spot.path)),
-        None => Vec::new(),
-    };
-    here(found.into_iter().map(|it| it.moved(spot.range.start)).collect())
+    let context = view.context_of(&spot.path);
+    here(view.mentions_in(spot.role?, spot.range, &context))
 }
 
 /// Returns whether a key declares the name that it is.
@@ -297,12 +305,11 @@ fn all(workspace: &Workspace, view: &DocumentView<'_>, declared: &[Step]) -> Vec
                 add(view.uri, &own, key.clone(), is_declaration);
             }
         }
-        let Some((span, word)) = value_of(part, view.text) else { continue };
+        let Some(value) = part.value.clone() else { continue };
         let Some(role) = view.grammar.at(&part.path).and_then(role) else { continue };
-        let context = view.context_of(&part.path);
-        for it in view.mentions(role, word, &context) {
+        for it in view.mentions_in(role, value, &view.context_of(&part.path)) {
             if it.declared == declared {
-                add(view.uri, &own, it.moved(span.start).range, false);
+                add(view.uri, &own, it.range, false);
             }
         }
     }

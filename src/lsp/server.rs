@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::{
     complete::complete,
     define::definition,
-    fixes::fixes,
+    fixes::{QUICK_FIX, fixes},
     hover::hover,
     protocol::{
-        AtPosition, AtRange, DidChange, DidOpen, FindReferences, OfDocument, Rename, TextEdit,
+        AtPosition, DidChange, DidOpen, FindActions, FindReferences, OfDocument, Rename, TextEdit,
     },
     references::{references, rename, renamed_range},
     symbols::symbols,
@@ -87,9 +87,15 @@ impl<'c> Server<'c> {
                 let refused = |reason| Refusal(ErrorCode::RequestFailed, reason);
                 renamed.map_err(refused).and_then(to_value)
             }),
-            "textDocument/codeAction" => read(params).and_then(|asked: AtRange| {
+            "textDocument/codeAction" => read(params).and_then(|asked: FindActions| {
                 let view = self.workspace.view(&asked.text_document.uri);
-                to_value(view.map(|view| fixes(&self.workspace, &view, asked.range)))
+                to_value(view.map(|view| {
+                    if asked.context.wants(QUICK_FIX) {
+                        fixes(&self.workspace, &view, asked.range)
+                    } else {
+                        Vec::new()
+                    }
+                }))
             }),
             "textDocument/formatting" => read(params).and_then(|asked: OfDocument| {
                 to_value(
@@ -172,7 +178,7 @@ fn capabilities() -> Value {
             "documentSymbolProvider": true,
             "referencesProvider": true,
             "renameProvider": {"prepareProvider": true},
-            "codeActionProvider": {"codeActionKinds": ["quickfix"]},
+            "codeActionProvider": {"codeActionKinds": [QUICK_FIX]},
             "documentFormattingProvider": true,
             "completionProvider": {"triggerCharacters": [" ", ".", "\"", "/", "[", "{"]},
         },

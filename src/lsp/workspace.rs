@@ -13,7 +13,7 @@ use super::{
     uri,
 };
 use crate::{
-    beneath::read_named,
+    beneath::{read_named, without_mark},
     compile::{CompiledGraph, compile},
     data_limit::DataLimit,
     diagnostic::{Diagnostic, Diagnostics, Label, Severity, SourceFile, SourceSpan},
@@ -171,6 +171,12 @@ impl Workspace {
         Some(view)
     }
 
+    /// Returns a snapshot of a workflow, which need not be open.
+    pub(super) fn workflow_view<'w>(&'w self, path: &'w Path, text: &'w str) -> DocumentView<'w> {
+        let view = self.cases_view("", text);
+        DocumentView { path: Some(path), grammar: &self.grammar, is_cases: false, ..view }
+    }
+
     /// Returns a snapshot of a file of test cases, which need not be open.
     pub(super) fn cases_view<'w>(&'w self, uri: &'w str, text: &'w str) -> DocumentView<'w> {
         DocumentView {
@@ -277,24 +283,18 @@ impl Workspace {
         paths.iter().find_map(|path| {
             let uri = self.uri_of(path);
             let open = self.documents.get(&uri).map(|it| Arc::clone(&it.text));
-            let text =
-                open.or_else(|| Some(read_named(path, DataLimit::FileBytes).ok()?.into()))?;
+            let read = || read_named(path, DataLimit::FileBytes).ok();
+            let text = open.or_else(|| Some(without_mark(read()?).into()))?;
             Some((uri, text))
         })
     }
 
     /// Returns the first open workflow with a document as a prompt, and the path of the prompt in it.
     pub(super) fn owner(&self, prompt: &DocumentView<'_>) -> Option<(DocumentView<'_>, Vec<Step>)> {
-        self.owners(prompt.path?).next()
-    }
-
-    /// Returns the open workflows with a file as a prompt, each with the path of the prompt in it.
-    pub(super) fn owners(
-        &self,
-        prompt: &Path,
-    ) -> impl Iterator<Item = (DocumentView<'_>, Vec<Step>)> {
-        let is_workflow = |uri: &&String| self.kind_of(uri) == Some(FileKind::Workflow);
-        self.documents.keys().filter(is_workflow).filter_map(move |uri| {
+        let prompt = prompt.path?;
+        let mut workflows =
+            self.documents.keys().filter(|uri| self.kind_of(uri) == Some(FileKind::Workflow));
+        workflows.find_map(|uri| {
             let view = self.view(uri)?;
             let folder = view.folder()?;
             let is_it = |it: &PathBuf| source_paths(folder, it).iter().any(|it| it == prompt);
@@ -390,7 +390,7 @@ impl Workspace {
         }
         let workflow = draft.workflow();
         let uri = self.uri_of(&workflow);
-        let read = || read_named(&workflow, DataLimit::FileBytes);
+        let read = || read_named(&workflow, DataLimit::FileBytes).map(without_mark);
         let text = match buffers.get(&workflow).map_or_else(read, |it| Ok(it.to_owned())) {
             Ok(text) => text,
             Err(error) => {

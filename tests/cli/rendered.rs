@@ -74,6 +74,14 @@ fn refused(place: &Place, args: &[&str]) -> Ended {
     ended
 }
 
+/// Some editors write it, and none shows it.
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_prompt() {
+    let place = place();
+    fs::write(place.path("prompts/note.md"), "\u{feff}{{ topic }}\n").unwrap();
+    assert_eq!(render(&place, &["note", "-i", "topic=tea"]), json!({ "note": "tea" }));
+}
+
 #[test]
 fn every_template_is_rendered_on_the_start_state() {
     let place = place();

@@ -23,6 +23,41 @@ pub(super) enum Token {
     End,
 }
 
+/// A text in quotes in an expression that may be incomplete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotedText {
+    /// The bytes, with the quotes. A text without an end reaches to the end of the expression.
+    pub range: Range<usize>,
+    /// Whether it has an end.
+    pub is_closed: bool,
+}
+
+impl QuotedText {
+    /// Returns the bytes between the quotes.
+    pub fn inside(&self) -> Range<usize> {
+        self.range.start + 1..self.range.end - usize::from(self.is_closed)
+    }
+}
+
+/// Returns the texts in quotes of an expression that may be incomplete: for editors.
+///
+/// ```
+/// use graphrun_expressions::quoted_texts;
+///
+/// let source = r#"a == "it's \"b\"" && c == 'd"#;
+/// let texts: Vec<&str> = quoted_texts(source).map(|it| &source[it.inside()]).collect();
+/// assert_eq!(texts, [r#"it's \"b\""#, "d"]);
+/// ```
+pub fn quoted_texts(source: &str) -> impl Iterator<Item = QuotedText> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + source[at..].find(['"', '\''])?;
+        let end = text_end(source, start);
+        at = end.unwrap_or(source.len());
+        Some(QuotedText { range: start..at, is_closed: end.is_some() })
+    })
+}
+
 /// Returns the tokens with their bytes; the last one is [`Token::End`].
 pub(super) fn tokens(source: &str) -> Result<Vec<(Token, Range<usize>)>, Problem> {
     if source.len() > LENGTH_MAX {
@@ -38,7 +73,7 @@ pub(super) fn tokens(source: &str) -> Result<Vec<(Token, Range<usize>)>, Problem
         }
         let (token, length) = match next {
             '0'..='9' => number(source, at)?,
-            '"' | '\'' => text(source, at, next)?,
+            '"' | '\'' => text(source, at)?,
             _ if next.is_alphabetic() || next == '_' => {
                 let length = length_while(&source[at..], |it| it.is_alphanumeric() || it == '_');
                 (Token::Name(source[at..at + length].to_owned()), length)
@@ -81,26 +116,43 @@ fn number(source: &str, at: usize) -> Result<(Token, usize), Problem> {
     }
 }
 
-fn text(source: &str, at: usize, quote: char) -> Result<(Token, usize), Problem> {
+fn text(source: &str, at: usize) -> Result<(Token, usize), Problem> {
+    let Some(end) = text_end(source, at) else {
+        return Err(problem(at..source.len(), "the text has no end", "starts here"));
+    };
     let mut text = String::new();
-    let mut rest = source[at + 1..].char_indices();
-    while let Some((offset, next)) = rest.next() {
-        match next {
-            _ if next == quote => return Ok((Token::Text(text), offset + 2)),
-            '\\' => match rest.next() {
-                Some((_, 'n')) => text.push('\n'),
-                Some((_, 't')) => text.push('\t'),
-                Some((_, plain @ ('\\' | '"' | '\''))) => text.push(plain),
-                _ => {
-                    let range = at + 1 + offset..at + 2 + offset;
-                    let message = r#"after `\` comes one of `n`, `t`, `\`, `"`, `'`"#;
-                    return Err(problem(range, message, "not an escape"));
-                }
-            },
-            other => text.push(other),
+    let mut inside = source[at + 1..end - 1].char_indices();
+    while let Some((offset, next)) = inside.next() {
+        if next != '\\' {
+            text.push(next);
+            continue;
+        }
+        match inside.next() {
+            Some((_, 'n')) => text.push('\n'),
+            Some((_, 't')) => text.push('\t'),
+            Some((_, plain @ ('\\' | '"' | '\''))) => text.push(plain),
+            _ => {
+                let range = at + 1 + offset..at + 2 + offset;
+                let message = r#"after `\` comes one of `n`, `t`, `\`, `"`, `'`"#;
+                return Err(problem(range, message, "not an escape"));
+            }
         }
     }
-    Err(problem(at..source.len(), "the text has no end", "starts here"))
+    Ok((Token::Text(text), end - at))
+}
+
+/// Returns the offset behind the text that begins with the quote at an offset; `None` if it has no end.
+fn text_end(source: &str, at: usize) -> Option<usize> {
+    let mut rest = source[at..].char_indices();
+    let (_, quote) = rest.next()?;
+    while let Some((offset, next)) = rest.next() {
+        match next {
+            '\\' => drop(rest.next()),
+            _ if next == quote => return Some(at + offset + 1),
+            _ => (),
+        }
+    }
+    None
 }
 
 fn symbol(source: &str, at: usize, next: char) -> Result<(Token, usize), Problem> {

@@ -102,6 +102,7 @@ pub use self::{
     evaluate_error::{EvaluateError, ExpressionError},
     functions::Function,
     known::{ByOutcome, FieldGuarantee, PresentValue, guarantees_after, present_after},
+    lexer::{QuotedText, quoted_texts},
     operators::joined,
     output_path::OutputPathError,
     satisfiability::{CaseList, UncoveredState, exclude_each_other},

@@ -63,9 +63,13 @@ use std::{
 
 use graphrun_core::diagnostic::{Diagnostics, SourceFile};
 pub use graphrun_expressions::{
-    EvaluateError, Expression, ExpressionError, ExpressionView, Function, facts::Fact,
+    EvaluateError, Expression, ExpressionError, ExpressionView, Function, QuotedText, facts::Fact,
+    quoted_texts,
 };
-use graphrun_guard::{beneath::read_named, data_limit::DataLimit};
+use graphrun_guard::{
+    beneath::{read_named, without_mark},
+    data_limit::DataLimit,
+};
 pub use graphrun_prompts::{Prompt, PromptError, PromptView};
 use thiserror::Error;
 
@@ -78,7 +82,7 @@ pub use self::{
     node::structure::{
         Custom, CustomSettings, EnterNode, LeaveNode, Map, MapSettings, NestedUse, Parallel, Use,
     },
-    outline::{Outline, Part, Slot, Step},
+    outline::{Outline, Part, ScalarText, Slot, Step},
     registry::Registry,
     sections::{
         agents::OnOverflow,
@@ -131,6 +135,7 @@ pub enum LoadError {
 pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, Diagnostics), LoadError> {
     let text = read_named(path, DataLimit::FileBytes)
         .map_err(|error| LoadError::Read { path: path.to_owned(), source: error.into() })?;
+    let text = without_mark(text);
     let file = Arc::new(SourceFile { name: path.display().to_string(), text });
     let folder = path.parent().unwrap_or(Path::new(""));
     parse(file, folder, registry).map_err(LoadError::Invalid)

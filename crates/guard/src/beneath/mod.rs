@@ -29,7 +29,7 @@ use thiserror::Error;
 
 pub use self::{
     beside::{append_beside, write_beside},
-    named::{open_given, open_named, read_named},
+    named::{append_named, open_given, open_named, read_named},
     project::Project,
     write::Kind,
 };
@@ -236,6 +236,17 @@ fn text_of(file: File, limit: DataLimit) -> Result<String, BeneathError> {
     file.take(limit.value().saturating_add(1)).read_to_end(&mut bytes)?;
     limit.check(bytes.len() as u64)?;
     String::from_utf8(bytes).map_err(|_| BeneathError::NotText)
+}
+
+/// Returns a text without the byte order mark at its start. Some editors write it, and show the text without it.
+///
+/// ```
+/// use graphrun_guard::beneath::without_mark;
+///
+/// assert_eq!(without_mark("\u{feff}a".to_owned()), "a");
+/// ```
+pub fn without_mark(text: String) -> String {
+    text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)
 }
 
 impl From<Errno> for BeneathError {

@@ -7,12 +7,14 @@
 //! shows; they may differ only in scalars over several lines.
 
 pub(super) mod flow_style;
+mod scalar;
 mod scanner;
 #[cfg(test)]
 mod tests;
 
 use std::{collections::HashMap, ops::Range};
 
+pub use self::scalar::ScalarText;
 use self::scanner::Scanner;
 
 /// A step of a path.

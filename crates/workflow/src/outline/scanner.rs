@@ -44,9 +44,11 @@ pub(super) struct Scanner<'t> {
 impl<'t> Scanner<'t> {
     /// Scans a whole text.
     pub(super) fn run(text: &'t str) -> Self {
+        // A byte order mark is no part of the first key.
+        let mark = text.chars().next().filter(|it| *it == '\u{feff}');
         let mut scanner = Self {
             text,
-            at: 0,
+            at: mark.map_or(0, char::len_utf8),
             frames: Vec::new(),
             flow: Vec::new(),
             parts: Vec::new(),
@@ -333,10 +335,10 @@ impl<'t> Scanner<'t> {
     pub(super) fn skip_blank(&mut self, limit: usize) {
         loop {
             let rest = &self.text[self.at..limit];
-            let blank = rest.len() - rest.trim_start().len();
-            self.at += blank;
-            let is_comment = self.text[self.at..limit].starts_with('#');
-            if !is_comment || blank == 0 {
+            self.at += rest.len() - rest.trim_start().len();
+            // The blank before a comment may belong to a value that ends there.
+            let is_behind_blank = self.text[..self.at].ends_with(char::is_whitespace);
+            if !is_behind_blank || !self.text[self.at..limit].starts_with('#') {
                 return;
             }
             self.at = self.line_end(self.at).min(limit);

@@ -183,6 +183,82 @@ proptest! {
     }
 }
 
+/// Returns the text of the only value of a file, as the reader has it.
+fn read_text(file: &str) -> Option<String> {
+    let file = Arc::new(SourceFile { name: String::new(), text: file.to_owned() });
+    let root = reader::read(&mut Report::new(file))?;
+    root.get("a")?.text().map(str::to_owned)
+}
+
+#[test]
+fn a_scalar_has_the_text_that_the_reader_has() {
+    for written in [
+        "'it''s'",
+        "''''",
+        r#""say \"a\" \\ \x41\u00e4\U0001F600\t\/ end""#,
+        "\"a \\\n   b\"",
+        "\"a\\\r\n   \\ b\"",
+        "plain '' \"x\" \\n",
+    ] {
+        let file = format!("a: {written}\n");
+        let range = Outline::of(&file).under(&["a"]).unwrap().value.clone().unwrap();
+        let scalar = ScalarText::of(&file, range).unwrap();
+        assert_eq!(Some(scalar.text()), read_text(&file).as_deref(), "{file}");
+    }
+}
+
+#[test]
+fn each_part_of_a_scalar_has_its_bytes_in_the_file() {
+    let file = r#"a: "x \"ä\x41\" \\""#;
+    let scalar = ScalarText::of(file, 4..file.len() - 1).unwrap();
+    assert_eq!(scalar.text(), r#"x "äA" \"#);
+    let shown = |part: &str| {
+        let at = scalar.text().find(part).unwrap();
+        &file[scalar.in_file(&(at..at + part.len()))]
+    };
+    assert_eq!(["x", "\"äA\"", "A", "\\"].map(shown), ["x", r#"\"ä\x41\""#, r"\x41", r"\\"]);
+    let end = scalar.text().len();
+    assert_eq!(scalar.in_file(&(end..end)), file.len() - 1..file.len() - 1);
+    // The middle of an escape is its character.
+    let escape = file.find(r"\x41").unwrap();
+    assert_eq!(scalar.in_text(escape + 2), scalar.text().find('A').unwrap());
+    assert_eq!(scalar.in_text(file.len()), scalar.text().len());
+}
+
+proptest! {
+    #[test]
+    fn the_escapes_of_a_scalar_are_those_of_yaml(
+        inside in r#"([a-c "'\\x4nt/é😀]|''|\\"|\\x41|\\u00e4){0,20}"#
+    ) {
+        for quote in ['"', '\''] {
+            let file = format!("a: {quote}{inside}{quote}\n");
+            let Some(text) = read_text(&file) else { continue };
+            let range = Outline::of(&file).under(&["a"]).unwrap().value.clone().unwrap();
+            let scalar = ScalarText::of(&file, range).unwrap();
+            prop_assert_eq!(scalar.text(), text, "{}", file);
+            prop_assert_eq!(scalar.in_file(&(0..scalar.text().len())).len(), inside.len());
+        }
+    }
+}
+
+/// An editor would change the comment with the names in the value.
+#[test]
+fn a_comment_behind_a_value_in_brackets_is_no_part_of_it() {
+    let text = "start: [\n  s1 # then s2, s3\n  , s4 # {\n]\nnodes: { a: b # c: d\n }\n";
+    let outline = Outline::of(text);
+    let values: Vec<&str> =
+        outline.parts().iter().filter_map(|it| text.get(it.value.clone()?)).collect();
+    assert_eq!(values, ["s1", "s4", "b"]);
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_first_key() {
+    let text = "\u{feff}state: { a: string }\nstart: x\n";
+    let outline = Outline::of(text);
+    assert_eq!(outline.under(&["state", "a"]).unwrap().key, Some(12..13));
+    assert_eq!(slot("\u{feff}sta|"), ": key \"sta\"");
+}
+
 #[test]
 fn many_anchors_need_no_stack() {
     let anchors = "&a ".repeat(200_000);

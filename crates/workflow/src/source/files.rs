@@ -11,7 +11,7 @@ use std::{
 };
 
 use graphrun_guard::{
-    beneath::{BeneathError, Folder, Project},
+    beneath::{BeneathError, Folder, Project, without_mark},
     data_limit::DataLimit,
 };
 
@@ -111,13 +111,13 @@ impl SourceFolder {
         SourcePath { shown: self.shown.join(relative), within: self.within.join(relative) }
     }
 
-    /// Reads a file.
+    /// Reads a file, without its byte order mark.
     pub(crate) fn read(&self, file: &SourcePath) -> Result<String, BeneathError> {
         if let Some(text) = self.root.buffers.get(&file.shown) {
-            return Ok(text.to_owned());
+            return Ok(without_mark(text.to_owned()));
         }
         let folder = self.root.folder.as_ref().ok_or(BeneathError::Missing)?;
-        folder.read_text(&file.within, DataLimit::FileBytes)
+        folder.read_text(&file.within, DataLimit::FileBytes).map(without_mark)
     }
 
     /// Opens the folder itself, for files that must lie in it and not only in the project.
