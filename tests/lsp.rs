@@ -4,6 +4,7 @@
 
 mod cases;
 mod changes;
+mod renames;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

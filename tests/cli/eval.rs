@@ -90,6 +90,29 @@ fn results_are_not_written_through_a_link_that_nobody_named() {
 }
 
 #[test]
+fn only_a_regular_file_has_results() {
+    let place = graded();
+    nix::unistd::mkfifo(&place.path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for path in ["/dev/full", "/dev/zero", "pipe"] {
+        let ended = eval(&place, &["--results", path]);
+        assert!(ended.code == 5 && ended.stderr.contains("not a regular file"), "{path}: {ended}");
+        let ended = place.run(["eval", "compare", path, path]);
+        assert!(ended.code == 2 && ended.stderr.contains("not a regular file"), "{path}: {ended}");
+    }
+    assert_eq!(runs(&place), 0);
+    // A large file of another kind is refused at its first line.
+    fs::File::create(place.path("zeros")).unwrap().set_len(1 << 40).unwrap();
+    let ended = place.run_with(
+        ["eval", "compare", "zeros", "zeros"],
+        [("GRAPHRUN_LIMIT_INPUT_BYTES", "1000000")],
+    );
+    assert!(
+        ended.code == 2 && ended.stderr.contains("zeros:1: this is no file of results"),
+        "{ended}"
+    );
+}
+
+#[test]
 fn each_row_is_run_and_compared_with_its_expectation() {
     let place = graded();
     let ended = eval(&place, &["--repeat", "2", "--score", "score", "--output", "json"]);
@@ -198,6 +221,40 @@ fn results_of_another_version_are_not_mixed_with_new_ones() {
     let other = place.run(["eval", "compare", "grade.yaml", "after.jsonl"]);
     assert_eq!(other.code, 2, "{other}");
     assert!(other.stderr.contains("grade.yaml:1: this is no file of results"), "{other}");
+}
+
+#[test]
+fn results_of_another_nested_workflow_are_not_mixed() {
+    let place = graded();
+    fs::rename(place.path("grade.yaml"), place.path("inner.yaml")).unwrap();
+    let outer = "graphrun: 1
+name: outer
+state: { first: int, goal: int, total: int }
+input: [first, goal]
+output: total
+start: sub
+nodes:
+  sub:
+    use: { workflow: inner.yaml, nested: true, in: { first: first, goal: goal }, out: { total: total } }
+    then: end
+";
+    fs::write(place.path("grade.yaml"), outer).unwrap();
+    let table = r#"{"name": "one", "input": {"first": 1, "goal": 3}}"#;
+    fs::write(place.path("table.jsonl"), table).unwrap();
+    assert_eq!((eval(&place, &[]).code, eval(&place, &[]).code, runs(&place)), (0, 0, 1));
+    let inner = fs::read_to_string(place.path("inner.yaml")).unwrap();
+    let changed = [
+        ("inner.yaml", inner.as_str(), "total: total + first", "total: total + first * 3"),
+        ("grade.yaml", outer, "goal: goal }", "goal: goal + 1 }"),
+    ];
+    for (file, text, old, new) in changed {
+        assert!(text.contains(old), "{old}");
+        fs::write(place.path(file), text.replace(old, new)).unwrap();
+        let refused = eval(&place, &[]);
+        assert!(refused.code == 2 && refused.stderr.contains("which was different"), "{refused}");
+        fs::write(place.path(file), text).unwrap();
+    }
+    assert_eq!((eval(&place, &[]).code, runs(&place)), (0, 1));
 }
 
 #[test]

@@ -107,16 +107,22 @@ fn a_full_disk_interrupts_a_run_that_can_be_resumed() {
 }
 
 #[test]
-fn runs_can_be_removed_from_a_full_disk() {
+fn runs_can_be_read_and_removed_on_a_full_disk() {
     let place = place(GROWS);
     let script = r#"
         "$0" execute w.yaml -i text=x --run-id run-1 --db sqlite:disk/runs.db > run.out 2> run.err || exit 1
         head -c 8M /dev/zero > disk/ballast
+        for command in "list" "show run-1" "verify"; do
+            "$0" runs $command --db sqlite:disk/runs.db >> read.out 2>> read.err && echo $command >> found
+        done
+        ls disk > left
         "$0" runs rm run-1 --db sqlite:disk/runs.db > rm.out 2> rm.err
         echo $? > rm.code
     "#;
     run_on_small_disk(&place, 4 << 20, script);
     let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
+    assert_eq!(read("found"), "list\nshow run-1\nverify\n", "{}", read("read.err"));
+    assert!(read("left").contains("runs.db-reserve\n"), "reading needs no room: {}", read("left"));
     assert_eq!(read("rm.code").trim(), "0", "{}", read("rm.err"));
     assert!(read("rm.out").ends_with("removed 1 run\n"), "{}", read("rm.out"));
 }

@@ -19,7 +19,7 @@ fn files_are_laid_out_once() {
     exit 1
     stdout:
     flows/a.yaml: would be laid out differently
-    2 files: 1 changed, 1 as before
+    2 files: 1 would change, 1 as before
     stderr:
     ");
     assert_eq!(fs::read_to_string(place.path("flows/a.yaml")).unwrap(), CROOKED);
@@ -88,7 +88,7 @@ fn an_unreadable_file_is_left_and_the_others_are_laid_out() {
     let ended = place.run(["fmt", "a.yaml", "b.yaml", "nowhere.yaml"]);
     assert_eq!(ended.code, 2, "{ended}");
     assert!(ended.stderr.contains("GR001") && ended.stderr.contains("nowhere.yaml"), "{ended}");
-    assert!(ended.stdout.ends_with("3 files: 1 changed, 2 as before, 2 refused\n"), "{ended}");
+    assert!(ended.stdout.ends_with("3 files: 1 changed, 0 as before, 2 refused\n"), "{ended}");
     assert_eq!(fs::read_to_string(place.path("a.yaml")).unwrap(), broken);
     assert_eq!(fs::read_to_string(place.path("b.yaml")).unwrap(), LAID_OUT);
 }

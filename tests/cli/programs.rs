@@ -510,7 +510,10 @@ fn doctor_names_the_homes_of_removed_runs() {
     let detail = found["detail"].as_str().unwrap();
     let help = found["help"].as_str().unwrap();
     let expected = format!("homes of programs without a run: `{}`", home.display());
-    assert!(detail.contains(&expected) && help.contains("`rm -r PATH`"), "{found}");
+    assert!(
+        detail.contains(&expected) && help.contains("`chmod -R u+rwX PATH; rm -r PATH`"),
+        "{found}"
+    );
     // Those of another database may belong to its runs.
     let other = Place::new().run(["doctor"]).stdout;
     assert!(!other.contains(&run), "{other}");

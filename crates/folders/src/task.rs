@@ -5,7 +5,9 @@
 //! commits of its tasks in an order that does not depend on their speed. The names of everything that belongs to the task
 //! begin like those of the folder, so they are found again without the run, and removed with it.
 
-use std::{fs, path::Path};
+use std::fs;
+
+use graphrun_sandbox::remove_folder;
 
 use super::{
     error::FolderError,
@@ -160,12 +162,8 @@ impl RunFolder {
         let prefix = format!("{}{SEPARATOR}", name.to_string_lossy());
         for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(&prefix) {
-                remove_any(&entry.path());
+                let _ = remove_folder(&entry.path());
             }
         }
     }
-}
-
-fn remove_any(path: &Path) {
-    let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
 }

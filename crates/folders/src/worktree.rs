@@ -8,11 +8,11 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
 use graphrun_guard::beneath::Folder;
+use graphrun_sandbox::remove_folder;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -329,17 +329,8 @@ impl RunFolder {
 
     fn clear(&self) -> Result<(), FolderError> {
         let _ = fs::remove_file(self.beside("ready"));
-        let removed = match fs::symlink_metadata(&self.worktree) {
-            Ok(data) if data.is_dir() => fs::remove_dir_all(&self.worktree),
-            Ok(_) => fs::remove_file(&self.worktree),
-            Err(error) => Err(error),
-        };
-        match removed {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(FolderError::io("remove the worktree")(error))
-            }
-            _ => Ok(()),
-        }
+        // A program may have taken permissions from its folders.
+        remove_folder(&self.worktree).map_err(FolderError::io("remove the worktree"))
     }
 
     /// Returns whether the worktree is a complete checkout of the repository. A program on a host can have replaced it.

@@ -12,7 +12,10 @@ use graphrun_core::diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile};
 use pretty_yaml::config::{FormatOptions, LanguageOptions, LayoutOptions, LineBreak};
 use yaml_parser::SyntaxError;
 
-use self::{blanks::GuardedText, comments::keep_columns};
+use self::{
+    blanks::{GuardedText, trim_empty_lines},
+    comments::keep_columns,
+};
 use super::source::{
     reader::{self, Data, Yaml},
     report::Report,
@@ -83,29 +86,34 @@ pub fn format_text(name: &str, text: &str) -> Result<String, Diagnostics> {
     let marks = &text[..text.len() - body.len()];
     let text = body;
     let before = read(name, text)?;
-    let refused = |reason: &str| {
+    let refused = |at: usize, reason: &str| {
         let file = Arc::new(SourceFile { name: name.to_owned(), text: text.to_owned() });
-        let span = Report::new(file).span(&(0..0));
+        let span = Report::new(file).span(&(at..at));
         let message = format!("the file cannot be laid out: {reason}");
         let diagnostic = Diagnostic::error("GR001", message).at(span, "left as it is");
         Diagnostics::from(diagnostic.help("lay it out by hand, and report the file"))
     };
     let mut laid_out = text.to_owned();
-    for _ in 0..ROUNDS_MAX {
-        let again = lay_out(&laid_out).map_err(|it| refused(&it))?;
-        let after = read(name, &again).map_err(|_| refused("the result could not be read"))?;
+    for round in 0..ROUNDS_MAX {
+        let again = lay_out(&laid_out).map_err(|error| match round {
+            0 => refused(error.offset(), "the layout has no form for this place"),
+            _ => {
+                refused(0, "a comment in brackets stands before a comma; write it behind the comma")
+            }
+        })?;
+        let after = read(name, &again).map_err(|_| refused(0, "the result could not be read"))?;
         if !is_same(&before, &after) {
-            return Err(refused("its values would change"));
+            return Err(refused(0, "its values would change"));
         }
         if again == laid_out {
             return Ok(format!("{marks}{laid_out}"));
         }
         laid_out = again;
     }
-    Err(refused("the result is not stable"))
+    Err(refused(0, "the result is not stable"))
 }
 
-fn lay_out(text: &str) -> Result<String, String> {
+fn lay_out(text: &str) -> Result<String, SyntaxError> {
     let line_break = if text.contains("\r\n") { LineBreak::Crlf } else { LineBreak::Lf };
     let layout = LayoutOptions { print_width: WIDTH, line_break, ..LayoutOptions::default() };
     let language = LanguageOptions {
@@ -113,14 +121,10 @@ fn lay_out(text: &str) -> Result<String, String> {
         ignore_comment_directive: KEEP.to_owned(),
         ..LanguageOptions::default()
     };
-    let lay_out = || {
-        let guarded = GuardedText::new(text)?;
-        let laid_out =
-            pretty_yaml::format_text(&guarded.text, &FormatOptions { layout, language })?;
-        let aligned = keep_columns(&guarded.text, &laid_out)?;
-        guarded.restore(&aligned)
-    };
-    lay_out().map_err(|error: SyntaxError| format!("the layout stops at byte {}", error.offset()))
+    let guarded = GuardedText::new(text)?;
+    let laid_out = pretty_yaml::format_text(&guarded.text, &FormatOptions { layout, language })?;
+    let aligned = keep_columns(&guarded.text, &laid_out)?;
+    trim_empty_lines(&guarded.restore(&aligned)?)
 }
 
 /// Reads the values of a text.
@@ -198,6 +202,24 @@ mod tests {
             let comments = |it: &str| it.matches('#').count();
             assert_eq!(comments(&laid_out), comments(text), "{laid_out}");
         }
+    }
+
+    #[test]
+    fn brackets_with_a_comment_alone_have_no_blanks_at_the_ends_of_lines() {
+        for (text, expected) in [
+            ("k: { # c\n  }\n", "k: {\n  # c\n\n\n}\n"),
+            ("k: [ # c\r\n  ]\r\n", "k: [\r\n  # c\r\n\r\n\r\n]\r\n"),
+            ("k: \"a\n   \n  b\"\n", "k: \"a\n\n  b\"\n"),
+        ] {
+            assert_eq!(format_text("a.yaml", text).unwrap(), expected);
+            assert_eq!(format_text("a.yaml", expected).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_refused_layout_names_its_place() {
+        let refused = format_text("a.yaml", "j: 1\nk: [a, b #c\n  , ]\n").unwrap_err();
+        assert!(refused.to_string().contains("a.yaml:2:4"), "{refused}");
     }
 
     #[test]

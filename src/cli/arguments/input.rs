@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 
 use super::keys::redact_given;
 use crate::{
-    beneath::open_given,
+    beneath::{open_given, without_mark},
     cli::{
         error::CliError,
         output::{json::not_json, words::quoted_list},
@@ -184,11 +184,28 @@ impl InputReader<'_> {
                     _ => self.put(&channel, file.map(|it| json!([it]))),
                 }
             }
+            Type::List(_) if is_of_lines(path) => {
+                let list = self.file(path).and_then(|it| self.lines(path, &it));
+                self.put(&channel, list);
+            }
             _ => match self.file(path) {
                 Some(text) => self.text(key, &text),
                 None => self.put(&channel, None),
             },
         }
+    }
+
+    /// Reads a list with an item in each line that is not empty.
+    fn lines(&mut self, path: &str, text: &str) -> Option<Value> {
+        let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
+        let items: Result<Vec<Value>, String> = lines
+            .map(|(line, number)| {
+                let refused =
+                    |error| format!("`{path}`, line {number}: {}", not_json(line, &error));
+                read_json(line).map_err(refused)
+            })
+            .collect();
+        items.map_err(|it| self.problems.push(it)).ok().map(Value::Array)
     }
 
     fn attachment(&mut self, key: &str, path: &str) -> Option<Value> {
@@ -229,7 +246,7 @@ impl InputReader<'_> {
     /// Returns the text of a file, without the byte order mark of some editors.
     fn file(&mut self, path: &str) -> Option<String> {
         match String::from_utf8(self.content(path)?) {
-            Ok(text) => Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
+            Ok(text) => Some(without_mark(text)),
             Err(error) => {
                 let error = error.utf8_error();
                 self.problems.push(format!("cannot read `{path}`: it is not UTF-8: {error}"));
@@ -311,6 +328,11 @@ impl InputReader<'_> {
         }
         Err(self.problems)
     }
+}
+
+/// Returns whether each line of a file is an item of a list.
+fn is_of_lines(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|it| it == "jsonl")
 }
 
 /// Parses a text as a value of a type.
@@ -404,6 +426,23 @@ mod tests {
         let expected =
             json!({"brief": "3", "rounds": 3, "mode": "quick", "tags": ["a"], "note": "null"});
         assert_eq!(read.unwrap(), expected);
+    }
+
+    #[test]
+    fn a_file_of_lines_is_a_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tags.jsonl");
+        let flags = ["brief=x", "rounds=1", "mode=quick", &format!("tags=@{}", path.display())];
+        fs::write(&path, "\u{feff}\"a\"\n\n  \"b\"\r\n").unwrap();
+        assert_eq!(read_flags(&flags).unwrap()["tags"], json!(["a", "b"]));
+        for (text, expected) in [
+            ("\"a\"\nb\n", "tags.jsonl`, line 2: expected JSON, found: `b`"),
+            ("\"a\"\n2\n", "`tags`: /1: 2 is not of type \"string\""),
+        ] {
+            fs::write(&path, text).unwrap();
+            let error = read_flags(&flags).unwrap_err();
+            assert!(error.contains(expected) && !error.contains("missing"), "{error}");
+        }
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_duration)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<Duration>,
-    /// Wait at most this long for a provider that asks for it; for longer waits the run pauses
+    /// Wait at most this long for a provider that asks for it or for a `wait` node; for longer waits the run pauses
     /// [default: 2m]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_duration)]
     #[serde(skip_serializing_if = "Option::is_none")]

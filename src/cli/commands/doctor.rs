@@ -251,7 +251,7 @@ async fn folders(database: Result<Database, CliError>) -> Check {
     let mut help = Vec::new();
     for (what, paths, remedy) in [
         ("worktrees", left_over.worktrees, "git worktree remove --force PATH` in its repository"),
-        ("homes of programs", left_over.homes, "rm -r PATH`"),
+        ("homes of programs", left_over.homes, "chmod -R u+rwX PATH; rm -r PATH`"),
     ] {
         if !paths.is_empty() {
             let list: Vec<String> = paths.iter().map(|it| format!("`{}`", it.display())).collect();

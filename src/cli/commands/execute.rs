@@ -26,7 +26,8 @@ pub(crate) struct Args {
     /// The workflow to run
     #[arg(value_name = "WORKFLOW.yaml")]
     workflow: PathBuf,
-    /// A field of the input: KEY=VALUE, KEY=@FILE for a text or an attachment in a file, or @FILE.json for several;
+    /// A field of the input: KEY=VALUE, KEY=@FILE for a text or an attachment in a file,
+    /// KEY=@FILE.jsonl for a list with an item in each line, or @FILE.json for several;
     /// the file `-` is stdin
     #[arg(short, long, value_name = "KEY=VALUE")]
     input: Vec<InputFlag>,

@@ -117,15 +117,16 @@ impl Args {
 
     fn summary(&self, files: usize, changed: &[String], refused: usize) -> String {
         let done = if self.check { "would be laid out differently" } else { "laid out" };
+        let kept = files - changed.len() - refused;
         let refused = match refused {
             0 => String::new(),
             some => format!(", {some} refused"),
         };
-        let kept = files - changed.len();
         let files = count(files as u64, "file");
         let changes = changed.len();
         let mut lines: Vec<String> = changed.iter().map(|it| format!("{it}: {done}\n")).collect();
-        lines.push(format!("{files}: {changes} changed, {kept} as before{refused}\n"));
+        let verb = if self.check { "would change" } else { "changed" };
+        lines.push(format!("{files}: {changes} {verb}, {kept} as before{refused}\n"));
         lines.concat()
     }
 }

@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 use crate::{
     checkpoint::{
         AskedQuestions, CheckpointError, Checkpointer, Commit, Detail, ENTRIES_AT_ONCE,
-        JournalEntry, Outcome, RunHistory, SavedRun, TaskRecord, next_due, open_questions,
+        JournalEntry, Outcome, RunHistory, SavedRun, TaskRecord, last_records, next_due,
+        open_questions,
     },
     cli::{
         error::CliError,
@@ -20,10 +21,10 @@ use crate::{
         run::origin::Origin,
         settings::database::Database,
     },
-    engine::{RunEnd, failures},
+    engine::{RunEnd, failed_records},
     event::{Event, Report as TaskReport, RunEvent, Status, Usage},
     folders::RunFolder,
-    graph::{ErrorKind, Failure, FailureClass},
+    graph::{ErrorKind, FailureClass},
     id::{ChannelName, NodeName, RunId, TaskId},
 };
 
@@ -88,6 +89,9 @@ pub(crate) struct TraceLine {
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct FailureLine {
     pub(crate) node: NodeName,
+    /// The number of its item in a map, from zero.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) item: Option<u64>,
     pub(crate) kind: ErrorKind,
     pub(crate) class: FailureClass,
     pub(crate) error: String,
@@ -160,6 +164,10 @@ impl RunReport {
         let database = database.clone().with_permissions_of(&summary.info);
         let resume = database.command("resume", &summary.info.name).filter(|_| !is_over);
         let due = next_due(&open).filter(|_| summary.status == Status::Paused);
+        let failed = failed_records(&open).into_iter();
+        let failures =
+            failed.filter_map(|it| FailureLine::of(it, position.item_number(it.task.index)));
+        let failures = failures.collect();
         Self {
             resume,
             due: due.map(|it| it.to_string()),
@@ -176,14 +184,11 @@ impl RunReport {
             answers: asked.questions.into_iter().filter_map(AnswerLine::of).collect(),
             artifacts: artifacts(&events, &folders),
             branches: folders.iter().filter_map(BranchLine::of).collect(),
-            by_node: usage_by_node(&events),
+            by_node: usage_by_node(&events, &open),
             uncommitted: { open.iter().filter(|it| has_written(it)) }
                 .map(|it| it.node.clone())
                 .collect(),
-            failures: failures(&open)
-                .into_iter()
-                .map(|(node, failure)| FailureLine::of(node, failure))
-                .collect(),
+            failures,
         }
     }
 
@@ -314,9 +319,15 @@ impl TraceLine {
 }
 
 impl FailureLine {
-    fn of(node: NodeName, failure: Failure) -> Self {
-        let class = failure.class();
-        Self { node, kind: failure.kind, class, error: failure.message }
+    fn of(record: &TaskRecord, item: Option<u64>) -> Option<Self> {
+        let failure = record.final_failure()?;
+        Some(Self {
+            node: record.node.clone(),
+            item,
+            kind: failure.kind,
+            class: failure.class(),
+            error: failure.message.clone(),
+        })
     }
 }
 
@@ -406,18 +417,21 @@ fn artifacts(events: &[RunEvent], folders: &[RunFolder]) -> Vec<String> {
     paths
 }
 
-/// Returns the usage of each node that called models, in the order of their first completion. The last event
-/// of a task counts the usage of all its attempts.
-fn usage_by_node(events: &[RunEvent]) -> Vec<(NodeName, Usage)> {
+/// Returns the usage of each node that called models, in the order of their first completion; those that have not ended
+/// follow. The last event or record of a task counts the usage of all its attempts.
+fn usage_by_node(events: &[RunEvent], open: &[TaskRecord]) -> Vec<(NodeName, Usage)> {
     let mut tasks: BTreeMap<TaskId, Usage> = BTreeMap::new();
     let mut nodes: Vec<(NodeName, Vec<TaskId>)> = Vec::new();
-    for stamped in events {
-        let (Event::TaskFinished { task, node, usage, .. }
+    let ended = events.iter().filter_map(|stamped| match &stamped.event {
+        Event::TaskFinished { task, node, usage, .. }
         | Event::TaskUndecided { task, node, usage, .. }
-        | Event::TaskFailed { task, node, usage, .. }) = &stamped.event
-        else {
-            continue;
-        };
+        | Event::TaskFailed { task, node, usage, .. } => Some((task, node, usage)),
+        _ => None,
+    });
+    // An ended task has its event, under another id if the run was migrated since.
+    let is_open = |it: &&TaskRecord| !it.outcome.is_final() && it.final_failure().is_none();
+    let unended = last_records(open).filter(is_open).map(|it| (&it.task, &it.node, &it.usage));
+    for (task, node, usage) in ended.chain(unended) {
         if usage.tokens.calls == 0 || tasks.insert(*task, *usage).is_some() {
             continue;
         }
@@ -564,6 +578,7 @@ mod tests {
     };
 
     use async_trait::async_trait;
+    use serde_json::json;
 
     use super::*;
     use crate::{
@@ -614,6 +629,35 @@ mod tests {
         let report = sample_report(saved, &records, events);
         assert_eq!((report.exit(), report.resume), (Exit::Failed, None));
         assert!(sample("failed").resume.is_some());
+    }
+
+    #[test]
+    fn usage_by_node_includes_tasks_that_have_not_ended() {
+        let (_, _, mut events) = saved_sample("done");
+        let record = |node: &str, step: u64, calls: u64, outcome: Value| {
+            let task = json!({"step": step, "index": 0});
+            let usage = json!({"input_tokens": 10, "output_tokens": 5, "calls": calls});
+            let record = json!({"task": task, "node": node, "attempt": 1, "ms": 1,
+                "usage": usage, "outcome": outcome});
+            serde_json::from_value::<TaskRecord>(record).unwrap()
+        };
+        let memo = |name: &str| json!({"outcome": "memo_saved", "name": name, "value": 1});
+        let finished = json!({"outcome": "finished", "update": {}, "transitions": []});
+        let open = [
+            record("sub", 4, 1, memo("a")),
+            record("sub", 4, 2, memo("b")),
+            // A migration gave the ended task another id than its event has.
+            record("qc", 5, 1, finished),
+        ];
+        let calls = |events: &[RunEvent], open: &[TaskRecord]| {
+            let of_node = |(node, usage): (NodeName, Usage)| (node.to_string(), usage.tokens.calls);
+            usage_by_node(events, open).into_iter().map(of_node).collect::<Vec<_>>()
+        };
+        let ended = calls(&events, &[]);
+        let expected = [&ended[..], &[("sub".to_owned(), 2)]].concat();
+        assert_eq!(calls(&events, &open), expected);
+        events.clear();
+        assert_eq!(calls(&events, &open), [("sub".to_owned(), 2)]);
     }
 
     #[test]

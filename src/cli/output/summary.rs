@@ -10,7 +10,10 @@ use super::{
     words::{clean, clean_to, cost, count, duration, shell_word, table, tokens},
 };
 use crate::{
-    cli::{people::answer::example, settings::database::Database},
+    cli::{
+        people::answer::{choices, example},
+        settings::database::Database,
+    },
     event::{Status, Usage},
     id::NodeName,
 };
@@ -20,6 +23,15 @@ const HASH_LENGTH: usize = 16;
 
 /// The longest answer in a table, in characters.
 const ANSWER_CHARACTERS_MAX: usize = 60;
+
+/// The most failed items of maps that are listed.
+const FAILED_ITEMS_MAX: usize = 10;
+
+/// The most characters of the failure of an item.
+const ERROR_CHARACTERS_MAX: usize = 200;
+
+/// The most characters of the choices of a question.
+const CHOICES_CHARACTERS_MAX: usize = 2_000;
 
 /// The most artifacts that are listed by name.
 const ARTIFACTS_MAX: usize = 20;
@@ -44,6 +56,16 @@ pub(crate) fn draw(report: &RunReport, database: &Database, paint: Paint) -> Str
     for (at, BranchLine { repository, branch, .. }) in report.branches.iter().enumerate() {
         let text = format!("{branch} in {}", repository.display());
         rows.push(row(paint, if at == 0 { "branch" } else { "" }, clean(&text)));
+    }
+    let items = report.failures.iter().filter_map(|it| Some((it.item?, it)));
+    for (at, (item, failure)) in items.clone().take(FAILED_ITEMS_MAX).enumerate() {
+        let error = clean_to(&failure.error, ERROR_CHARACTERS_MAX);
+        let text = format!("item {item} of {}: {error}", failure.node);
+        rows.push(row(paint, if at == 0 { "failed" } else { "" }, text));
+    }
+    let more = items.count().saturating_sub(FAILED_ITEMS_MAX);
+    if more > 0 {
+        rows.push(row(paint, "", format!("… and {more} more")));
     }
     if report.usage.tokens.calls > 0 {
         rows.push(row(paint, "models", usage_text(&report.usage)));
@@ -129,6 +151,10 @@ pub(crate) fn draw_questions(report: &RunReport, database: &Database, paint: Pai
                 ));
                 continue;
             }
+            if let Some(choices) = choices(&question.schema).filter(|_| !question.is_yes_or_no) {
+                let choices = clean_to(&choices.join(", "), CHOICES_CHARACTERS_MAX);
+                lines.push(format!("  the answer is one of: {choices}\n"));
+            }
             let answer = format!("{}={}", question.key, example(&question.schema));
             let command = format!("{resume} --answer {}", shell_word(&answer));
             lines.push(format!("  answer it with: {}\n", paint.command(&command)));
@@ -202,6 +228,7 @@ mod tests {
           {
             "plan": "ship it"
           }
+          the answer is one of: go_on, stop
           answer it with: graphrun resume calm-otter --answer 'help="go_on"'
         "#);
     }

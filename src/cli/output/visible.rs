@@ -16,6 +16,7 @@ pub(crate) fn visible(text: &str, is_coloured: bool) -> Cow<'_, str> {
     }
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
+    let mut before = None;
     while let Some(character) = rest.chars().next() {
         let colour = if is_coloured { colour_length(rest) } else { 0 };
         if colour > 0 {
@@ -23,7 +24,8 @@ pub(crate) fn visible(text: &str, is_coloured: bool) -> Cow<'_, str> {
             rest = &rest[colour..];
             continue;
         }
-        if is_hidden(character) {
+        let next = rest.chars().nth(1);
+        if is_hidden(character) && !is_joined(before, character, next) {
             for unit in character.encode_utf16(&mut [0; 2]) {
                 // Writing to a string cannot fail.
                 _ = write!(shown, "\\u{unit:04x}");
@@ -31,9 +33,16 @@ pub(crate) fn visible(text: &str, is_coloured: bool) -> Cow<'_, str> {
         } else {
             shown.push(character);
         }
+        before = Some(character);
         rest = &rest[character.len_utf8()..];
     }
     Cow::Owned(shown)
+}
+
+/// Returns whether a character joins or separates its neighbours, as in Persian words and in pictures of several people.
+fn is_joined(before: Option<char>, character: char, next: Option<char>) -> bool {
+    let is_seen = |it: Option<char>| it.is_some_and(|it| !it.is_ascii() && !is_hidden(it));
+    matches!(character, '\u{200c}' | '\u{200d}') && is_seen(before) && is_seen(next)
 }
 
 /// Returns whether a character moves the cursor, changes the direction of text, or has no width.
@@ -89,6 +98,9 @@ mod tests {
             ("\u{202e}\u{2066}\u{200f}\u{61c}", r"\u202e\u2066\u200f\u061c"),
             ("\u{200b}\u{feff}\u{ad}\u{2028}", r"\u200b\ufeff\u00ad\u2028"),
             ("\u{e0041}", r"\udb40\udc41"),
+            ("👨\u{200d}👩 می\u{200c}شود", "👨\u{200d}👩 می\u{200c}شود"),
+            ("a\u{200d}b \u{200d}👩 می\u{200c}", r"a\u200db \u200d👩 می\u200c"),
+            ("👨\u{200d}\u{200d}👩", r"👨\u200d\u200d👩"),
         ];
         for (text, expected) in cases {
             assert_eq!(visible(text, false), expected, "{text:?}");

@@ -204,6 +204,14 @@ pub(crate) fn example(schema: &Value) -> String {
     }
 }
 
+/// Returns the texts between which an answer chooses, if there are several.
+pub(crate) fn choices(schema: &Value) -> Option<Vec<String>> {
+    match Form::of(schema) {
+        Form::Choice { values, .. } => Some(values).filter(|it| it.len() > 1),
+        Form::Text | Form::Json => None,
+    }
+}
+
 /// The form of input that a question needs.
 #[derive(Debug, PartialEq, Eq)]
 enum Form {

@@ -16,11 +16,16 @@ use super::{BeneathError, Folder, Kind, Links, regular};
 ///
 /// # Errors
 ///
-/// Fails when a link, a folder or a device has the name, or the file cannot be written.
+/// Fails when a link, a folder or a device has the name, or the file cannot be written. A file that this user may not write
+/// stays, although the folder would allow its replacement.
 pub fn write_beside(path: &Path, content: &[u8]) -> Result<(), BeneathError> {
     let (folder, name) = parts(path)?;
     match folder.kind(name)? {
-        None | Some(Kind::File) => {}
+        None => {}
+        Some(Kind::File) => {
+            let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+            drop(folder.resolve(name, flags, Mode::empty(), Links::Never)?);
+        }
         Some(Kind::Folder) => return Err(BeneathError::IsFolder),
         Some(Kind::Other) if path.is_symlink() => return Err(BeneathError::Link),
         Some(Kind::Other) => return Err(BeneathError::NotRegular),
@@ -61,6 +66,8 @@ mod tests {
         os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     };
 
+    use nix::unistd::{Uid, setfsuid};
+
     use super::*;
 
     #[test]
@@ -88,5 +95,24 @@ mod tests {
         assert!(!path("nowhere").exists());
         assert_eq!(fs::metadata(path("hard")).unwrap().nlink(), 1);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6);
+    }
+
+    #[test]
+    fn a_file_that_this_user_may_not_write_stays() {
+        let folder = tempfile::TempDir::new().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "1").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+        let written = std::thread::scope(|scope| {
+            let write = || {
+                // An ordinary user, for this thread alone.
+                setfsuid(Uid::from_raw(65534));
+                write_beside(&path, b"2")
+            };
+            scope.spawn(write).join().unwrap()
+        });
+        assert!(matches!(&written, Err(BeneathError::Io(_))), "{written:?}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1");
     }
 }

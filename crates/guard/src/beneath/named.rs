@@ -34,6 +34,17 @@ pub fn read_named(path: &Path, limit: DataLimit) -> Result<String, BeneathError>
     text_of(open_named(path)?, limit)
 }
 
+/// Opens a regular file to read it and to add to it, and makes it if it is not there.
+///
+/// # Errors
+///
+/// Fails when it cannot be opened or is not a regular file.
+pub fn append_named(path: &Path) -> Result<File, BeneathError> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).custom_flags(O_NONBLOCK | O_NOCTTY);
+    regular(options.open(path)?)
+}
+
 /// Opens a regular file, or a descriptor that the shell passes, such as `/dev/stdin`, whose bytes the caller bounds.
 ///
 /// # Errors

@@ -105,8 +105,8 @@ impl SqliteStorage {
         open::RUNS.find(path)?.map(|it| Self::new(path, it)).transpose()
     }
 
-    /// Opens a database to read, as `find` does, also one that this user may not write. Nothing is created beside it then, and
-    /// methods that write fail with [`CheckpointError::Unusable`].
+    /// Opens a database to read, as `find` does, also one that this user may not write, and on a full disk. Nothing is created
+    /// beside it then, and methods that write fail with [`CheckpointError::Unusable`].
     ///
     /// # Errors
     ///

@@ -41,6 +41,9 @@ const PAGE_SIZE: u32 = 4096;
 /// The endings of the files from which SQLite recovers a database.
 const LOGS: [&str; 2] = ["-wal", "-journal"];
 
+/// The bytes of the parts in which the index of a log grows: <https://sqlite.org/walformat.html#the_wal_index_file_format>.
+const INDEX_PART: u64 = 32_768;
+
 /// The length of the header of a SQLite file:
 /// <https://sqlite.org/fileformat.html#the_database_header>.
 const HEADER_LENGTH: usize = 100;
@@ -127,16 +130,26 @@ impl FileKind {
         self.open_existing(path).map(Some)
     }
 
-    /// Opens a database to read it, as [`FileKind::find`] does, also one that this user may not write. The connection then
-    /// refuses to write, and nothing is created beside the database.
+    /// Opens a database to read it, as [`FileKind::find`] does, also one that this user may not write, and on a full disk. The
+    /// connection then refuses to write, and nothing is created beside the database.
     ///
     /// # Errors
     ///
     /// Same as [`FileKind::open_existing`], and for an older format that this user may not update.
     pub fn find_to_read(self, path: &Path) -> Result<Option<FileConnection>, CheckpointError> {
-        match self.find(path) {
-            Err(_) if unwritable(path).is_some() => self.open_to_read(path).map(Some),
-            found => found,
+        let error = match self.find(path) {
+            Err(error) => error,
+            found => return found,
+        };
+        if unwritable(path).is_some() {
+            return self.open_to_read(path).map(Some);
+        }
+        match error {
+            // There may be no room for the files that a writer needs beside the database.
+            CheckpointError::Full { .. } | CheckpointError::Storage { .. } => {
+                self.open_to_read(path).map(Some).map_err(|_| error)
+            }
+            error => Err(error),
         }
     }
 
@@ -320,11 +333,11 @@ fn connect(path: &Path) -> Result<Connection, CheckpointError> {
 ///
 /// SQLite reads a database with a log only if it can create the log. Without a log and its index there is no process that
 /// writes, so the file is declared immutable then, and SQLite needs no other file. A process that writes may have an empty
-/// log.
+/// log. On a full disk, an index without room for its first part is left of an attempt to open the database.
 fn connect_to_read(path: &Path) -> Result<Connection, CheckpointError> {
     let absolute = path::absolute(path).map_err(|error| inaccessible(path, &error))?;
-    let is_in_use = LOGS.iter().any(|it| beside(path, it).metadata().is_ok_and(|it| it.len() > 0))
-        || ["-wal", "-shm"].iter().all(|it| beside(path, it).exists());
+    let has = |ending, bytes| beside(path, ending).metadata().is_ok_and(|it| it.len() >= bytes);
+    let is_in_use = LOGS.iter().any(|it| has(it, 1)) || has("-wal", 0) && has("-shm", INDEX_PART);
     let mut uri = "file:".to_owned();
     for &byte in absolute.as_os_str().as_encoded_bytes() {
         match byte {

@@ -74,6 +74,10 @@ pub(crate) fn read_then<'y>(
         let cases = read_cases(report, declarations, then.items());
         return Some(RouteDraft::Cases { then, cases });
     }
+    if let Some(when) = then.get("when").filter(|_| then.get("match").is_none()) {
+        report_single_case(report, then, when);
+        return None;
+    }
     if let Some(route) = match_of_names(report, declarations, schema, then) {
         return Some(route);
     }
@@ -82,6 +86,20 @@ pub(crate) fn read_then<'y>(
         (key.clone(), declarations.read_targets(report, value, "a target"))
     };
     Some(RouteDraft::Match { on, to, arms: entries.into_iter().map(arm).collect() })
+}
+
+/// Reports a case outside of a list.
+fn report_single_case(report: &mut Report, then: &Yaml, when: &Yaml) {
+    let text = |key: &str, default| then.get(key).and_then(Yaml::text).unwrap_or(default);
+    let (to, otherwise) = (text("to", "NODE"), text("else", "end"));
+    let when = when.text().unwrap_or("…");
+    let message = "`then` with a condition is a list of cases, not a mapping";
+    let diagnostic = Diagnostic::error("GR005", message);
+    let diagnostic = diagnostic.at(report.span(&then.range), "a case outside of a list");
+    report.push(
+        diagnostic
+            .help(format!("write `then: [{{ when: {when}, to: {to} }}, {{ to: {otherwise} }}]`")),
+    );
 }
 
 /// Returns a `match` without targets over an enum: its values are the names of the targets. Only the type of a field is
@@ -120,7 +138,8 @@ fn match_of_names<'y>(
 pub(crate) fn targets_within(declarations: &Declarations, then: &Yaml) -> Vec<Target> {
     let cases = then.items().iter().filter_map(|it| it.get("to"));
     let arms = then.get("to").map(Yaml::entries).unwrap_or_default().iter().map(|it| &it.value);
-    let words = cases.chain(arms).flat_map(|it| it.items().iter().chain([it]));
+    let single = ["to", "else"].into_iter().filter_map(|it| then.get(it));
+    let words = cases.chain(arms).chain(single).flat_map(|it| it.items().iter().chain([it]));
     words.filter_map(Yaml::text).filter_map(|it| declarations.targets(it)).flatten().collect()
 }
 

@@ -64,6 +64,35 @@ impl GuardedText {
     }
 }
 
+/// Removes blanks from the lines in brackets that have nothing else, as the layout leaves them there.
+pub(super) fn trim_empty_lines(text: &str) -> Result<String, SyntaxError> {
+    if !text.lines().any(|it| it.starts_with([' ', '\t']) && it.trim().is_empty()) {
+        return Ok(text.to_owned());
+    }
+    let mut trimmed = String::with_capacity(text.len());
+    let mut depth = 0_usize;
+    for token in parse(text)?.descendants_with_tokens().filter_map(SyntaxElement::into_token) {
+        match token.kind() {
+            SyntaxKind::L_BRACE | SyntaxKind::L_BRACKET => depth += 1,
+            SyntaxKind::R_BRACE | SyntaxKind::R_BRACKET => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        let is_between = token.kind() == SyntaxKind::WHITESPACE && depth > 0;
+        let part = token.text();
+        match part.rsplit_once('\n').filter(|_| is_between) {
+            Some((lines, indentation)) => {
+                for line in lines.split('\n') {
+                    trimmed.push_str(line.trim_start_matches([' ', '\t']));
+                    trimmed.push('\n');
+                }
+                trimmed.push_str(indentation);
+            }
+            None => trimmed.push_str(part),
+        }
+    }
+    Ok(trimmed)
+}
+
 impl StandIns {
     /// Puts one line of a block into a text. `is_first` says that only empty lines are before it.
     fn put_line(self, line: &str, block: &BlockText, is_first: bool, into: &mut String) {

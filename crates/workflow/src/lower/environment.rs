@@ -81,12 +81,13 @@ pub(crate) struct ExpressionUse<'t> {
     ty: Option<&'t Type>,
     variable: Option<(&'t str, &'t Type)>,
     names_output: bool,
+    is_field: bool,
 }
 
 impl<'t> ExpressionUse<'t> {
     /// Any value, where these fields are assigned.
     pub(crate) fn at(written: AssignedFields) -> Self {
-        Self { written, ty: None, variable: None, names_output: false }
+        Self { written, ty: None, variable: None, names_output: false, is_field: false }
     }
 
     /// The value is used as one of this type.
@@ -102,6 +103,11 @@ impl<'t> ExpressionUse<'t> {
     /// The expression may name `output.dir`.
     pub(crate) fn with_output_dir(self) -> Self {
         Self { names_output: true, ..self }
+    }
+
+    /// The expression is the name of a field, and no other is allowed.
+    pub(crate) fn that_is_a_field(self) -> Self {
+        Self { is_field: true, ..self }
     }
 }
 
@@ -193,6 +199,7 @@ impl<'e> NodeScope<'e> {
             return None;
         };
         let assigned = expected.written.clone();
+        let is_field = expected.is_field;
         let is_for_text = expected.ty.is_some_and(is_text);
         let (expression, problems) = match self.compile(text, expected) {
             Ok(expression) => {
@@ -226,6 +233,13 @@ impl<'e> NodeScope<'e> {
                 let meant = problem.help.take();
                 let meant = meant.filter(|it| !it.starts_with("there is: "));
                 problem.help = Some(meant.unwrap_or(help));
+            }
+            if is_field && problem.code == "GR026" {
+                let computed = format!("has({text}) ? {text} : …");
+                let help = format!(
+                    "give `{text}` a default, or name a field that `set` computes as `{computed}`"
+                );
+                problem.help = Some(help);
             }
             let range = yaml.within(&report.file.text, &problem.range);
             let span = report.span(&range);
@@ -262,7 +276,7 @@ impl<'e> NodeScope<'e> {
         text: &str,
         expected: ExpressionUse<'_>,
     ) -> Result<Expression, Vec<Problem>> {
-        let ExpressionUse { written, ty, variable, names_output } = expected;
+        let ExpressionUse { written, ty, variable, names_output, is_field: _ } = expected;
         let scope = ExpressionScope {
             schema: &self.env.schema,
             written: &written,

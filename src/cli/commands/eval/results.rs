@@ -2,8 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{File, OpenOptions, TryLockError},
-    io::{self, Write as _},
+    fs::{File, TryLockError},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     path::{Path, PathBuf},
     sync::Mutex,
 };
@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::run::Attempt;
 use crate::{
-    beneath::append_beside,
+    beneath::{append_beside, append_named, open_named},
     cli::{error::CliError, exit::Exit},
+    data_limit::DataLimit,
     event::{Status, Usage},
     id::RunId,
 };
@@ -77,17 +78,14 @@ impl Results {
     ///
     /// Fails if the file cannot be used, or has the results of something else.
     pub(super) fn open(path: &Path, is_named: bool, of: &Evaluation) -> Result<Self, CliError> {
-        let unusable = |error: io::Error| {
+        let unusable = |error: io::Error| -> CliError {
             let message = format!("the results cannot be kept in `{}`", path.display());
             CliError::new(Exit::Unusable, message)
                 .because(error)
                 .with_help("name another file with `--results`; nothing was started")
         };
-        let file = if is_named {
-            OpenOptions::new().append(true).create(true).open(path).map_err(unusable)?
-        } else {
-            append_beside(path).map_err(|error| unusable(error.into()))?
-        };
+        let opened = if is_named { append_named(path) } else { append_beside(path) };
+        let file = opened.map_err(|error| unusable(error.into()))?;
         // Two evaluations with one file would make the same runs.
         match file.try_lock() {
             Ok(()) => {}
@@ -101,14 +99,9 @@ impl Results {
             // Some network drives have no locks.
             Err(TryLockError::Error(_)) => {}
         }
-        let text = std::fs::read_to_string(path).map_err(unusable)?;
         // The end of a line may be missing after a crash; its run has its result in the database.
-        let whole = text.rfind('\n').map_or(0, |it| it + 1);
-        let found = read(path, &text[..whole])?;
-        if found.is_none() && !text.is_empty() {
-            return Err(no_results(path, 1));
-        }
-        file.set_len(whole as u64).map_err(unusable)?;
+        let Content { found, bytes } = read(path, &file, unusable)?;
+        file.set_len(bytes).map_err(unusable)?;
         // A file without results belongs to no version of the workflow yet.
         let found = found.filter(|(head, lines)| head.of == *of || !lines.is_empty());
         let (head, lines) = if let Some(found) = found {
@@ -180,25 +173,57 @@ impl Results {
 ///
 /// Fails if it cannot be read, or is no file of results.
 pub(super) fn load(path: &Path) -> Result<(Evaluation, Vec<Line>), CliError> {
-    let text = std::fs::read_to_string(path).map_err(|error| CliError::read(path, error))?;
-    let whole = text.rfind('\n').map_or(0, |it| it + 1);
-    let (head, lines) = read(path, &text[..whole])?.ok_or_else(|| no_results(path, 1))?;
+    let unreadable = |error: io::Error| CliError::read(path, error);
+    let file = open_named(path).map_err(|error| unreadable(error.into()))?;
+    let found = read(path, &file, unreadable)?.found;
+    let (head, lines) = found.ok_or_else(|| no_results(path, 1))?;
     // The last of several results of a run is the one that counts.
     let last: BTreeMap<RunId, Line> = lines.into_iter().map(|it| (it.run.clone(), it)).collect();
     Ok((head.of, last.into_values().collect()))
 }
 
-fn read(path: &Path, text: &str) -> Result<Option<(Head, Vec<Line>)>, CliError> {
-    let mut lines = text.lines().enumerate();
-    let Some((_, first)) = lines.next() else { return Ok(None) };
-    let refused = |at: usize, error: serde_json::Error| no_results(path, at + 1).because(error);
-    let head: Head = serde_json::from_str(first).map_err(|it| refused(0, it))?;
-    if head.v != VERSION {
-        let message = format!("a newer version of graphrun wrote `{}`", path.display());
-        return Err(CliError::usage(message));
+/// What a file of results contains.
+struct Content {
+    /// The first line and the others; nothing if the file is empty.
+    found: Option<(Head, Vec<Line>)>,
+    /// The number of bytes of its whole lines.
+    bytes: u64,
+}
+
+/// Reads the whole lines of a file. It is read line by line, so a large file of another kind is refused at its first line.
+fn read(
+    path: &Path,
+    file: &File,
+    unreadable: impl Fn(io::Error) -> CliError,
+) -> Result<Content, CliError> {
+    let limit = DataLimit::InputBytes;
+    let mut file = BufReader::new(file);
+    let mut content = Content { found: None, bytes: 0 };
+    for number in 1.. {
+        let mut line = Vec::new();
+        let mut limited = file.by_ref().take(limit.value().saturating_add(1));
+        limited.read_until(b'\n', &mut line).map_err(&unreadable)?;
+        let refused = |error: serde_json::Error| no_results(path, number).because(error);
+        limit.check(line.len() as u64).map_err(|it| no_results(path, number).because(it))?;
+        if line.last() != Some(&b'\n') {
+            if content.found.is_none() && !line.is_empty() {
+                return Err(no_results(path, number));
+            }
+            break;
+        }
+        if let Some((_, lines)) = &mut content.found {
+            lines.push(serde_json::from_slice(&line).map_err(refused)?);
+        } else {
+            let head: Head = serde_json::from_slice(&line).map_err(refused)?;
+            if head.v != VERSION {
+                let message = format!("a newer version of graphrun wrote `{}`", path.display());
+                return Err(CliError::usage(message));
+            }
+            content.found = Some((head, Vec::new()));
+        }
+        content.bytes += line.len() as u64;
     }
-    let lines = lines.map(|(at, it)| serde_json::from_str(it).map_err(|error| refused(at, error)));
-    Ok(Some((head, lines.collect::<Result<_, _>>()?)))
+    Ok(content)
 }
 
 fn no_results(path: &Path, line: usize) -> CliError {
