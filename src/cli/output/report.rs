@@ -164,10 +164,10 @@ impl RunReport {
         let database = database.clone().with_permissions_of(&summary.info);
         let resume = database.command("resume", &summary.info.name).filter(|_| !is_over);
         let due = next_due(&open).filter(|_| summary.status == Status::Paused);
+        let items = position.item_numbers();
+        let item = |it: &TaskRecord| items.get(it.task.index as usize).copied().flatten();
         let failed = failed_records(&open).into_iter();
-        let failures =
-            failed.filter_map(|it| FailureLine::of(it, position.item_number(it.task.index)));
-        let failures = failures.collect();
+        let failures = failed.filter_map(|it| FailureLine::of(it, item(it))).collect();
         Self {
             resume,
             due: due.map(|it| it.to_string()),

@@ -132,13 +132,15 @@ impl EarlierTurns {
 }
 
 impl Position {
-    /// Returns the number of a task of the current step among the items of its map, from zero. It is the `index` that the
+    /// Returns the number of each task of the current step among the items of its map, from zero. It is the `index` that the
     /// node reads.
-    pub fn item_number(&self, index: u32) -> Option<u64> {
-        let (before, rest) = self.frontier.split_at_checked(index as usize)?;
-        let task = rest.first().filter(|it| it.is_dispatched())?;
-        let is_item = |it: &&Activation| it.node == task.node && it.is_dispatched();
-        Some(before.iter().filter(is_item).count() as u64)
+    pub fn item_numbers(&self) -> Vec<Option<u64>> {
+        let mut counts: BTreeMap<&NodeName, u64> = BTreeMap::new();
+        let numbers = self.frontier.iter().map(|it| {
+            let next = it.is_dispatched().then(|| counts.entry(&it.node).or_default())?;
+            Some(std::mem::replace(next, *next + 1))
+        });
+        numbers.collect()
     }
 
     /// Returns what the end of a turn keeps for the next one.
